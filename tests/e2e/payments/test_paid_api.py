@@ -5,15 +5,19 @@ tests/ of the example has its hostile buyers.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
-from tests.support.payment_sellers import LAMPORTS, MINT, Counterparts, payment_stage
+from tests.support.payment_sellers import LAMPORTS, MINT, Counterparts
 from tests.support.repository import ROOT
 from tests.support.service_process import free_port
 
@@ -25,20 +29,13 @@ FOLDER = ROOT / "examples" / "paid_api"
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counterparts]:
-    with payment_stage(tmp_path_factory.mktemp("stage")) as counterparts:
-        yield counterparts
-
-
-@pytest.fixture(scope="module")
 def pay_to(stage: Counterparts) -> str:
     return str(stage.ledger.buyer(0).pubkey())
 
 
-@pytest.fixture(scope="module")
-def url(stage: Counterparts, pay_to: str) -> Iterator[str]:
+@contextlib.contextmanager
+def serving(stage: Counterparts, pay_to: str, facilitator: str) -> Iterator[str]:
     """The seller as its README starts it, with both protocols."""
-    _, facilitator = stage.facilitator("x402_python")
     port = free_port()
     environment = os.environ | {
         "PAY_TO": pay_to,
@@ -66,12 +63,58 @@ def url(stage: Counterparts, pay_to: str) -> Iterator[str]:
         process.wait(20)
 
 
+@pytest.fixture(scope="module")
+def facilitator(stage: Counterparts) -> str:
+    return stage.facilitator("x402_python")[1]
+
+
+@pytest.fixture(scope="module")
+def url(stage: Counterparts, pay_to: str, facilitator: str) -> Iterator[str]:
+    with serving(stage, pay_to, facilitator) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def of_version_1(facilitator: str) -> Iterator[str]:
+    """The facilitator, as one that knows the first version alone."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = httpx.get(facilitator + self.path)
+            known = answer.json()
+            known["kinds"] = [each for each in known["kinds"] if each["x402Version"] == 1]
+            self.reply(answer.status_code, json.dumps(known).encode())
+
+        def do_POST(self) -> None:
+            asked = self.rfile.read(int(self.headers["Content-Length"]))
+            kind = {"Content-Type": "application/json"}
+            answer = httpx.post(facilitator + self.path, content=asked, headers=kind, timeout=30)
+            self.reply(answer.status_code, answer.content)
+
+        def reply(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize(
     ("path", "client", "given"),
     [
         pytest.param("/x402/forecast", ("x402_python", "buyer.py"), {}, id="x402 of Python"),
         pytest.param("/x402/forecast", ("npm", "x402_buyer.mjs"), {}, id="x402 of npm"),
-        pytest.param("/forecast", ("npm", "mpp_buyer.mjs"), {"push": True}, id="MPP of npm"),
+        pytest.param("/forecast", ("npm", "mpp_buyer.mjs"), {}, id="MPP of npm"),
+        pytest.param("/forecast", ("npm", "mpp_buyer.mjs"), {"push": True}, id="MPP by push"),
     ],
 )
 def test_others_clients_buy_a_forecast(
@@ -82,10 +125,30 @@ def test_others_clients_buy_a_forecast(
     client: tuple[str, str],
     given: dict[str, bool],
 ) -> None:
+    buys(stage, pay_to, f"{url}{path}", client, given)
+
+
+def test_a_client_of_the_first_version_buys_a_forecast(
+    stage: Counterparts, pay_to: str, facilitator: str
+) -> None:
+    with of_version_1(facilitator) as first, serving(stage, pay_to, first) as url:
+        path = f"{url}/x402/forecast"
+        assert "PAYMENT-REQUIRED" not in httpx.get(path).headers
+        buys(stage, pay_to, path, ("npm", "x402_buyer.mjs"), {})
+
+
+def buys(
+    stage: Counterparts,
+    pay_to: str,
+    address: str,
+    client: tuple[str, str],
+    given: dict[str, bool],
+) -> None:
+    """One forecast for one payment, by the ledger."""
     ledger = stage.ledger
     buyer = ledger.buyer(1_000_000, LAMPORTS)
     before = ledger.usdc(pay_to)
-    answer = stage.bought(*client, buyer, url=f"{url}{path}", **given)
+    answer = stage.bought(*client, buyer, url=address, **given)
     assert answer["status"] == 200, answer
     assert set(answer["body"]) == {"day", "forecast"}
     assert ledger.usdc(pay_to) - before == PRICE
