@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from solward import jsontext
 from solward.errors import InvalidRequest
@@ -173,12 +173,12 @@ def read_offer(stored: Mapping[str, Any]) -> PaymentOffer:
     return PaymentOffer(**{**stored, "splits": splits, "modes": modes})
 
 
-def is_address(value: object) -> bool:
+def is_address(value: object) -> TypeGuard[str]:
     """Whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
     return _is_base58(value, 32, 44)
 
 
-def is_signature(value: object) -> bool:
+def is_signature(value: object) -> TypeGuard[str]:
     """Likewise, for the 64 bytes of a transaction's signature."""
     return _is_base58(value, 64, 88)
 

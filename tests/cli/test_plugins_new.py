@@ -21,6 +21,7 @@ MODULES = {
     "provider": {"provider"},
     "guardrail": {"guardrail"},
     "venue": {"venue"},
+    "payment": {"payment"},
 }
 
 
@@ -69,7 +70,7 @@ def test_a_new_plugin_is_of_its_kind_and_loads(
     registry = load_registry(entry_points=made)
     assert registry.problems == ()
     loaded = [*registry.skills, *registry.providers, *(each.name for each in registry.guardrails)]
-    loaded += registry.venues
+    loaded += [*registry.venues, *registry.payments]
     assert loaded == list(KINDS[kind].entry_points("tip_jar"))
 
 
@@ -111,6 +112,7 @@ def test_a_bad_name_is_refused_with_an_example(folder: Path, name: str) -> None:
         ("the provider openai is built in", ("openai", "--kind", "provider")),
         ("the provider openai is built in", ("openai",)),
         ("the venue jupiter is built in", ("jupiter",)),
+        ("the payment x402 is built in", ("x402",)),
         ("the guardrail rate_limit is built in", ("rate_limit", "--kind", "guardrail")),
         ("a module rich is installed already", ("rich",)),
         ("a distribution python-dateutil is installed already", ("python_dateutil",)),

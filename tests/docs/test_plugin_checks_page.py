@@ -11,7 +11,8 @@ from solward.testing import conformance
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
 ROWS = re.findall(
-    r"^\| (all|skill and provider|skill|provider|venue|guardrail) \| ((?:`\w+`(?:, )?)+) \|",
+    r"^\| (all|skill and provider|skill|provider|venue|payment|guardrail)"
+    r" \| ((?:`\w+`(?:, )?)+) \|",
     PAGE,
     re.M,
 )
@@ -39,6 +40,7 @@ def documented(kind: str) -> set[str]:
         ("provider", "solward_plugin_template.provider"),
         ("guardrail", "solward_plugin_template.guardrail"),
         ("venue", "tests.testing.bad_plugins:made.Venue"),
+        ("payment", "solward_plugin_template.payment"),
     ],
 )
 def test_the_checks_of_each_kind_are_the_documented_ones(

@@ -12,7 +12,13 @@ from tests.support.repository import ROOT
 
 from solward_cli.plugins.new import KINDS, contents
 
-NAMES = {"skill": "tip_jar", "provider": "pacer", "guardrail": "careful", "venue": "bazaar"}
+NAMES = {
+    "skill": "tip_jar",
+    "provider": "pacer",
+    "guardrail": "careful",
+    "venue": "bazaar",
+    "payment": "tollgate",
+}
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,18 @@ from solward.errors import InvalidRequest, PluginError
 from solward.registry.discovery import BUILT_IN, canonical, discover
 from solward.registry.hooks import GROUPS, HOOKS
 from solward.registry.load import load_registry
-from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+from solward.registry.loaded import (
+    LoadedPayment,
+    LoadedProvider,
+    LoadedSkill,
+    LoadedVenue,
+    Registry,
+)
 from solward.registry.problems import Problem, ProblemCode
 
 KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
 
-Loaded = LoadedSkill | LoadedProvider | LoadedVenue | Any
+Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 
 
 class UninstalledEntryPoint(EntryPoint):

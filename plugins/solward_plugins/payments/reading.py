@@ -81,7 +81,7 @@ def optional_text(value: object, field: str, most: int = _MOST_TEXT) -> str | No
 
 def address_of(value: object, field: str) -> str:
     """A base58 address of 32 bytes; likewise."""
-    if not isinstance(value, str) or not is_address(value):
+    if not is_address(value):
         raise InvalidRequest(f"{field} must be a base58 address of 32 bytes")
     return value
 

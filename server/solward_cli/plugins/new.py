@@ -45,6 +45,7 @@ KINDS = {
     "provider": Kind("solward.providers", {"": "provider"}, "Provider"),
     "guardrail": Kind("solward.guardrails", {"": "guardrail"}, "Guardrail"),
     "venue": Kind("solward.venues", {"": "venue"}, "Venue"),
+    "payment": Kind("solward.payments", {"": "payment"}, "Payment"),
 }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from solders.account import Account
     from solders.pubkey import Pubkey
 
+    from solward.payment import HttpAnswer
     from solward.testing.conformance.guardrails import Pair
     from solward.testing.conformance.observed_run import Case
     from solward.testing.stand import Stand
@@ -40,10 +41,12 @@ __all__ = [
     "Tier",
     "check_guardrail",
     "check_path_or_name",
+    "check_payment",
     "check_provider",
     "check_skill",
     "check_venue",
     "guardrail_test",
+    "payment_test",
     "provider_test",
     "skill_test",
     "venue_test",
@@ -172,6 +175,30 @@ async def check_venue(
     return await check(target, venue_cases=cases, kind="venue", in_process=in_process)
 
 
+async def check_payment(
+    target: object,
+    *,
+    answers: Sequence[HttpAnswer] = (),
+    receipts: Sequence[HttpAnswer] = (),
+    in_process: bool = False,
+) -> Report:
+    """Every check of one payment protocol.
+
+    Args:
+        answers: of sellers with the status 402, each with an offer of the protocol; without them
+            the checks that need offers are skipped.
+        receipts: of sellers to a paid request, each with what the protocol says of a payment.
+
+    Raises:
+        InvalidRequest: there is no such plugin.
+    """
+    from solward.testing.conformance.payments import PaymentCases
+    from solward.testing.conformance.runner import check
+
+    cases = PaymentCases(answers, receipts)
+    return await check(target, payment_cases=cases, kind="payment", in_process=in_process)
+
+
 def skill_test(
     target: object, *, cases: Sequence[Case] = (), in_process: bool = False
 ) -> Callable[[], None]:
@@ -221,6 +248,19 @@ def venue_test(
             genesis=genesis,
             in_process=in_process,
         )
+    )
+
+
+def payment_test(
+    target: object,
+    *,
+    answers: Sequence[HttpAnswer] = (),
+    receipts: Sequence[HttpAnswer] = (),
+    in_process: bool = False,
+) -> Callable[[], None]:
+    """A test function that fails with the report if the payment protocol does not conform."""
+    return _test(
+        lambda: check_payment(target, answers=answers, receipts=receipts, in_process=in_process)
     )
 
 

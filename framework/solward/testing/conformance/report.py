@@ -62,7 +62,8 @@ TIERS = (
             "host", "examples", "dialects", "parameters_used", "bad_parameters", "edge_parameters",
             "effects", "blocking", "timeout", "cancellation", "concurrency", "outcome", "secrets",
             "answers", "stream", "refused_connection", "vendor_failures", "quotes", "swaps",
-            "executed", "venue_failures", "answer", "does_not_raise", "pure", "cases", "quick",
+            "executed", "venue_failures", "offers", "headers", "receipts", "hostile_answers",
+            "answer", "does_not_raise", "pure", "cases", "quick",
         ),
         warns=True,
     ),
@@ -100,7 +101,7 @@ class Report:
 
     Attributes:
         plugin: the entry point's name.
-        kind: `skill`, `provider`, `venue` or `guardrail`.
+        kind: `skill`, `provider`, `venue`, `payment` or `guardrail`.
         distribution: the plugin's, with its `version`; `unknown` for a bare module.
     """
 

@@ -28,6 +28,7 @@ from solward.testing.conformance.declared import manifest_finding
 from solward.testing.conformance.guardrails import guardrail_findings
 from solward.testing.conformance.loading import Subject, loaded
 from solward.testing.conformance.observed_run import Case
+from solward.testing.conformance.payments import PaymentCases, payment_findings
 from solward.testing.conformance.providers import provider_findings
 from solward.testing.conformance.report import Finding, Outcome, Report
 from solward.testing.conformance.skills import skill_findings
@@ -170,6 +171,7 @@ async def check_subject(
     allowed: Sequence[Any] = (),
     held: Sequence[Any] = (),
     venue_cases: VenueCases | None = None,
+    payment_cases: PaymentCases | None = None,
 ) -> Report:
     """The report of a plugin that is loaded."""
     target, watch = subject.target, subject.watch
@@ -190,6 +192,9 @@ async def check_subject(
         findings += await guardrail_findings(
             target.loaded, watch, refused, allowed, held, tiered=tiered
         )
+    elif target.kind == "payment":
+        payments = payment_cases or PaymentCases()
+        findings += await payment_findings(target.loaded, payments, tiered=tiered)
     else:
         findings += await venue_findings(target.loaded, venue_cases or VenueCases(), tiered=tiered)
     if tiered:

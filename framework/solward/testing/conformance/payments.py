@@ -1,0 +1,201 @@
+"""The checks of a payment protocol, pure functions of what a seller answers: what it offers, how it
+shows a payment, what it makes of answers that are none. No service and no ledger is needed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from solward import jsontext
+from solward.errors import InvalidRequest, SolwardError
+from solward.payment import (
+    HttpAnswer,
+    PaymentMode,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    offer_json,
+    read_offer,
+)
+from solward.registry.loaded import LoadedPayment
+from solward.solana.base58 import b58encode
+from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.watch import said
+from solward.testing.conformance.wording import errors_finding
+
+_PAYER = b58encode(bytes(range(32)))
+_PAYMENT_REQUIRED = 402
+# Of a transaction that is handed over, and of its signature; two of each, to be told apart.
+_WIRES = (b"\x01" + bytes(495), b"\x01" + bytes(range(250)) + bytes(245))
+_SIGNATURES = (b58encode(bytes(range(64))), b58encode(bytes(range(64, 128))))
+
+_BODIES = (
+    b"",
+    b"\xff",
+    b"null",
+    b"[]",
+    b"{}",
+    b"<html>402 Payment Required</html>",
+    b"[" * 100_000,
+    b"9" * 100_000,
+    b'{"x402Version": 1, "accepts": 5}',
+)
+_VALUES = ("", " ", '"', "\\", "{}", "bnVsbA==", "é", "\x00", "x" * 100_000, "1_000", "٣")
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentCases:
+    """What a payment protocol is checked with.
+
+    Attributes:
+        answers: of sellers with the status 402, each with an offer of the protocol.
+        receipts: of sellers to a paid request, each with what the protocol says of the payment.
+    """
+
+    answers: Sequence[HttpAnswer] = ()
+    receipts: Sequence[HttpAnswer] = ()
+
+
+async def payment_findings(
+    protocol: LoadedPayment, cases: PaymentCases, *, tiered: bool = False
+) -> list[Finding]:
+    """Every check of a loaded protocol, in a fixed order; `tiered` as of `skill_findings`."""
+    errors: list[SolwardError] = []
+    impure: list[str] = []
+    offers: list[PaymentOffer] = []
+    bad_offers: list[str] = []
+    for at, answer in enumerate(cases.answers):
+        try:
+            found, again = await protocol.offers(answer), await protocol.offers(answer)
+        except Exception as error:
+            bad_offers.append(f"answers[{at}]: {said(error)}")
+            continue
+        if not found:
+            bad_offers.append(f"answers[{at}]: it offers nothing of this protocol")
+        if found != again:
+            impure.append(f"answers[{at}] is read as other offers the second time")
+        offers += found
+    bad_headers = [each async for each in _of_headers(protocol, offers, impure)]
+    bad_receipts = [each async for each in _of_receipts(protocol, offers, cases, impure)]
+    hostile, tried = await _hostile(protocol, offers, cases, errors)
+    findings = [
+        _finding("offers", bad_offers, _given(cases.answers, "answers")),
+        _finding("headers", bad_headers, _given(offers, "answers")),
+        _finding("receipts", bad_receipts, _given(cases.receipts and offers, "receipts")),
+        _finding("pure", impure, _given(cases.answers, "answers")),
+        _finding("hostile_answers", hostile, None, f"{tried} answers"),
+    ]
+    return [*findings, errors_finding(errors)] if tiered else findings
+
+
+async def _of_headers(
+    protocol: LoadedPayment, offers: Sequence[PaymentOffer], impure: list[str]
+) -> AsyncIterator[str]:
+    for at, offer in enumerate(offers):
+        for mode in offer.modes:
+            where = f"offer {at} ({mode.value})"
+            try:
+                shown = [await protocol.headers(offer, proof) for proof in _proofs(mode)]
+                stored = read_offer(jsontext.loads(jsontext.dumps(offer_json(offer))))
+                again = await protocol.headers(stored, next(_proofs(mode)))
+            except Exception as error:
+                yield f"{where}: {said(error)}"
+                continue
+            if again != shown[0]:
+                impure.append(f"{where}: its headers are others after the offer was stored")
+            if shown[0] == shown[1]:
+                yield f"{where}: the headers of two payments are the same"
+
+
+def _proofs(mode: PaymentMode) -> Iterator[PaymentProof]:
+    for wire, signature in zip(_WIRES, _SIGNATURES, strict=True):
+        if mode is PaymentMode.PUSH:
+            yield PaymentProof(mode, _PAYER, signature=signature)
+        else:
+            yield PaymentProof(mode, _PAYER, wire=wire)
+
+
+async def _of_receipts(
+    protocol: LoadedPayment,
+    offers: Sequence[PaymentOffer],
+    cases: PaymentCases,
+    impure: list[str],
+) -> AsyncIterator[str]:
+    for at, answer in enumerate(cases.receipts if offers else ()):
+        found = await protocol.receipt(offers[0], answer)
+        if found is None:
+            yield f"receipts[{at}]: nothing is said of the payment, or it cannot be read"
+        if found != await protocol.receipt(offers[0], answer):
+            impure.append(f"receipts[{at}] is read otherwise the second time")
+
+
+async def _hostile(
+    protocol: LoadedPayment,
+    offers: Sequence[PaymentOffer],
+    cases: PaymentCases,
+    errors: list[SolwardError],
+) -> tuple[list[str], int]:
+    """What went wrong with answers that no honest seller gives, and how many were tried."""
+    trouble: list[str] = []
+    tried = 0
+    plain = HttpAnswer("https://seller.invalid/", "GET", _PAYMENT_REQUIRED)
+    for answer in (each for base in (plain, *cases.answers) for each in _spoiled(base)):
+        tried += 1
+        await _survives(protocol.offers, answer, trouble, errors)
+    if not offers:
+        return trouble, tried
+
+    async def receipt(answer: HttpAnswer) -> None:
+        # As the plugin itself answers: `receipt` tells nobody of what it raised.
+        found = await protocol.receipt_call(offer=offers[0], answer=answer)
+        if found is not None and not isinstance(found, PaymentReceipt):
+            raise TypeError(
+                f"payment_receipt must answer PaymentReceipt or None, not {found!r:.80}"
+            )
+
+    for answer in (each for base in (plain, *cases.receipts) for each in _spoiled(base)):
+        tried += 1
+        await _survives(receipt, answer, trouble, errors)
+    return trouble, tried
+
+
+async def _survives(
+    ask: Callable[[HttpAnswer], Awaitable[Any]],
+    answer: HttpAnswer,
+    trouble: list[str],
+    errors: list[SolwardError],
+) -> None:
+    try:
+        await ask(answer)
+    except InvalidRequest as error:
+        errors.append(error)
+    except Exception as error:
+        shown = {name: value[:40] for name, value in answer.headers}
+        trouble.append(f"{said(error)} (of {answer.status} {shown} {answer.body[:40]!r})")
+
+
+def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
+    """An answer as no honest seller gives it, a piece of it at a time."""
+    yield replace(answer, status=200)
+    yield replace(answer, headers=())
+    yield replace(answer, headers=answer.headers * 2)
+    for body in (*_BODIES, answer.body[:-1], answer.body + answer.body, answer.body[::-1]):
+        yield replace(answer, body=body)
+    for at, (name, value) in enumerate(answer.headers):
+        for other in (*_VALUES, value[:-1], value[1:], value[::-1], value * 2, value.swapcase()):
+            headers = (*answer.headers[:at], (name, other), *answer.headers[at + 1 :])
+            yield replace(answer, headers=headers)
+
+
+def _given(found: Sequence[object], needs: str) -> str | None:
+    """Why a check could not be made; None where it could."""
+    return None if found else f"needs `{needs}`, of sellers that offer something of this protocol"
+
+
+def _finding(check: str, trouble: Sequence[str], lacks: str | None, fine: str = "") -> Finding:
+    if trouble:
+        return Finding(check, Outcome.FAILED, joined(trouble))
+    if lacks is not None:
+        return Finding(check, Outcome.SKIPPED, lacks)
+    return Finding(check, Outcome.OK, fine)
