@@ -25,7 +25,8 @@ from solward.solana.tokens import NON_TRANSFERABLE, TRANSFER_FEE, TRANSFER_HOOK,
 
 MOST_OFFERS: Final = 32
 MOST_SPLITS: Final = 8
-MAX_MEMO_BYTES: Final = 256
+# What the memo program takes; protocols have bounds of their own below it.
+MAX_MEMO_BYTES: Final = 566
 MAX_RAW_BYTES: Final = 32 << 10
 # Micro-lamports for a compute unit: the least that a payment sets.
 LEAST_UNIT_PRICE: Final = 1
