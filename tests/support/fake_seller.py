@@ -92,6 +92,10 @@ class FakeSeller:
         """The requests that showed a payment."""
         return [each for each in self.asked if each.paid]
 
+    def says(self, reply: Reply) -> None:
+        """Answer everybody so."""
+        self.answer = lambda _asked: reply
+
     def url(self, path: str = "/") -> str:
         return f"{self.scheme}://{self.site}{path}"
 

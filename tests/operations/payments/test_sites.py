@@ -46,7 +46,7 @@ async def refused(sites: Sites, request: SellerRequest, code: str, within_s: flo
 
 
 async def test_a_request_arrives_as_it_was_given(seller: FakeSeller, sites: Sites) -> None:
-    seller.answer = lambda _asked: Reply(201, (("X-Two", "a"), ("X-Two", "b")), b"made")
+    seller.says(Reply(201, (("X-Two", "a"), ("X-Two", "b")), b"made"))
     asked = asking(
         seller.url("/orders?q=a%20b"),
         method="post",
@@ -79,25 +79,25 @@ async def test_nothing_is_followed_remembered_or_decoded(seller: FakeSeller, sit
 
 
 async def test_a_body_is_read_up_to_its_bound(seller: FakeSeller, sites: Sites) -> None:
-    seller.answer = lambda _asked: Reply(body=BIG)
+    seller.says(Reply(body=BIG))
     found = await sites.request(asking(seller.url()), 5)
     assert len(found.answer.body) == MAX_ANSWER_BYTES
     assert (found.truncated, found.broken) == (True, False)
 
 
 async def test_an_answer_that_breaks_off_says_so(seller: FakeSeller, sites: Sites) -> None:
-    seller.answer = lambda _asked: Reply(body=b"0123456789", cut=4)
+    seller.says(Reply(body=b"0123456789", cut=4))
     found = await sites.request(asking(seller.url()), 5)
     assert (found.answer.body, found.truncated, found.broken) == (b"0123", True, True)
 
 
 async def test_a_head_that_never_ends_is_refused(seller: FakeSeller, sites: Sites) -> None:
-    seller.answer = lambda _asked: Reply(raw=b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 50_000)
+    seller.says(Reply(raw=b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 50_000))
     await refused(sites, asking(seller.url()), "answer_too_large")
 
 
 async def test_what_is_not_http_is_no_answer(seller: FakeSeller, sites: Sites) -> None:
-    seller.answer = lambda _asked: Reply(raw=b"SSH-2.0-OpenSSH\r\n\r\n")
+    seller.says(Reply(raw=b"SSH-2.0-OpenSSH\r\n\r\n"))
     await refused(sites, asking(seller.url()), "no_answer")
 
 
@@ -105,9 +105,9 @@ async def test_a_seller_that_does_not_answer_is_waited_for_so_long(
     seller: FakeSeller, sites: Sites
 ) -> None:
     never = asyncio.Event()
-    seller.answer = lambda _asked: Reply(before=never.wait)
+    seller.says(Reply(before=never.wait))
     await refused(sites, asking(seller.url()), "no_answer", 0.2)
-    seller.answer = lambda _asked: Reply(between=never.wait)
+    seller.says(Reply(between=never.wait))
     found = await sites.request(asking(seller.url()), 0.2)
     assert (found.answer.body, found.broken) == (b"", True)
     never.set()
