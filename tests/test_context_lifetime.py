@@ -108,6 +108,7 @@ async def test_after_its_call_it_can_do_nothing(
         lambda: context.airdrop(amount=1),
         lambda: context.quote(input_token="SOL", output_token="USDC", amount=1),
         lambda: context.transact(instructions=[]),
+        lambda: context.pay(url="https://api.example.com/", max="1 USDC"),
         context.balances,
         context.stakes,
         ledger.slot,

@@ -20,6 +20,7 @@ async def walk(client: SolwardClient) -> None:
     assert (health.status, health.network, health.ledger_healthy) == ("ok", "localnet", True)
     wallet = await client.wallets.create("walker")
     await _wallet(client, wallet)
+    await _payments(client, wallet)
     await _tokens(client, wallet)
     await _stakes(client, wallet)
     await _agents(client, wallet)
@@ -50,6 +51,18 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     assert len(await client.transactions.list()) == 6
     text = await client.wallets.run_skill(wallet.id, "check_balance")
     assert "walker" in text
+
+
+async def _payments(client: SolwardClient, wallet: Wallet) -> None:
+    # Sellers that take money are in tests/e2e/payments.
+    asked = {"url": "http://127.0.0.1:9/report", "max": "0.05 USDC"}
+    with pytest.raises(BadRequest, match="https_only"):
+        await client.wallets.pay(wallet.id, **asked)
+    with pytest.raises(BadRequest, match="https_only"):
+        await client.wallets.quote_payment(wallet.id, **asked)
+    assert await client.payments.list(wallet_id=wallet.id) == ()
+    with pytest.raises(NotFoundError):
+        await client.payments.get("5b0c1a2e-7d64-4f5b-9a0e-1f6d2c3b4a59")
 
 
 async def _tokens(client: SolwardClient, wallet: Wallet) -> None:
