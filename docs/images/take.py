@@ -22,7 +22,10 @@ from tests.support.service_process import funded_wallet
 from solward.settings.access import DEVELOPMENT_SECRET
 
 HERE = Path(__file__).parent
-PAGES = ("", "agents", "wallets", "transactions", "holds", "policy", "api-keys", "plugins")
+PAGES = (
+    *("", "agents", "wallets", "transactions", "payments"),
+    *("holds", "policy", "api-keys", "plugins"),
+)
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 # Enough for the demo's agent to have transferred, swapped, staked and been refused.
 _CYCLES = 14

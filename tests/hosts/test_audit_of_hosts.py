@@ -139,6 +139,11 @@ def test_a_money_call_is_no_larger_than_one_needs() -> None:
         methods.OP_PERFORM.requests.write(large)
     with pytest.raises(HostileFrame, match="a request of"):
         methods.OP_PERFORM.requests.read(msgspec.msgpack.encode(large))
+    request = methods.Pay("https://api.example.com/", "POST", "1 USDC", {}, b"x" * (64 << 10))
+    assert methods.OP_PAY.requests.write(request)
+    many_headers = {f"X-{at}": "x" * (8 << 10) for at in range(12)}
+    with pytest.raises(InvalidRequest, match="at most"):
+        methods.OP_PAY.requests.write(msgspec.structs.replace(request, headers=many_headers))
     meta = values.AccountMeta("not an address", False, False)
     many = tuple(values.Instruction("p", (meta,) * 129, b"") for _ in range(2))
     with pytest.raises(InvalidRequest, match="at most 256 accounts"):

@@ -20,7 +20,10 @@ from websockets.typing import Origin
 pytestmark = pytest.mark.samples("test_the_password_is_asked_for_and_opens_the_pages")
 
 PASSWORD = "open sesame, please"
-PATHS = ("/", "/agents", "/wallets", "/transactions", "/holds", "/policy", "/api-keys", "/plugins")
+PATHS = (
+    *("/", "/agents", "/wallets", "/transactions", "/payments"),
+    *("/holds", "/policy", "/api-keys", "/plugins"),
+)
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
 
 
