@@ -49,6 +49,7 @@ def test_every_plugin_has_its_kind_version_and_status(shelf: Shelf) -> None:
     }
     assert found["rules", "solward"]["status"] == "with --demo"
     assert found["jupiter", "solward"]["kind"] == "venue"
+    assert found["x402", "solward"]["kind"] == found["mpp", "solward"]["kind"] == "payment"
 
 
 def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:

@@ -140,7 +140,7 @@ async def test_the_one_that_is_changed_here_conforms() -> None:
         (protocol(headers=lambda _offer, _proof: {"X-Paid": "yes"}), "headers", "are the same"),
         (
             protocol(headers=lambda _offer, proof: {"X-Paid": f"{proof.signature}\n"}),
-            "headers",
+            "offers",
             "must be printable ASCII",
         ),
         (

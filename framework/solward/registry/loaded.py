@@ -28,6 +28,7 @@ from solward.registry.containment import contained, contained_stream
 from solward.registry.discovery import Place
 from solward.registry.parameters import Parameters
 from solward.registry.payment_checks import (
+    SAMPLES,
     check_proof,
     checked_headers,
     checked_offers,
@@ -58,6 +59,7 @@ PROTOCOL_FAILED = "payment_protocol"
 
 _log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 _Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue", "LoadedPayment")
 
 
@@ -208,7 +210,7 @@ class LoadedVenue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPayment:
-    """A payment protocol; each of its hooks has `PROTOCOL_TIME_LIMIT_S`, and what it answers is
+    """A payment protocol; each of these has `PROTOCOL_TIME_LIMIT_S`, and what the plugin answers is
     checked, whoever wrote it.
 
     Raises of `offers` and `headers`, beside what is said there:
@@ -224,14 +226,22 @@ class LoadedPayment:
 
     async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer, ...]:
         """The ways to pay on Solana that a seller's answer offers, the seller's first choice first;
-        empty where it is none of this protocol.
+        empty where it is none of this protocol. Each can be shown, in each of its modes.
 
         Raises:
-            InvalidRequest: it is of this protocol, and malformed, or an offer is out of range;
-                names what is wrong.
+            InvalidRequest: it is of this protocol, and malformed, or an offer is out of range, or
+                its headers would be; names what is wrong.
         """
-        found = await self._answered(self.offers_call(answer=answer))
-        return checked_offers(self.spec.name, found)
+
+        async def found() -> tuple[PaymentOffer, ...]:
+            offers = checked_offers(await self.offers_call(answer=answer))
+            # Once it is paid it is too late to find that a payment cannot be shown.
+            for offer in offers:
+                for mode in offer.modes:
+                    checked_headers(await self.headers_call(offer=offer, proof=SAMPLES[mode]))
+            return offers
+
+        return await self._answered(found())
 
     async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
         """The headers by which the request, made again, shows its payment.
@@ -241,22 +251,28 @@ class LoadedPayment:
                 answers with what are no headers; names what is wrong.
         """
         check_proof(offer, proof)
-        found = await self._answered(self.headers_call(offer=offer, proof=proof))
-        return checked_headers(self.spec.name, found)
+
+        async def made() -> dict[str, str]:
+            return checked_headers(await self.headers_call(offer=offer, proof=proof))
+
+        return await self._answered(made())
 
     async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
         """What the seller's answer to the paid request says of the payment, None where nothing.
 
         Raises nothing: what a seller says ends no payment, and neither does a plugin that fails.
         """
+
+        async def said() -> PaymentReceipt | None:
+            return checked_receipt(await self.receipt_call(offer=offer, answer=answer))
+
         try:
-            found = await self._answered(self.receipt_call(offer=offer, answer=answer))
+            return await self._answered(said())
         except SolwardError as error:
             _log.warning("payment_receipt_unread", protocol=self.spec.name, error=str(error))
             return None
-        return checked_receipt(found)
 
-    async def _answered(self, call: Coroutine[Any, Any, Any]) -> Any:
+    async def _answered(self, call: Coroutine[Any, Any, T]) -> T:
         name = self.spec.name
         try:
             async with asyncio.timeout(PROTOCOL_TIME_LIMIT_S):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from solward import jsontext
@@ -19,16 +20,19 @@ from solward.payment import (
     is_address,
     is_signature,
 )
+from solward.solana.base58 import b58encode
 from solward.solana.clusters import CHAIN_IDS
 
 MAX_OFFERS: Final = 32
 """Of one answer; a wallet pays one."""
 MAX_SPLITS: Final = 8
 """As MPP has it; each is a transfer of the same transaction."""
-MAX_MEMO_BYTES: Final = 512
-"""More does not fit into a transaction beside a transfer."""
+MAX_MEMO_BYTES: Final = 566
+"""As the memo program takes them."""
 MAX_COMPUTE_UNITS: Final = 1_400_000
 """Of one transaction."""
+MAX_TRANSACTION_BYTES: Final = 1_232
+"""As nodes take them."""
 MAX_RAW_BYTES: Final = 64 << 10
 MAX_HEADERS: Final = 8
 MAX_HEADER_BYTES: Final = 16 << 10
@@ -60,17 +64,28 @@ _REFUSED_HEADERS: Final = frozenset(
 )
 
 
-def checked_offers(protocol: str, found: object) -> tuple[PaymentOffer, ...]:
+def checked_offers(found: object) -> tuple[PaymentOffer, ...]:
     """The offers that a plugin found, in exact values; `raw` is as it will be read back.
 
     Raises:
         InvalidRequest: an offer that is none; names the field.
     """
     if not isinstance(found, list | tuple):
-        raise InvalidRequest(f"{protocol}: offers must be a sequence, not {type(found).__name__}")
+        raise InvalidRequest(f"offers must be a sequence, not {type(found).__name__}")
     if len(found) > MAX_OFFERS:
-        raise InvalidRequest(f"{protocol}: offers must be at most {MAX_OFFERS}, not {len(found)}")
-    return tuple(_offer(f"{protocol}: offers[{at}]", each) for at, each in enumerate(found))
+        raise InvalidRequest(f"offers must be at most {MAX_OFFERS}, not {len(found)}")
+    return tuple(_offer(f"offers[{at}]", each) for at, each in enumerate(found))
+
+
+SAMPLES: Final[Mapping[PaymentMode, PaymentProof]] = MappingProxyType(
+    {
+        mode: PaymentProof(mode, "1" * 32, signature=b58encode(b"\xff" * 64))
+        if mode is PaymentMode.PUSH
+        else PaymentProof(mode, "1" * 32, wire=bytes(MAX_TRANSACTION_BYTES))
+        for mode in PaymentMode
+    }
+)
+"""Of each mode a proof that is as long as any, which pays nothing."""
 
 
 def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
@@ -83,29 +98,29 @@ def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
         raise InvalidRequest(f"proof.{field} must be there in the mode {proof.mode.value}")
 
 
-def checked_headers(protocol: str, found: object) -> dict[str, str]:
+def checked_headers(found: object) -> dict[str, str]:
     """The headers that a plugin made.
 
     Raises:
         InvalidRequest: they are none, or would change where a request goes; names the header.
     """
     if not isinstance(found, Mapping) or not 0 < len(found) <= MAX_HEADERS:
-        raise InvalidRequest(f"{protocol}: headers must be a mapping of 1 to {MAX_HEADERS}")
+        raise InvalidRequest(f"headers must be a mapping of 1 to {MAX_HEADERS}")
     made: dict[str, str] = {}
     for name, value in found.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise InvalidRequest(f"{protocol}: headers must have names like Payment-Signature")
+            raise InvalidRequest("headers must have names like Payment-Signature")
         if name.lower() in _REFUSED_HEADERS or name.lower().startswith("proxy-"):
-            raise InvalidRequest(f"{protocol}: headers must not have {name}")
+            raise InvalidRequest(f"headers must not have {name}")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            raise InvalidRequest(f"{protocol}: header {name} must be printable ASCII")
+            raise InvalidRequest(f"header {name} must be printable ASCII")
         made[str.__str__(name)] = str.__str__(value)
     if len({name.lower() for name in made}) != len(made):
-        raise InvalidRequest(f"{protocol}: headers must have each name once")
+        raise InvalidRequest("headers must have each name once")
     size = sum(len(name) + len(value) for name, value in made.items())
     if size > MAX_HEADER_BYTES:
         raise InvalidRequest(
-            f"{protocol}: headers must have at most {MAX_HEADER_BYTES} bytes together, not {size}"
+            f"headers must have at most {MAX_HEADER_BYTES} bytes together, not {size}"
         )
     return made
 

@@ -19,7 +19,12 @@ from solward_dashboard.polling import Poll
 # Plugins change when somebody installs, upgrades or disables one.
 EVERY_S = 10.0
 _STATES = {"loaded": "loaded", "disabled": "disabled", "problem": "problem, see above"}
-_TITLES = {"skill": "Skills", "provider": "Providers", "venue": "Swap venues"}
+_TITLES = {
+    "skill": "Skills",
+    "provider": "Providers",
+    "venue": "Swap venues",
+    "payment": "Payment protocols",
+}
 
 
 @dataclass(frozen=True, slots=True)
