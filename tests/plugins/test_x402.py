@@ -327,6 +327,7 @@ SETTLED = {"success": True, "transaction": SIGNATURE, "network": CHAIN_IDS["devn
         (answer(status=200, X_PAYMENT_RESPONSE=encoded(SETTLED)), None),
         (answer(status=200), None),
         (answer(status=500), None),
+        (answer({**REQUIRED, "error": "not of this answer"}, status=200), None),
         (
             answer(
                 status=402,
@@ -353,7 +354,7 @@ SETTLED = {"success": True, "transaction": SIGNATURE, "network": CHAIN_IDS["devn
         (answer(status=200, PAYMENT_RESPONSE=encoded({**SETTLED, "transaction": 5})), None),
         (answer(status=200, PAYMENT_RESPONSE=encoded({**SETTLED, "transaction": "lies"})), None),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 async def test_what_a_seller_says_of_a_payment_is_a_receipt(
     protocol: LoadedPayment, asked: HttpAnswer, receipt: PaymentReceipt | None
