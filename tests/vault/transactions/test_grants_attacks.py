@@ -125,7 +125,7 @@ async def test_fifty_requests_at_once_take_what_is_granted_and_no_more(desk: Des
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("who", [KEY, "skill:pay"])
+@pytest.mark.parametrize("who", [KEY, "skill:pay", "site:a.example"])
 async def test_two_processes_take_what_is_granted_over_both_wallets_and_no_more(
     postgres_url: str, tmp_path: Path, who: str
 ) -> None:
