@@ -23,7 +23,6 @@ _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _MAX_NAME: Final = 253
 _HTTPS_PORT: Final = 443
-_PUNYCODE: Final = "xn--"
 
 
 def read_site(text: str, path: str) -> str:
@@ -57,17 +56,4 @@ def _is_host(host: str) -> bool:
             return str(ipaddress.IPv4Address(host)) == host
         except ValueError:
             return False
-    return len(host) <= _MAX_NAME and all(map(_is_label, labels))
-
-
-def _is_label(label: str) -> bool:
-    if not _LABEL.fullmatch(label):
-        return False
-    if not label.startswith(_PUNYCODE):
-        return True
-    encoded = label.removeprefix(_PUNYCODE)
-    try:
-        meant = encoded.encode().decode("punycode")
-    except UnicodeError:
-        return False
-    return not meant.isascii() and meant.encode("punycode").decode() == encoded
+    return len(host) <= _MAX_NAME and all(map(_LABEL.fullmatch, labels))
