@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,6 @@ class Buyer:
     key: str
     usdc: int
     lamports: int
-    http: httpx.Client = field(repr=False)
 
     @classmethod
     def made(
@@ -110,8 +109,14 @@ class Buyer:
             key=str(key["id"]),
             usdc=usdc,
             lamports=lamports,
-            http=service.client(token),
         )
+
+    def ask(self, path: str, **query: Any) -> Any:
+        """What the service answers to the key."""
+        with self.service.client(self.token) as http:
+            answer = http.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def pay(
         self, url: str, most: str = "0.1 USDC", key: str | None = None, **body: Any
@@ -119,7 +124,8 @@ class Buyer:
         """`POST /wallets/:id/pay`."""
         headers = {} if key is None else {"Idempotency-Key": key}
         asked = {"url": url, "max": most} | body
-        return self.http.post(f"/wallets/{self.wallet}/pay", json=asked, headers=headers)
+        with self.service.client(self.token) as http:
+            return http.post(f"/wallets/{self.wallet}/pay", json=asked, headers=headers)
 
     def paid(self, url: str, **options: Any) -> Any:
         """The answer to a payment that the service made, whatever the seller answered."""
@@ -135,21 +141,16 @@ class Buyer:
 
     def payment(self, payment_id: str) -> Any:
         """`GET /payments/:id`, without the kept answer."""
-        answer = self.http.get(f"/payments/{payment_id}")
-        assert answer.status_code == 200, answer.text
-        found = answer.json()
-        return found.get("payment", found)
+        return self.ask(f"/payments/{payment_id}")["payment"]
 
     def payments(self) -> list[Any]:
         """All of the wallet's, newest first."""
-        answer = self.http.get("/payments", params={"walletId": self.wallet, "limit": 500})
-        assert answer.status_code == 200, answer.text
-        return list(answer.json()["payments"])
+        return list(self.ask("/payments", walletId=self.wallet, limit=500)["payments"])
 
     def record(self, payment_id: str) -> Any:
         """Its record among the wallet's transactions."""
-        answer = self.http.get(f"/wallets/{self.wallet}/transactions", params={"limit": 500})
-        [found] = [each for each in answer.json()["transactions"] if each["id"] == payment_id]
+        listed = self.ask(f"/wallets/{self.wallet}/transactions", limit=500)["transactions"]
+        [found] = [each for each in listed if each["id"] == payment_id]
         return found
 
     def ended(self, payment_id: str, within_s: float = 60) -> Any:
@@ -172,13 +173,8 @@ class Buyer:
 
     def counted(self) -> int:
         """Units that count in the window of the key's first grant, reserved ones included."""
-        answer = self.http.get(f"/wallets/{self.wallet}/limits")
-        assert answer.status_code == 200, answer.text
-        [limit] = [
-            each
-            for each in answer.json()["grants"][0]["grants"][0]["limits"]
-            if each["asset"] == "USDC"
-        ]
+        [grant] = self.ask(f"/wallets/{self.wallet}/limits")["grants"][0]["grants"]
+        [limit] = [each for each in grant["limits"] if each["asset"] == "USDC"]
         return units(limit["used"])
 
 

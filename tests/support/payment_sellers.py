@@ -159,8 +159,9 @@ class Ledger:
             assert time.monotonic() < deadline, f"{signature} did not land"
             time.sleep(0.02)
 
-    def give(self, owner: str, usdc: int, lamports: int = 0) -> None:
-        """Open the USDC account of `owner` and put units into it, and SOL beside it."""
+    def give(self, owner: str, usdc: int, lamports: int = 0) -> str:
+        """Open the USDC account of `owner` and put units into it, and SOL beside it; the
+        signature."""
         source, mine = Pubkey.from_string(owner), self.giver.pubkey()
         steps = [create_idempotent_associated_token_account(mine, source, MINT)]
         if usdc:
@@ -179,7 +180,7 @@ class Ledger:
             steps.append(
                 transfer(TransferParams(from_pubkey=mine, to_pubkey=source, lamports=lamports))
             )
-        self.do(*steps)
+        return self.do(*steps)
 
     def usdc(self, owner: str) -> int:
         """Units in the associated account of `owner`, as confirmed."""

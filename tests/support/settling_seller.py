@@ -1,8 +1,8 @@
-"""A seller by x402 that is its own facilitator, and does with a buyer's bytes whatever a test says.
+"""A seller that is its own facilitator, and does with a buyer's bytes whatever a test says.
 
-It settles on the ledger late, never, twice, after an error; it says what is not so. What it sells
-by is written here from the protocol's documents, with nothing of the product. Hostile texts are
-`fake_seller`'s part.
+It settles on the ledger late, never, twice, after an error; it says what is not so. It sells by
+x402, where it pays the network fee, or by MPP, where the buyer does; both are written here from the
+protocols' documents, with nothing of the product. Hostile texts are `fake_seller`'s part.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import httpx
 from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
+from spl.token.constants import TOKEN_PROGRAM_ID
 from tests.support.market import USDC
 from tests.support.payment_sellers import LAMPORTS, Ledger
 
@@ -28,10 +29,10 @@ DEVNET = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"
 
 @dataclass(frozen=True)
 class Handed:
-    """What a buyer showed: a transaction that is signed but for the sponsor.
+    """What a buyer showed: a transaction that is signed, but for the sponsor where there is one.
 
     Attributes:
-        wire: as it came, the sponsor's signature zeros.
+        wire: as it came; a sponsor's signature is zeros.
         number: of this one among all that were shown, from 1.
     """
 
@@ -54,12 +55,14 @@ class SettlingSeller:
 
     Attributes:
         ledger: where it settles; given once there is one.
+        protocol: `x402`, or `mpp` without a sponsor.
         price: units that it asks for now.
         extra: what it adds to each offer beside its sponsor, such as a memo.
         handed: all that it was shown, in order.
         unpaid: how often it asked for a payment.
         served: how often it gave what it sells.
         act: what it does with what it is shown.
+        problems: exceptions of `act`, whose requests got no answer.
     """
 
     ledger: Ledger
@@ -83,11 +86,13 @@ class SettlingSeller:
 
     def forget(self) -> None:
         """Be as at first: honest, and shown nothing yet."""
+        self.protocol = "x402"
         self.price = 50_000
         self.extra: dict[str, Any] = {}
         self.handed: list[Handed] = []
         self.unpaid = 0
         self.served = 0
+        self.problems: list[BaseException] = []
         self.act: Callable[[Handed], Reply] = self.settles
 
     def __enter__(self) -> SettlingSeller:
@@ -126,6 +131,16 @@ class SettlingSeller:
             "extra": {"feePayer": str(self.sponsor.pubkey())} | self.extra,
         }
 
+    def charge(self) -> dict[str, Any]:
+        """The same by MPP."""
+        details = {"network": "localnet", "decimals": 6, "tokenProgram": str(TOKEN_PROGRAM_ID)}
+        return {
+            "amount": str(self.price),
+            "currency": USDC,
+            "recipient": self.pay_to,
+            "methodDetails": details,
+        }
+
     def settle(self, handed: Handed, sponsor: Keypair | None = None) -> str:
         """Sign as the sponsor and send; the signature of what is sent."""
         return self.ledger.send(self.signed(handed.wire, sponsor))
@@ -134,6 +149,8 @@ class SettlingSeller:
         """The transaction with the sponsor's signature."""
         transaction = VersionedTransaction.from_bytes(wire)
         message = transaction.message
+        if self.protocol == "mpp":
+            return wire
         own = (sponsor or self.sponsor).sign_message(to_bytes_versioned(message))
         return bytes(VersionedTransaction.populate(message, [own, *transaction.signatures[1:]]))
 
@@ -142,9 +159,13 @@ class SettlingSeller:
         with self._lock:
             self.served += 1
             body = {"served": self.served}
+        if signature is None:
+            return Reply(200, body)
+        if self.protocol == "mpp":
+            receipt = {"method": "solana", "reference": signature, "status": "success", **told}
+            return Reply(200, body, {"Payment-Receipt": _url_encoded(receipt)})
         receipt = {"success": True, "transaction": signature, "network": DEVNET, **told}
-        named = {} if signature is None else {"PAYMENT-RESPONSE": _encoded(receipt)}
-        return Reply(200, body, named)
+        return Reply(200, body, {"PAYMENT-RESPONSE": _encoded(receipt)})
 
     def settles(self, handed: Handed) -> Reply:
         """As an honest seller: settle, wait for the ledger, give."""
@@ -182,6 +203,11 @@ class SettlingSeller:
         """The answer to a request without a payment."""
         with self._lock:
             self.unpaid += 1
+            number = self.unpaid
+        if self.protocol == "mpp":
+            asked = f'method="solana", intent="charge", request="{_url_encoded(self.charge())}"'
+            value = f'Payment id="challenge-{number}", realm="tests", {asked}'
+            return Reply(402, {}, {"WWW-Authenticate": value})
         required = {
             "x402Version": 2,
             "error": "PAYMENT-SIGNATURE header is required",
@@ -194,15 +220,27 @@ class SettlingSeller:
         """Of a request, by what it shows."""
         if shown is None:
             return self.asking()
-        wire = base64.b64decode(json.loads(base64.b64decode(shown))["payload"]["transaction"])
+        encoded = shown.removeprefix("Payment ").replace("-", "+").replace("_", "/")
+        told = json.loads(base64.b64decode(encoded + "=" * (-len(encoded) % 4)))
+        wire = base64.b64decode(told["payload"]["transaction"])
         with self._lock:
             handed = Handed(wire, path, len(self.handed) + 1)
             self.handed.append(handed)
-        return self.act(handed)
+        try:
+            return self.act(handed)
+        except BaseException as problem:
+            self.problems.append(problem)
+            return Reply(0)
 
 
 def _encoded(value: Mapping[str, Any]) -> str:
+    """As x402 has it."""
     return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def _url_encoded(value: Mapping[str, Any]) -> str:
+    """As MPP has it."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
 def _handler(seller: SettlingSeller) -> type[BaseHTTPRequestHandler]:
@@ -211,7 +249,8 @@ def _handler(seller: SettlingSeller) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            reply = seller.answer(self.path, self.headers.get("PAYMENT-SIGNATURE"))
+            shown = self.headers.get("PAYMENT-SIGNATURE") or self.headers.get("Authorization")
+            reply = seller.answer(self.path, shown)
             self.close_connection = True
             if not reply.status:
                 return

@@ -74,4 +74,8 @@ def test_the_tests_own_seller_settles_what_clients_that_others_made_pay(
             answer = stage.bought(*client, buyer, url=seller.url)
             assert answer == {"status": 200, "body": {"served": number + 1}}
             assert stage.ledger.usdc(str(buyer.pubkey())) == 950_000
-        assert seller.took == 100_000
+        seller.protocol = "mpp"
+        buyer = stage.ledger.buyer(1_000_000, LAMPORTS)
+        answer = stage.bought("npm", "mpp_buyer.mjs", buyer, url=seller.url)
+        assert answer == {"status": 200, "body": {"served": 3}}
+        assert seller.took == 150_000

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, HTTPException, Request
 from serving import GIVEN, serve
 from x402 import x402ResourceServer
+from x402.extensions.payment_identifier import declare_payment_identifier_extension
 from x402.http import FacilitatorConfig, HTTPFacilitatorClient
 from x402.http.middleware.fastapi import payment_middleware
 from x402.http.types import PaymentOption, RouteConfig
@@ -19,11 +20,10 @@ from x402.mechanisms.svm.exact import register_exact_svm_server
 from x402.schemas import AssetAmount
 
 
-def costing(units: int, **extra: Any) -> RouteConfig:
+def costing(units: int, extensions: Any = None, **extra: Any) -> RouteConfig:
     price = AssetAmount(amount=str(units), asset=GIVEN["mint"], extra=extra)
-    return RouteConfig(
-        PaymentOption("exact", GIVEN["payTo"], price, SOLANA_DEVNET_CAIP2), description="weather"
-    )
+    option = PaymentOption("exact", GIVEN["payTo"], price, SOLANA_DEVNET_CAIP2)
+    return RouteConfig(option, description="weather", extensions=extensions)
 
 
 routes = {
@@ -31,6 +31,10 @@ routes = {
     "POST /echo": costing(70_000),
     "GET /order": costing(30_000, memo="order 7"),
     "GET /broken": costing(90_000),
+    # The buyer gives each payment a name of its own.
+    "GET /named": costing(
+        20_000, {"payment-identifier": declare_payment_identifier_extension(True)}
+    ),
 }
 client = HTTPFacilitatorClient(FacilitatorConfig(url=GIVEN["facilitator"]))
 app = FastAPI()
@@ -64,6 +68,11 @@ async def order() -> Any:
 @app.get("/broken")
 async def broken() -> Any:
     raise HTTPException(500, "broken before it was settled")
+
+
+@app.get("/named")
+async def named() -> Any:
+    return told()
 
 
 @app.get("/free")

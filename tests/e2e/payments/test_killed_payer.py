@@ -1,0 +1,219 @@
+"""Killed at every named point of paying, with sellers that settle before they answer, after, or
+never: by the ledger a purchase is paid once at most, and what counts is what left."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.paying_service import Buyer, beside, may_pay, rpc_of, with_ledger
+from tests.support.payment_sellers import Counterparts, Ledger
+from tests.support.service_process import Service
+from tests.support.settling_seller import Handed, Reply, SettlingSeller
+
+from solward.vault.transactions.steps import Step
+
+pytestmark = [pytest.mark.more, pytest.mark.timeout(1200)]
+
+PRICE = 50_000
+SLOT_MS = 100
+# In the order that a sponsored payment passes them.
+STEPS = (
+    Step.BUILT,
+    Step.ASSESSED,
+    Step.RESERVED,
+    Step.SIGNED,
+    Step.WRITTEN_AHEAD,
+    Step.HANDED_OVER,
+    Step.ANSWERED,
+    Step.LANDED,
+    Step.SETTLED,
+)
+# Nothing is stored: the request that is made again is a first one.
+UNSTORED = (Step.BUILT, Step.ASSESSED)
+# Reserved, and nothing was signed that could be shown.
+RELEASED = (Step.RESERVED, Step.SIGNED)
+
+SELLERS: dict[str, Callable[[SettlingSeller], Callable[[Handed], Reply]]] = {
+    "before": lambda seller: seller.settles,
+    "after": lambda seller: seller.settles_after,
+    "never": lambda seller: seller.keeps,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    service: Service
+    ledger: Ledger
+    seller: SettlingSeller
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A service with its embedded ledger, which is killed with it."""
+    home: Path = tmp_path_factory.mktemp("service") / "home"
+    seller = SettlingSeller()
+    service = with_ledger(home, seller.site, slot_ms=SLOT_MS).start()
+    try:
+        ledger = Ledger.with_giver(rpc_of(service))
+        with seller.on(ledger):
+            yield Place(service, ledger, seller)
+    finally:
+        service.stop(signal.SIGKILL)
+
+
+def again_until_known(buyer: Buyer, url: str, key: str) -> httpx.Response:
+    """The answer to the request made again once it is not in progress any more."""
+    deadline = time.monotonic() + 60
+    while True:
+        answer = buyer.pay(url, key=key)
+        if answer.status_code != 409:
+            return answer
+        assert time.monotonic() < deadline, "still in progress"
+        time.sleep(0.1)
+
+
+def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], None]:
+    """One purchase, killed at `step`, asked for again with its key after a restart.
+
+    Returns:
+        What checks it by the ledger; it waits for the end of the payment.
+    """
+    service, seller = place.service, place.seller
+    seller.forget()
+    seller.on(place.ledger)
+    seller.act = SELLERS[settling](seller)
+    grant = may_pay(seller.site)
+    buyer = Buyer.made(service, place.ledger, grant, name=f"{step}-{settling}-{turn}")
+    key = f"{step}-{settling}-{turn}"
+    service.stop()
+    service.start(f"kill:{step}:1")
+    # Steps after the answer may be passed when it is already given.
+    with contextlib.suppress(httpx.TransportError):
+        buyer.pay(seller.url, key=key)
+    service.wait_killed()
+    service.start()
+    answer = again_until_known(buyer, seller.url, key)
+    told = (answer.status_code, answer.text)
+    handed, took = list(seller.handed), seller.pay_to
+
+    def check() -> None:
+        payments = [buyer.ended(each["id"]) for each in buyer.payments()]
+        assert len(payments) == 1, (told, payments)
+        [payment] = payments
+        paid = place.ledger.usdc(took)
+        due = 0 if step in RELEASED or settling == "never" else PRICE
+        assert buyer.spent() == paid == due, (told, payment)
+        assert buyer.counted() == paid, (told, payment)
+        assert len({each.wire for each in handed}) <= 1, "two payments for one purchase"
+        assert (payment["state"] == "landed") == bool(paid), payment
+        if step in RELEASED:
+            assert handed == []
+            assert answer.status_code == 500
+        succeeded = [each for each in place.ledger.history(buyer.address) if each["err"] is None]
+        assert len(succeeded) == 1 + bool(paid), "but for the one that filled the account"
+
+    return check
+
+
+def passed(settling: str) -> tuple[Step, ...]:
+    """Those that a payment passes while somebody waits for it."""
+    return STEPS if settling != "never" else STEPS[:-2]
+
+
+@pytest.mark.parametrize(
+    ("step", "settling"),
+    [
+        (Step.ASSESSED, "before"),
+        (Step.SIGNED, "before"),
+        (Step.WRITTEN_AHEAD, "before"),
+        (Step.HANDED_OVER, "never"),
+        (Step.ANSWERED, "after"),
+        (Step.LANDED, "before"),
+    ],
+)
+def test_a_purchase_killed_while_it_is_paid_is_paid_once_at_most(
+    place: Place, step: Step, settling: str
+) -> None:
+    killed(place, step, settling, 0)()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("step", "settling"), [(step, each) for each in SELLERS for step in passed(each)]
+)
+def test_every_point_twenty_times(place: Place, step: Step, settling: str) -> None:
+    # What expires is waited for at the end, once for all turns.
+    for check in [killed(place, step, settling, turn) for turn in range(1, 21)]:
+        check()
+
+
+@pytest.fixture
+def away(stage: Counterparts, tmp_path: Path) -> Iterator[Place]:
+    """A service beside a ledger that lives on when it is killed."""
+    seller = SettlingSeller().on(stage.ledger)
+    service = beside(tmp_path / "service" / "home", stage.ledger, seller.site)
+    service.home.parent.mkdir()
+    try:
+        with seller:
+            yield Place(service.start(), stage.ledger, seller)
+    finally:
+        service.stop(signal.SIGKILL)
+
+
+def killed_before_the_answer(place: Place, act: Callable[[Handed, Buyer], Any]) -> Buyer:
+    """A purchase whose seller takes the bytes, and whose service is killed before it answers."""
+    service, seller = place.service, place.seller
+    buyer = Buyer.made(service, place.ledger, may_pay(seller.site))
+    done = threading.Event()
+
+    def killing(handed: Handed) -> Reply:
+        assert service.process is not None
+        service.process.kill()
+        service.process.wait(30)
+        act(handed, buyer)
+        done.set()
+        return Reply(0)
+
+    seller.act = killing
+    with pytest.raises(httpx.TransportError):
+        buyer.pay(seller.url, key="killed")
+    assert done.wait(60)
+    seller.act = seller.keeps
+    return buyer
+
+
+def found(place: Place, buyer: Buyer) -> None:
+    """Its service lives again, and knows what left."""
+    place.service.start()
+    [payment] = buyer.payments()
+    assert buyer.ended(payment["id"])["state"] == "landed"
+    assert buyer.spent() == buyer.counted() == place.seller.took == PRICE
+
+
+def test_what_is_settled_while_the_service_is_dead_is_found_when_it_lives(away: Place) -> None:
+    seller = away.seller
+    buyer = killed_before_the_answer(
+        away, lambda handed, _: away.ledger.landed(seller.settle(handed))
+    )
+    found(away, buyer)
+    # Made again, the request shows the same payment or tells of it, and pays for nothing more.
+    again_until_known(buyer, seller.url, "killed")
+    assert len({each.wire for each in seller.handed}) == 1
+    assert buyer.spent() == buyer.counted() == seller.took == PRICE
+
+
+def test_a_payment_is_found_behind_a_thousand_rows_of_strangers(away: Place) -> None:
+    def buried(handed: Handed, buyer: Buyer) -> None:
+        away.ledger.landed(away.seller.settle(handed))
+        away.ledger.strangers_rows(buyer.address, 1_001)
+
+    found(away, killed_before_the_answer(away, buried))

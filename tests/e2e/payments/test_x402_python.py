@@ -1,0 +1,132 @@
+"""Wallets buy from x402's own seller for FastAPI, which its own facilitator settles for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from tests.support.paying_service import Buyer, may_pay
+from tests.support.payment_sellers import Counterparts, Seller
+from tests.support.purchases import CLIENTS, purchase
+from tests.support.service_process import Service
+
+from solward.client import SolwardClient
+
+# The first run makes the environments.
+pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]
+
+
+@dataclass(frozen=True)
+class Shop:
+    seller: Seller
+    service: Service
+
+
+@pytest.fixture(scope="module")
+def shop(stage: Counterparts, serving: Callable[..., Service]) -> Shop:
+    seller = stage.x402_python()
+    return Shop(seller, serving(seller.site))
+
+
+@pytest.fixture
+def buyer(stage: Counterparts, shop: Shop) -> Buyer:
+    return Buyer.made(shop.service, stage.ledger, may_pay(shop.seller.site))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_wallet_without_sol_buys_an_answer(shop: Shop, buyer: Buyer, client: str) -> None:
+    bought = purchase(buyer, shop.seller, "/weather?city=Rome", 50_000, client)
+    assert (bought.body["city"], bought.body["degrees"]) == ("Rome", 21)
+    assert (bought.payment["protocol"], bought.payment["mode"]) == ("x402", "sponsored")
+    assert bought.payment["url"] == f"{shop.seller.url}/weather"
+    assert bought.fee == 0
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_body_is_sent_with_the_payment(shop: Shop, buyer: Buyer, client: str) -> None:
+    body = json.dumps({"text": "é 0.10"})
+    bought = purchase(
+        buyer,
+        shop.seller,
+        "/echo",
+        70_000,
+        client,
+        method="POST",
+        headers={"Content-Type": "application/json"},
+        body=body,
+    )
+    assert bought.body["echo"] == {"text": "é 0.10"}
+
+
+def test_the_memo_that_the_seller_wants_is_paid_with(shop: Shop, buyer: Buyer) -> None:
+    assert purchase(buyer, shop.seller, "/order", 30_000).body["order"] == 7
+    assert buyer.ledger.history(buyer.address)[0]["memo"] == "[7] order 7"
+
+
+def test_the_name_that_the_seller_wants_of_each_payment_is_given(shop: Shop, buyer: Buyer) -> None:
+    for _ in range(2):
+        purchase(buyer, shop.seller, "/named", 20_000)
+
+
+def test_equal_purchases_are_paid_each(shop: Shop, buyer: Buyer) -> None:
+    for _ in range(3):
+        purchase(buyer, shop.seller, "/weather", 50_000)
+    for _ in range(2):
+        purchase(buyer, shop.seller, "/order", 30_000)
+    assert buyer.spent() == buyer.counted() == 210_000
+
+
+def test_what_costs_nothing_is_not_paid(shop: Shop, buyer: Buyer) -> None:
+    answer = buyer.paid(f"{shop.seller.url}/free")
+    assert json.loads(answer["response"]["body"]) == {"free": True}
+    assert answer["payment"] is None
+    assert (buyer.payments(), buyer.spent(), buyer.counted()) == ([], 0, 0)
+
+
+async def test_the_typed_client_buys_the_same(shop: Shop, buyer: Buyer) -> None:
+    async with SolwardClient(buyer.service.url.removesuffix("/api/v1"), buyer.token) as client:
+        bought = await client.wallets.pay(
+            buyer.wallet, url=f"{shop.seller.url}/weather", max="0.05 USDC"
+        )
+    assert bought.status == 200
+    assert json.loads(bought.body)["degrees"] == 21
+    assert bought.payment is not None
+    assert buyer.ended(bought.payment.id)["state"] == "landed"
+    assert buyer.spent() == buyer.counted() == 50_000
+
+
+def test_one_key_buys_once_however_often_it_is_sent(shop: Shop, buyer: Buyer) -> None:
+    url = f"{shop.seller.url}/weather"
+    first = buyer.pay(url, key="one purchase")
+    again = buyer.pay(url, key="one purchase")
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json()["response"] == again.json()["response"]
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert buyer.spent() == buyer.counted() == 50_000
+
+
+def test_more_than_is_allowed_is_refused_and_nothing_is_signed(
+    stage: Counterparts, shop: Shop
+) -> None:
+    poor = Buyer.made(shop.service, stage.ledger, may_pay(shop.seller.site, per_day="0.06"))
+    url = f"{shop.seller.url}/weather"
+    assert "max" in poor.refused(url, most="0.049999 USDC")
+    assert poor.payments() == []
+    poor.paid(url)
+    refusal = poor.refused(url)
+    assert "0.01 of 0.06 USDC left" in refusal or "0.06 USDC" in refusal, refusal
+    assert poor.spent() == poor.counted() == 50_000
+
+
+def test_a_grant_for_another_site_does_not_pay_this_one(stage: Counterparts, shop: Shop) -> None:
+    other = Buyer.made(shop.service, stage.ledger, may_pay("api.example.com"))
+    assert "pay through api.example.com only" in other.refused(f"{shop.seller.url}/weather")
+    assert (other.spent(), other.counted()) == (0, 0)
+
+
+def test_a_wallet_that_holds_too_little_is_told_so(stage: Counterparts, shop: Shop) -> None:
+    poor = Buyer.made(shop.service, stage.ledger, may_pay(shop.seller.site), usdc=49_999)
+    assert "holds 0.049999 USDC" in poor.refused(f"{shop.seller.url}/weather")
+    assert (poor.spent(), poor.counted()) == (0, 0)
