@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,18 @@ from tests.support.live_plugins import (
     switch,
     until,
 )
+from tests.support.repository import ROOT
+from tests.support.wheels import wheel
 
+from solward import jsontext
 from solward.audit.log import AuditLog
 from solward.errors import SkillError, SkillNotFound
 from solward.events import EventKind
 from solward.folders import layout
+from solward.payment import HttpAnswer
 from solward.record import TransactionStatus
+from solward.registry.hooks import PAYMENTS
+from solward.registry.loaded import LoadedPayment
 from solward.testing.stand import TestWallet
 
 __all__ = ["home", "opened", "quick"]
@@ -308,3 +315,34 @@ async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
         assert len(said) > 10
         # Nobody's payment was refused for the upgrade's sake.
         assert not [text for text in told if text != "paid" and "not three" not in text]
+
+
+async def test_a_payment_protocol_comes_and_goes_while_the_service_runs(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    source = (ROOT / "plugin_template/src/solward_plugin_template/payment.py").read_text()
+    made = wheel(
+        tmp_path,
+        plugin="solward_plugin_template",
+        group=PAYMENTS,
+        source=source,
+    )
+    price = {"mint": TO, "payTo": TO, "units": "5", "order": "7", "network": "localnet"}
+    asked = HttpAnswer(
+        "https://a.example/", "GET", 402, (("Template-Price", jsontext.dumps(price)),)
+    )
+    async with opened() as hosted:
+
+        def loaded() -> Mapping[str, LoadedPayment]:
+            return hosted.stand.service.registry.payments
+
+        assert list(loaded()) == ["mpp", "x402"]
+        await put(home, made)
+        await until(lambda: "solward_plugin_template" in loaded(), "it is loaded")
+        [offer] = await loaded()["solward_plugin_template"].offers(asked)
+        assert (offer.units, offer.pay_to) == (5, TO)
+        held = loaded()["solward_plugin_template"]
+        await remove(home, "acme-tools")
+        await until(lambda: list(loaded()) == ["mpp", "x402"], "it is removed")
+        with pytest.raises(SkillError, match="The payment protocol 'solward_plugin_template'"):
+            await held.offers(asked)

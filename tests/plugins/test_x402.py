@@ -117,6 +117,13 @@ async def test_version_2_is_shown_with_what_was_offered_unchanged(protocol: Load
     }
 
 
+async def test_what_was_not_offered_is_not_shown(protocol: LoadedPayment) -> None:
+    (offer,) = await protocol.offers(answer({"x402Version": 2, "accepts": [ENTRY]}))
+    assert (offer.resource, offer.description) == (None, "")
+    _, payload = await shown(protocol, offer)
+    assert set(payload) == {"x402Version", "payload", "accepted"}
+
+
 async def test_version_1_is_read_from_its_body_and_shown_by_its_header(
     protocol: LoadedPayment,
 ) -> None:

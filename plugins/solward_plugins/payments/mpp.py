@@ -28,7 +28,6 @@ from solward import (
     token_list,
 )
 from solward_plugins.payments.reading import (
-    MOST_OFFERS,
     Object,
     address_of,
     flag_of,
@@ -98,8 +97,6 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
             offer = _offer(parameters)
             if offer is not None:
                 found.append(offer)
-    if len(found) > MOST_OFFERS:
-        raise InvalidRequest(f"{_CHALLENGE} must offer at most {MOST_OFFERS} charges")
     return found
 
 
