@@ -202,7 +202,7 @@ class TransactionEffects:
             other transactions show in the difference, and it refuses nothing.
         lamports_out: lamports leaving the wallet, without the fee and without rent paid into
             accounts the wallet controls or creates; never netted against inflow.
-        fee_lamports: the whole network fee, computed from the message.
+        fee_lamports: the whole network fee, computed from the message; 0 where another key pays.
         rent_lamports: lamports put into newly created accounts as rent.
         accounts_created: how many accounts come into being.
         tokens_out: mint -> units leaving the wallet's token accounts (burns included). Wrapped

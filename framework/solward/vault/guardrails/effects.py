@@ -73,7 +73,7 @@ def simulated_effects(
     for key in keys:
         if key.signer and key.address != wallet and key.address in managed:
             view.violate("authority_change", f"managed wallet {key.address} would sign as well")
-    fee = network_fee(message)
+    fee = network_fee(message) if keys[0].address == wallet else 0
     flows = measure(view, keys, fee)
     return TransactionEffects(
         lamports_out=flows.lamports_out,

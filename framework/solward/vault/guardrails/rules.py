@@ -15,6 +15,8 @@ from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 
 # The setting that a refusal for costs names.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
+# Of violations by what a payment may be, whatever else landed between read and simulation.
+PAYMENT_TERMS: Final = "payment_terms"
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 
 
@@ -198,7 +200,8 @@ def _spending_limit_check(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> str | None:
     """As `_daily_limit`, for API keys; one that may spend nothing signs nothing, fees included."""
-    if limits.daily_lamports == 0 and effects.fee_lamports:
+    # Where another key pays the fee, the wallet signs all the same.
+    if limits.daily_lamports == 0 and (effects.fee_lamports or effects.outflow is not None):
         return "a key that may spend 0 SOL signs nothing"
     return _daily_limit(intent, effects, limits, usage)
 
@@ -293,6 +296,9 @@ def _simulated_effects(intent: Intent, effects: TransactionEffects, _policy: Pol
     By its bytes it can do nothing more; by the simulation it does nothing more, where that shows
     this transaction alone.
     """
+    refused = _first_violation(effects, PAYMENT_TERMS)
+    if refused is not None:
+        return refused
     violation = _first_violation(effects, "simulated_effects") if effects.tied else None
     if violation is not None:
         return violation

@@ -20,6 +20,7 @@ from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
     Blockhash,
     Ledger,
+    SignatureRow,
     SignatureStatus,
     SimulationResult,
     Tip,
@@ -30,6 +31,7 @@ from solward.vault.ledger.transport import ManyNodes, Transport
 T = TypeVar("T")
 
 _CONFIRMED = {"commitment": "confirmed"}
+_FINALIZED = {"commitment": "finalized"}
 _BASE64 = {"commitment": "confirmed", "encoding": "base64"}
 _ENDED = frozenset({"confirmed", "finalized"})
 # For a node that is behind: as long as most are, on a cluster that is well.
@@ -126,18 +128,18 @@ class RpcLedger:
         return (await self.accounts_at(addresses))[1]
 
     async def accounts_at(
-        self, addresses: Sequence[str], *, min_slot: int = 0
+        self, addresses: Sequence[str], *, min_slot: int = 0, finalized: bool = False
     ) -> tuple[int, dict[str, Account | None]]:
-        """As `accounts`, with the slot they were read at, the earliest where it took several calls;
-        `LedgerRejected` with `MIN_CONTEXT_SLOT` where no node has reached `min_slot`."""
+        """See `Ledger.accounts_at`."""
+        options = _BASE64 | _at(finalized)
         found: dict[str, Account | None] = {}
         slots = []
         for start in range(0, len(addresses), _MAX_ACCOUNTS):
             chunk = list(addresses[start : start + _MAX_ACCOUNTS])
             answer = await (
-                self._call("getMultipleAccounts", chunk, _BASE64 | _from(min_slot))
+                self._call("getMultipleAccounts", chunk, options | _from(min_slot))
                 if min_slot
-                else self._read("getMultipleAccounts", chunk, _BASE64)
+                else self._read("getMultipleAccounts", chunk, options)
             )
             values = _value(answer)
             slots.append(_context_slot(answer))
@@ -232,9 +234,9 @@ class RpcLedger:
         """The current block height at `confirmed`."""
         return _int(await self._call("getBlockHeight", _CONFIRMED))
 
-    async def tip(self) -> Tip:
-        """Slot and block height of the newest block at `confirmed`."""
-        answer = await self._call("getEpochInfo", _CONFIRMED)
+    async def tip(self, *, finalized: bool = False) -> Tip:
+        """Slot and block height of the newest block at `confirmed`, or at `finalized`."""
+        answer = await self._call("getEpochInfo", _at(finalized))
         try:
             return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
         except (KeyError, TypeError):
@@ -337,6 +339,38 @@ class RpcLedger:
         )
         return found
 
+    async def signatures_for(
+        self,
+        address: str,
+        *,
+        before: str | None = None,
+        limit: int = 1_000,
+        finalized: bool = False,
+        min_slot: int = 0,
+    ) -> list[SignatureRow]:
+        """See `Ledger.signatures_for`."""
+        options: dict[str, Any] = {"limit": limit} | _at(finalized) | _from(min_slot)
+        if before is not None:
+            options["before"] = before
+        answer = await self._call("getSignaturesForAddress", address, options)
+        if not isinstance(answer, list) or len(answer) > limit:
+            raise _malformed("getSignaturesForAddress")
+        return list(map(_signature_row, answer))
+
+    async def transaction_wire(self, signature: str, *, finalized: bool = False) -> bytes | None:
+        """See `Ledger.transaction_wire`."""
+        options = {"encoding": "base64", "maxSupportedTransactionVersion": 1} | _at(finalized)
+        answer = await self._call("getTransaction", signature, options)
+        if answer is None:
+            return None
+        try:
+            text, encoding = answer["transaction"]
+            if encoding != "base64":
+                raise _malformed("getTransaction")
+            return base64.b64decode(text, validate=True)
+        except (KeyError, TypeError, ValueError):
+            raise _malformed("getTransaction") from None
+
     async def transaction(self, signature: str) -> dict[str, Any] | None:
         """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
         options = {
@@ -408,6 +442,10 @@ def _from(min_slot: int) -> dict[str, int]:
     return {"minContextSlot": min_slot} if min_slot else {}
 
 
+def _at(finalized: bool) -> dict[str, str]:
+    return _FINALIZED if finalized else _CONFIRMED
+
+
 def _malformed(method: str) -> LedgerUnavailable:
     return LedgerUnavailable(f"The ledger's answer to {method} has an unexpected shape")
 
@@ -466,6 +504,21 @@ def _account(value: Any, *, closed_is_none: bool = False) -> Account | None:
         raise _malformed("an account request") from None
     # After a simulation a closed account is still listed, empty and without lamports.
     return None if closed_is_none and account.lamports == 0 else account
+
+
+def _signature_row(value: Any) -> SignatureRow:
+    try:
+        memo, confirmation = value.get("memo"), value.get("confirmationStatus")
+        signature = value["signature"]
+        if not (
+            isinstance(signature, str)
+            and isinstance(memo, str | None)
+            and isinstance(confirmation, str | None)
+        ):
+            raise _malformed("getSignaturesForAddress")
+        return SignatureRow(signature, _u64(value["slot"]), value["err"], memo, confirmation)
+    except (KeyError, TypeError, AttributeError):
+        raise _malformed("getSignaturesForAddress") from None
 
 
 def _status(value: Any) -> SignatureStatus | None:

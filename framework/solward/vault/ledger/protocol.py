@@ -66,6 +66,24 @@ class SignatureStatus:
     confirmation: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SignatureRow:
+    """A transaction in the history of an address.
+
+    Attributes:
+        signature: base58, of its fee payer.
+        err: the error in the RPC's JSON shape, None where it succeeded.
+        memo: of all its memos, each as `[bytes] text`; None where the node shows none.
+        confirmation: the commitment reached; None where the node does not say.
+    """
+
+    signature: str
+    slot: int
+    err: Any
+    memo: str | None
+    confirmation: str | None
+
+
 class Ledger(ReadLedger, Protocol):
     """Reading and sending; for the transaction engine alone."""
 
@@ -75,8 +93,8 @@ class Ledger(ReadLedger, Protocol):
     async def block_height(self) -> int:
         """The current block height at `confirmed`."""
 
-    async def tip(self) -> Tip:
-        """The newest block at `confirmed`."""
+    async def tip(self, *, finalized: bool = False) -> Tip:
+        """The newest block at `confirmed`, or at `finalized`."""
 
     async def first_slot(self) -> int:
         """The first slot in the node's history; of older ones it knows nothing."""
@@ -114,9 +132,12 @@ class Ledger(ReadLedger, Protocol):
         a compute unit at which a transaction that writes `addresses` (at most 128) landed."""
 
     async def accounts_at(
-        self, addresses: Sequence[str], *, min_slot: int = 0
+        self, addresses: Sequence[str], *, min_slot: int = 0, finalized: bool = False
     ) -> tuple[int, dict[str, Account | None]]:
         """As `accounts`, with the slot they were read at, the earliest where it took several calls.
+
+        Args:
+            finalized: as they are at `finalized`; with a `min_slot`.
 
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
@@ -144,6 +165,28 @@ class Ledger(ReadLedger, Protocol):
 
         A node that has not reached `min_slot` counts as no answer: it may not know them yet.
         """
+
+    async def signatures_for(
+        self,
+        address: str,
+        *,
+        before: str | None = None,
+        limit: int = 1_000,
+        finalized: bool = False,
+        min_slot: int = 0,
+    ) -> list[SignatureRow]:
+        """Transactions that mention an address, the newest first; at `confirmed` or `finalized`.
+
+        Args:
+            before: only older ones than this.
+            limit: at most as many, at most 1,000.
+
+        Raises:
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
+        """
+
+    async def transaction_wire(self, signature: str, *, finalized: bool = False) -> bytes | None:
+        """The bytes of a landed transaction, None when unknown."""
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
         """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""

@@ -54,7 +54,8 @@ def attempt_unknown(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
     """Raise the alert in the database transaction that stores the state `unknown`."""
-    detail = f"No RPC node can tell whether {record.signature} landed; its money stays reserved"
+    what = record.signature or f"payment {record.id}"
+    detail = f"No RPC node can tell whether {what} landed; its money stays reserved"
     _raise(connection, Alert.ATTEMPT_UNKNOWN, record, detail, trace)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -68,6 +68,9 @@ class PocketStep(StrEnum):
     """Wallet and pocket take home what it holds."""
 
 
+HAND_OVER: Final = "hand_over"
+"""The step of an attempt whose bytes somebody else sends: a payment's."""
+
 # The text of the partial index, so that both databases use it.
 _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
 
@@ -107,7 +110,10 @@ class Attempt:
     """One signed transaction as written ahead; `wire` is sent and resent unchanged.
 
     Attributes:
-        step: a `PocketStep`, empty where the attempt is all of its record.
+        signature: the wallet's own; of a sponsored payment that is not the transaction's.
+        step: a `PocketStep` or `HAND_OVER`, empty where the attempt is all of its record and sent
+            by this service.
+        names: whether `signature` is the transaction's, by which its record names it.
         spent: what the record says of its fee from now on; not stored with the attempt.
     """
 
@@ -122,6 +128,7 @@ class Attempt:
     state: AttemptState = AttemptState.SIGNED
     step: str = ""
     spent: Spent = Spent()
+    names: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,7 @@ class Settlement:
         opened: own token account that it opened -> the rent it paid for it, in lamports.
         closed: own token account that it closed -> the rent that came back, in lamports.
         spent: of its compute units what is known better now; its `fee_lamports` are not used.
+        signature: of the transaction, where only the ledger said it; None to leave it.
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
         ends: False where it is the end of one step, and others follow.
@@ -155,6 +163,10 @@ class Settlement:
     closed: Mapping[str, int] = field(default_factory=dict)
     spent: Spent = Spent()
     ends: bool = True
+    signature: str | None = None
+
+
+_NAMING: Final = frozenset({"", PocketStep.CALL, HAND_OVER})
 
 
 def _number(name: str) -> BindParameter[int]:
@@ -204,7 +216,7 @@ async def write_ahead(
     signed = {
         "b_id": attempt.transaction_id,
         # Of several steps the call is what was asked for.
-        "b_signature": attempt.signature if attempt.step in ("", PocketStep.CALL) else None,
+        "b_signature": attempt.signature if attempt.names and attempt.step in _NAMING else None,
         "b_owner": owner,
         "b_fee": attempt.spent.fee_lamports,
         "b_units": attempt.spent.units,
@@ -271,6 +283,10 @@ _SETTLE = (
     .values(
         status=bindparam("b_status"),
         error=bindparam("b_error"),
+        signature=func.coalesce(
+            bindparam("b_signature", type_=transactions.c.signature.type),
+            transactions.c.signature,
+        ),
         fee_lamports=bindparam("b_fee"),
         compute_units=func.coalesce(_number("b_units"), transactions.c.compute_units),
         compute_unit_limit=func.coalesce(_number("b_limit"), transactions.c.compute_unit_limit),
@@ -350,6 +366,7 @@ async def settle(
                 "b_id": item.transaction_id,
                 "b_status": item.status.value,
                 "b_error": item.error,
+                "b_signature": item.signature,
                 "b_fee": item.fee_lamports,
                 "b_units": item.spent.units,
                 "b_limit": item.spent.unit_limit,
@@ -394,6 +411,7 @@ async def settle(
             record,
             status=item.status,
             error=item.error,
+            signature=item.signature or record.signature,
             fee_lamports=item.fee_lamports,
             compute_units=_known(item.spent.units, record.compute_units),
             compute_unit_limit=_known(item.spent.unit_limit, record.compute_unit_limit),
@@ -529,10 +547,13 @@ async def of_transaction(connection: AsyncConnection, transaction_id: str) -> li
 async def last_steps(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, str]:
-    """transaction id -> the last step that was signed, of those that have steps."""
+    """transaction id -> the last step that was signed, of those whose pocket is used in steps."""
     statement = (
         select(attempts.c.transaction_id, attempts.c.step)
-        .where(attempts.c.transaction_id.in_(transaction_ids), attempts.c.step != "")
+        .where(
+            attempts.c.transaction_id.in_(transaction_ids),
+            attempts.c.step.in_([each.value for each in PocketStep]),
+        )
         .order_by(attempts.c.id)
     )
     return {row.transaction_id: row.step for row in await connection.execute(statement)}

@@ -4,15 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import Row, bindparam, exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.audit import outbox
+from solward.clock import iso
+from solward.events import EventKind
+from solward.money import from_units
 from solward.payment import PaymentMode, Served
-from solward.record import TransactionStatus
-from solward.vault.store.tables import payments, transactions
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.store.attempts import AttemptState
+from solward.vault.store.tables import attempts, payments, reservations, transactions
+
+
+class PaymentState(StrEnum):
+    """Where a payment stands."""
+
+    RESERVED = "reserved"
+    """Judged and counted; nothing was signed, or nothing was handed over."""
+    HANDED_OVER = "handed_over"
+    """Signed bytes are durable: the seller, or the ledger, may have them."""
+    LANDED = "landed"
+    """On the ledger without error: paid."""
+    LANDED_ERROR = "landed_error"
+    """On the ledger with an error: nothing was paid but a fee that was the wallet's."""
+    EXPIRED = "expired"
+    """Its bytes can never land any more."""
+
+
+_STATES: Mapping[str, PaymentState] = {
+    AttemptState.SIGNED: PaymentState.HANDED_OVER,
+    AttemptState.SENT: PaymentState.HANDED_OVER,
+    AttemptState.UNKNOWN: PaymentState.HANDED_OVER,
+    AttemptState.LANDED_OK: PaymentState.LANDED,
+    AttemptState.LANDED_ERR: PaymentState.LANDED_ERROR,
+    AttemptState.DEAD: PaymentState.EXPIRED,
+    AttemptState.PRESUMED_DEAD: PaymentState.EXPIRED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +102,38 @@ class PaymentRow:
         return Served.UNKNOWN if self.answer is None else self.answer.served
 
 
+def payment_json(
+    record: TransactionRecord, row: PaymentRow, state: PaymentState
+) -> dict[str, Any]:
+    """A payment as events and the API show it, without what the seller answered.
+
+    Args:
+        record: of the same transaction.
+        state: see `states`.
+    """
+    body: dict[str, Any] = {
+        "id": record.id,
+        "walletId": record.wallet_id,
+        "status": record.status.value,
+        "state": state.value,
+        "served": row.served.value,
+        "protocol": row.protocol,
+        "mode": row.mode.value,
+        "site": row.site,
+        "url": row.url,
+        "method": row.method,
+        "asset": row.asset,
+        "amount": from_units(row.units, row.decimals),
+        "payTo": row.pay_to,
+        "timestamp": iso(record.created_ms),
+    }
+    if record.signature is not None:
+        body["signature"] = record.signature
+    if record.error is not None:
+        body["error"] = record.error
+    return body
+
+
 _COLUMNS = tuple(payments.c[name] for name in (
     "transaction_id", "wallet_id", "protocol", "mode", "site", "url", "method", "fingerprint",
     "offer", "asset", "units", "decimals", "pay_to", "source", "source_units", "memo",
@@ -125,6 +189,88 @@ async def note_answer(
             answered_ms=answer.answered_ms,
         )
     )
+
+
+async def note_message(
+    connection: AsyncConnection, transaction_id: str, message_sha256: str, signer_index: int
+) -> None:
+    """Store which bytes were signed, where they had to be built anew after the reservation."""
+    await connection.execute(
+        update(payments)
+        .where(payments.c.transaction_id == transaction_id)
+        .values(message_sha256=message_sha256, signer_index=signer_index)
+    )
+
+
+def record_handed_over(
+    connection: AsyncConnection, record: TransactionRecord, row: PaymentRow, trace: str | None
+) -> None:
+    """Record the event of bytes that may leave once this is committed."""
+    body = payment_json(record, row, PaymentState.HANDED_OVER)
+    outbox.record(connection, EventKind.PAYMENT_HANDED_OVER, body, trace)
+
+
+def record_answered(
+    connection: AsyncConnection,
+    record: TransactionRecord,
+    row: PaymentRow,
+    state: PaymentState,
+    trace: str | None,
+) -> None:
+    """Record the event of a seller's answer."""
+    outbox.record(
+        connection, EventKind.PAYMENT_ANSWERED, payment_json(record, row, state), trace
+    )
+
+
+async def states(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, PaymentState]:
+    """transaction id -> where its payment stands; those without signed bytes are reserved."""
+    rows = await connection.execute(
+        select(attempts.c.transaction_id, attempts.c.state).where(
+            attempts.c.transaction_id.in_(transaction_ids)
+        )
+    )
+    found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
+    return found | {row.transaction_id: _STATES[row.state] for row in rows}
+
+
+_TAKEN = select(func.coalesce(func.sum(reservations.c.units), 0)).where(
+    reservations.c.scope == bindparam("b_scope"),
+    reservations.c.asset.in_(bindparam("b_assets", expanding=True)),
+    reservations.c.created_ms > bindparam("b_since"),
+    reservations.c.transaction_id.not_in(bindparam("b_but", expanding=True)),
+    exists().where(
+        attempts.c.transaction_id == reservations.c.transaction_id,
+        attempts.c.last_valid_block_height >= bindparam("b_height"),
+    ),
+)
+
+
+async def taken_since(
+    connection: AsyncConnection,
+    wallet_id: str,
+    assets: Collection[str],
+    height: int,
+    since_ms: int,
+    but: Collection[str],
+) -> int:
+    """Units of `assets` that other records of a wallet took, or may have taken, by bytes that could
+    still land at a block height.
+
+    Args:
+        since_ms: what was reserved before can land at none such.
+        but: transaction ids that are left out.
+    """
+    parameters = {
+        "b_scope": f"wallet:{wallet_id}",
+        "b_assets": list(assets),
+        "b_but": list(but),
+        "b_height": height,
+        "b_since": since_ms,
+    }
+    return int((await connection.execute(_TAKEN, parameters)).scalar_one())
 
 
 async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:

@@ -263,7 +263,8 @@ attempts = Table(
     Column("id", Sequence, primary_key=True, autoincrement=True),
     Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False),
     Column("attempt_no", Integer, nullable=False),
-    # Of a pocket used in steps: fund, call, sweep; empty where the attempt is the whole.
+    # Of a pocket used in steps: fund, call, sweep; hand_over where somebody else sends it; empty
+    # where the attempt is the whole.
     Column("step", Text, nullable=False, server_default=""),
     Column("signature", Text, nullable=False, unique=True),
     Column("wire", LargeBinary, nullable=False),
@@ -273,6 +274,7 @@ attempts = Table(
     Column("max_debit", BigInteger, nullable=False),
     Column("state", Text, nullable=False),  # of attempts.AttemptState
     Column("created_ms", BigInteger, nullable=False),
+    Index(None, "transaction_id"),
     Index(
         "uq_attempts_live",
         "transaction_id",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from solward.solana.stakes import unix_time
 from solward.solana.tokens import mint_account
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.guardrails.comparison import unwelcome
+from solward.vault.guardrails.rules import PAYMENT_TERMS
 from solward.vault.ledger.patience import pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -43,15 +45,22 @@ from solward.vault.ledger.protocol import (
     Tip,
 )
 from solward.vault.transactions.failures import explain
+from solward.vault.transactions.payment_terms import (
+    check_draft,
+    held_units,
+    refusals,
+    takes_otherwise,
+)
 from solward.vault.transactions.priority import (
     LARGEST,
     MEASURING,
     Budget,
     PriorityFees,
     fits,
+    with_margin,
     without_limit,
 )
-from solward.vault.transactions.request import Draft
+from solward.vault.transactions.request import Draft, Payment
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
 # A blockhash lives 150 slots (about a minute); ten seconds of age leave most of it for landing.
@@ -79,6 +88,11 @@ _TRIES = 4
 # Errors of the bytes' age, not of what they do: others are built instead.
 UNKNOWN_BLOCKHASH = "BlockhashNotFound"
 _STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
+
+# What a simulation says of a fee payer that cannot pay.
+_UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
+# Equal payments that two processes build on one blockhash start this far apart, at most.
+_APART = 512
 
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 
@@ -219,6 +233,7 @@ class Assessment:
         behind: whether it failed in a state from before what the ledger said already, so that
             another node may see no failure.
         units: compute units that the simulation used; None where the node does not say.
+        source_units: of a payment, what the account that it leaves held.
     """
 
     transaction: VersionedTransaction
@@ -227,6 +242,7 @@ class Assessment:
     failure: str | None
     behind: bool = False
     units: int | None = None
+    source_units: int = 0
 
 
 class Assessor:
@@ -259,6 +275,8 @@ class Assessor:
         self.blockhashes = BlockhashSource(ledger, verify)
         # Messages built on the current blockhash: an equal one would have an equal signature.
         self._built: dict[str, set[bytes]] = {}
+        # Of payments without their limit: how many equal ones were built on it.
+        self._equal: dict[bytes, int] = {}
 
     async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
         """Build, simulate and analyse.
@@ -271,6 +289,7 @@ class Assessor:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
             LedgerError: the ledger did not answer.
         """
+        check_draft(draft)
         tries, built_on = 0, ""
         own = draft.wire is None
         while True:
@@ -278,11 +297,13 @@ class Assessor:
             blockhash = await self.blockhashes.get()
             if draft.wire is not None:
                 transaction, memo = parse_wire(draft.wire, draft.intent.wallet), None
-            elif built_on != blockhash.blockhash:
+            elif draft.payment is None and built_on != blockhash.blockhash:
                 transaction, memo = self._unique(draft, blockhash.blockhash, nonce, trial)
                 built_on = blockhash.blockhash
             self._hook(Step.BUILT)
-            if own:
+            if draft.payment is not None:
+                assessment = await self._paying(draft, draft.payment, blockhash, trial=trial)
+            elif own:
                 assessment = await self._budgeted(draft, transaction, blockhash, memo)
             else:
                 assessment = await self._simulate(draft, transaction, blockhash)
@@ -325,6 +346,9 @@ class Assessor:
             max_fee: lamports of the fee that was judged.
         """
         blockhash = await self.blockhashes.newest()
+        if draft.payment is not None:
+            apart = 1 + hashlib.sha256(nonce.encode()).digest()[0] * _APART // 256
+            return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
         return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
 
@@ -392,6 +416,94 @@ class Assessor:
             return found
         return await self._simulate(draft, built(Budget(budget.units)), blockhash)
 
+    async def _paying(
+        self,
+        draft: Draft,
+        payment: Payment,
+        blockhash: Blockhash,
+        max_fee: int | None = None,
+        *,
+        trial: bool = False,
+        apart: int = 0,
+    ) -> Assessment:
+        """Assess a payment: limit and price of compute units first, as sellers' facilitators want
+        them, and the limit makes it differ from an equal one.
+
+        One whose shape is known costs one simulation, another one two.
+
+        Args:
+            max_fee: lamports of the fee that was judged, where it was before.
+            trial: it will not be sent, so an equal one may still be built.
+            apart: how far above the limit that it needs it begins to look for one of its own.
+        """
+        most = payment.most_compute_units
+        measuring = compile_instructions(draft, blockhash.blockhash, None, Budget(most, 1))
+        price = 1
+        if payment.fee_payer is None:
+            found_price = await self._fees.price(draft.intent.wallet, draft.instructions)
+            price = max(1, min(found_price, payment.most_unit_price))
+
+        def built(units: int) -> tuple[VersionedTransaction, int]:
+            budget = self._fees.budget(measuring.message, units, price, max_fee)
+            wanted = Budget(min(with_margin(units), most), max(1, budget.price))
+            return self._distinct(draft, measuring, wanted, (units, most), trial, apart)
+
+        known = self._fees.expected(draft.instructions, None)
+        if known is not None and known <= most:
+            transaction, limit = built(known)
+            found = await self._simulate(draft, transaction, blockhash)
+            if found.failure in _STALE or found.behind:
+                return found
+            units = found.units or 0
+            if found.effects is not None and (fits(units, limit) or units <= limit == most):
+                return found
+        measured = await self._simulate(draft, measuring, blockhash)
+        if measured.effects is None:
+            return measured
+        units = most if measured.units is None else measured.units
+        transaction, _limit = built(units)
+        found = await self._simulate(draft, transaction, blockhash)
+        if found.effects is not None:
+            self._fees.learn(draft.instructions, None, units)
+        return found
+
+    def _distinct(
+        self,
+        draft: Draft,
+        measuring: VersionedTransaction,
+        budget: Budget,
+        bounds: tuple[int, int],
+        trial: bool,
+        apart: int,
+    ) -> tuple[VersionedTransaction, int]:
+        """A payment that no other equals, by its limit of compute units, and that limit.
+
+        Args:
+            measuring: it with the highest limit.
+            budget: what it is to have; the limit at least, the price exactly.
+            bounds: of its limit.
+        """
+        blockhash = str(measuring.message.recent_blockhash)
+        if blockhash not in self._built:
+            self._built, self._equal = {blockhash: set()}, {}
+        alike = bytes(to_bytes_versioned(measuring.message))
+        least, most = bounds
+        first = budget.units + self._equal.get(alike, 0) + apart
+        for limit in (*range(first, most + 1), *range(min(first, most + 1) - 1, least - 1, -1)):
+            transaction = compile_instructions(
+                draft, blockhash, None, Budget(limit, budget.price)
+            )
+            message = bytes(to_bytes_versioned(transaction.message))
+            if message not in self._built[blockhash]:
+                if not trial:
+                    self._built[blockhash].add(message)
+                    self._equal[alike] = self._equal.get(alike, 0) + 1
+                return transaction, limit
+        raise InvalidRequest(
+            "Equal payments on one blockhash have used every limit of compute units that the"
+            " seller takes; ask again in some seconds"
+        )
+
     async def _simulate(
         self, draft: Draft, transaction: VersionedTransaction, blockhash: Blockhash
     ) -> Assessment:
@@ -414,9 +526,19 @@ class Assessor:
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
         mints = {mint: mint_account(mint, before[mint]) for mint in bought}
         before = {address: before[address] for address in addresses}
+        refused: list[tuple[str, str]] = []
+        payment, source_units = draft.payment, 0
+        if payment is not None:
+            source_units = held_units(payment, before)
+            reasons = refusals(draft, payment, before, self._regulated_mints)
+            refused = [(PAYMENT_TERMS, reason) for reason in reasons]
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)
+            if refused and not stale:
+                failure = refused[0][1]
+            elif payment is not None and payment.fee_payer and result.err in _UNFUNDED:
+                failure = f"the sponsor {payment.fee_payer} has too little SOL for the network fee"
             behind, units = result.slot < min_slot, result.units_consumed
             return Assessment(transaction, blockhash, None, failure, behind, units)
         inner = inner_from_json(result.inner_instructions, keys)
@@ -435,7 +557,10 @@ class Assessor:
             ),
             tied=read_at == result.slot,
         )
-        refused = [
+        if payment is not None:
+            other = takes_otherwise(payment, effects)
+            refused += [] if other is None else [(PAYMENT_TERMS, other)]
+        refused += [
             ("simulated_effects", reason)
             for address, mint in mints.items()
             for reason in (
@@ -453,7 +578,14 @@ class Assessor:
                 await self.blockhashes.expiry(result.slot),
                 blockhash.context_slot,
             )
-        return Assessment(transaction, blockhash, effects, None, units=result.units_consumed)
+        return Assessment(
+            transaction,
+            blockhash,
+            effects,
+            None,
+            units=result.units_consumed,
+            source_units=source_units,
+        )
 
 
 async def read_and_simulate(
@@ -506,7 +638,8 @@ class TooLarge(InvalidRequest):
 def compile_instructions(
     draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
 ) -> VersionedTransaction:
-    """Compile a draft's instructions with the wallet as fee payer; it and its pocket alone sign.
+    """Compile a draft's instructions; the wallet pays the fee, but for a sponsored payment. Wallet
+    and pocket alone sign, and a sponsor.
 
     Args:
         memo: makes the message differ from an otherwise equal one on the same blockhash, which
@@ -517,8 +650,11 @@ def compile_instructions(
         TooLarge: they do not fit into a transaction.
         InvalidRequest: the instructions need another signature, or cannot be compiled.
     """
-    wallet = Pubkey.from_string(draft.intent.wallet)
+    wallet = payer = Pubkey.from_string(draft.intent.wallet)
     signers = [wallet]
+    if draft.payment is not None and draft.payment.fee_payer is not None:
+        payer = Pubkey.from_string(draft.payment.fee_payer)
+        signers.append(payer)
     if draft.pocket is not None:
         signers.append(Pubkey.from_string(draft.pocket.pocket.address))
     instructions = list(draft.instructions)
@@ -530,7 +666,7 @@ def compile_instructions(
         instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
     try:
         message = MessageV0.try_compile(
-            wallet,
+            payer,
             instructions,
             _tables(draft.tables, wallet, instructions),
             Hash.from_string(blockhash),

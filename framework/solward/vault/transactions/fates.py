@@ -58,7 +58,7 @@ class Fates:
 
 
 @dataclass(slots=True)
-class _Answers:
+class Answers:
     """What the nodes say of one transaction."""
 
     landed: SignatureStatus | None = None
@@ -75,7 +75,7 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     Raises:
         LedgerError: no node answered.
     """
-    answers = {item.signature: _Answers() for item in items}
+    answers = {item.signature: Answers() for item in items}
     unanswered: LedgerError | None = None
     answered = False
     for node in ledger.nodes():
@@ -89,7 +89,7 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     if not answered and unanswered is not None:
         raise unanswered
     alone = not is_enough(ledger.origins())
-    ended = {signature: fate for signature, each in answers.items() if (fate := _fate(each, alone))}
+    ended = {signature: fate for signature, each in answers.items() if (fate := conclude(each, alone))}
     unknown = {
         signature
         for signature, each in answers.items()
@@ -98,8 +98,12 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     return Fates(ended, frozenset(unknown))
 
 
-def _fate(answers: _Answers, alone: bool) -> Fate | None:
-    """What to conclude; None where it may still land, or another host is waited for."""
+def conclude(answers: Answers, alone: bool) -> Fate | None:
+    """What to conclude; None where it may still land, or another host is waited for.
+
+    Args:
+        alone: whether no more hosts are configured than one, whose word gives no money back.
+    """
     if answers.landed is not None:
         return Fate(answers.landed, sure=True)
     # A node that has it, failed or not, counts more than one that has it not.
@@ -110,7 +114,7 @@ def _fate(answers: _Answers, alone: bool) -> Fate | None:
     return Fate(answers.failed, sure)
 
 
-async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, _Answers]) -> None:
+async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, Answers]) -> None:
     # An item that has expired by this node, not by another one.
     expired = {item.signature for item in items}
     try:
@@ -141,7 +145,7 @@ async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, _Ans
                 each.unknown = True
 
 
-def _note(answers: _Answers, status: SignatureStatus, origin: str) -> None:
+def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
     if status.confirmation not in ("confirmed", "finalized"):
         return
     if status.err is None:

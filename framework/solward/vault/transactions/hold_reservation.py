@@ -26,7 +26,7 @@ from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions import holding
 from solward.vault.transactions.granting import Granted, Granting
-from solward.vault.transactions.request import Actor, HoldTaken, PocketUse
+from solward.vault.transactions.request import Actor, HoldTaken, Payment, PocketUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Judged:
         """Whether it is to be reserved."""
         return self.held is None and self.record.status is TransactionStatus.PENDING
 
-    def blocked(self, reason: str) -> Judged:
-        """Refused by the rule of grants, which stands last then."""
-        applied = (*(r for r in self.record.guardrails_applied if r != GRANTS_RULE), GRANTS_RULE)
+    def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judged:
+        """Refused by a rule, that of grants where none is named, which stands last then."""
+        applied = (*(r for r in self.record.guardrails_applied if r != rule), rule)
         record = replace(
             self.record,
             status=TransactionStatus.BLOCKED,
@@ -112,6 +112,7 @@ class HoldReserver:
         intent: Intent,
         effects: TransactionEffects,
         pocket: PocketUse | None,
+        payment: Payment | None = None,
     ) -> Judged:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record."""
@@ -123,7 +124,7 @@ class HoldReserver:
             return _approved(judged, approval, intent, leaving)
         chain = actor.chain(judged.record.wallet_id)
         digest = holding.digest_of(
-            judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket
+            judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket, payment
         )
         known = await holds.by_digest(connection, digest)
         if known is not None and not await holds.expire(connection, known, judged.now):

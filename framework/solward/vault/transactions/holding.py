@@ -13,7 +13,7 @@ from solward.guardrail import SOL, Intent, Line, Operation
 from solward.hold import Hold
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.vault.transactions.grant_case import VENUE, is_pockets
-from solward.vault.transactions.request import Actor, PocketUse
+from solward.vault.transactions.request import Actor, Payment, PocketUse
 
 # What stands for a pocket's address: another try has another pocket.
 _POCKET: Final = "pocket"
@@ -73,6 +73,7 @@ def digest_of(
     intent: Intent,
     lines: Sequence[Line],
     pocket: PocketUse | None,
+    payment: Payment | None = None,
 ) -> str:
     """SHA-256 of what is asked and what it takes: the same request again has the same.
 
@@ -90,6 +91,9 @@ def digest_of(
     lefts = _sums([_at_any_venue(line) for line in lines], actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
     whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
+    if payment is not None:
+        # The whole request: what is bought for it is what was approved.
+        whole.append([payment.url, payment.method, payment.fingerprint])
     return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
 
 

@@ -26,7 +26,7 @@ from solward.solana.fees import (
     fee_terms,
 )
 from solward.solana.message import AnyMessage
-from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
+from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAMS
 from solward.vault.ledger.protocol import Ledger
 
 PriorityFee: TypeAlias = Literal["off", "auto"] | int
@@ -196,5 +196,11 @@ def percentile(prices: Sequence[int]) -> int:
 
 def _shape(instructions: Sequence[Instruction], memo: str | None) -> tuple[object, ...]:
     return memo is not None, *(
-        (bytes(each.program_id), bytes(each.data)[:1], len(each.accounts)) for each in instructions
+        (bytes(each.program_id), _kind_or_length(each), len(each.accounts)) for each in instructions
     )
+
+
+def _kind_or_length(instruction: Instruction) -> bytes | int:
+    """What tells apart how much two instructions of a program use."""
+    data = bytes(instruction.data)
+    return len(data) if str(instruction.program_id) in MEMO_PROGRAMS else data[:1]

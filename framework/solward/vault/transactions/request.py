@@ -10,6 +10,7 @@ from solders.instruction import Instruction
 
 from solward.guardrail import Intent
 from solward.payment import PaymentMode
+from solward.record import TransactionRecord
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.wallets import Pocket
 
@@ -217,6 +218,20 @@ class Payment:
     memo: str | None = None
     most_compute_units: int = 1_400_000
     most_unit_price: int = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A payment whose bytes are durable and watched.
+
+    Attributes:
+        record: as stored; pending, or as it ended where the action was known.
+        wire: for the seller; a sponsor's signature is zeros. None where the action was known, and
+            has ended.
+    """
+
+    record: TransactionRecord
+    wire: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,15 @@ from solward.vault.guardrails.grants.dollars import AssetPrice
 from solward.vault.guardrails.grants.judged import ALLOWED, HELD
 from solward.vault.guardrails.grants.model import Charge
 from solward.vault.store import alerts, idempotency, spending
+from solward.vault.store import payments as payment_store
+from solward.vault.store import recipients as recipient_store
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
 from solward.vault.store.holds import GRANTS_RULE
+from solward.vault.store.payments import PaymentRow
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
 from solward.vault.transactions.grant_case import is_within
 from solward.vault.transactions.granting import Granted, Granting, PricesMissing, Question
@@ -56,9 +59,12 @@ from solward.vault.transactions.hold_reservation import (
 )
 from solward.vault.transactions.plugin_rules import PluginRules, joined
 from solward.vault.transactions.pocket_reservation import owned_by_another, with_pocket
-from solward.vault.transactions.request import Actor, PocketUse
+from solward.vault.transactions.price_change import price_change
+from solward.vault.transactions.request import Actor, Payment, PocketUse
 
-# In a record's `guardrailsApplied` where the freeze switch refused it.
+# In a record's `guardrailsApplied` where a payment's terms refused it.
+PAYMENT_RULE = "simulated_effects"
+# Likewise where the freeze switch did.
 FREEZE_RULE = "freeze"
 # Likewise where windows are so far behind that nothing may be counted in them.
 CLOCK_RULE = "clock"
@@ -76,7 +82,8 @@ Prices = Mapping[str, AssetPrice]
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """A judged record, the limits it was judged by, and what it reserves: the debit, and the units
-    of each asset that count in each scope; `outflow` is what the bytes can take."""
+    of each asset that count in each scope; `outflow` is what the bytes can take, `payment` what was
+    stored with it."""
 
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
@@ -84,6 +91,8 @@ class Reservation:
     units: Mapping[str, int] = field(default_factory=dict)
     approved: bool = False
     outflow: Outflow | None = None
+    payment: PaymentRow | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,23 @@ def _alone(
         key = charge.scope, charge.asset
         counted[key] = counted.get(key, 0) + charge.units
     return [(scope, asset, counted[scope, asset]) for scope, asset in sorted(counted)]
+
+
+async def _as_payment(
+    connection: AsyncConnection, judged: Judged, actor: Actor, payment: Payment
+) -> Judged:
+    """A payment under what holds for it alone: its sponsor is nobody of ours, and a person decides
+    where the price rose."""
+    if not judged.is_allowed:
+        return judged
+    sponsor = payment.fee_payer
+    if sponsor is not None and await recipient_store.are_keys_of_ours(connection, [sponsor]):
+        reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
+        return judged.blocked(reason, PAYMENT_RULE)
+    if actor.is_admins:
+        return judged
+    risen = await price_change(connection, judged.record.wallet_id, payment)
+    return replace(judged, hold=joined(judged.hold, risen))
 
 
 async def _note(connection: AsyncConnection, judged: Judged) -> None:
@@ -206,9 +232,13 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects,
         pocket: PocketUse | None = None,
+        payment: tuple[Payment, PaymentRow] | None = None,
     ) -> Reservation:
         """Judge a simulated transaction; returns its record as stored: pending, blocked, or failed
         where another purchase of its pocket's mint is in flight.
+
+        Args:
+            payment: with what is stored of it.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
@@ -225,7 +255,7 @@ class Reserver:
             if trial.rules.names:
                 # Before the write transaction: a plugin must hold no lock of the database.
                 trial = await self._trial(record.wallet_id, actor, intent, effects, pocket)
-            reserve = partial(self._reserve, record, question, effects, pocket, trial)
+            reserve = partial(self._reserve, record, question, effects, pocket, payment, trial)
             with contextlib.suppress(_RulesChanged):
                 return await self._priced(question, reserve)
         raise StoreError("The plugins' guardrails are changed all the time; try again")
@@ -248,9 +278,11 @@ class Reserver:
         question: Question,
         effects: TransactionEffects,
         pocket: PocketUse | None,
+        paid: tuple[Payment, PaymentRow] | None,
         trial: _Trial,
         prices: Prices,
     ) -> Reservation:
+        payment, row = (None, None) if paid is None else paid
         actor, intent = question.actor, question.intent
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
@@ -258,7 +290,11 @@ class Reserver:
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await owned_by_another(connection, judged.record, pocket)
                 judged = judged if refusal is None else judged.blocked(refusal)
-            judged = await self._holds.weigh(connection, judged, actor, intent, effects, pocket)
+            if payment is not None:
+                judged = await _as_payment(connection, judged, actor, payment)
+            judged = await self._holds.weigh(
+                connection, judged, actor, intent, effects, pocket, payment
+            )
             if judged.is_allowed and pocket is not None:
                 stored_with = await with_pocket(connection, judged.record, pocket)
                 judged = replace(judged, record=stored_with)
@@ -268,6 +304,9 @@ class Reserver:
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
                 await self._insert(connection, stored, actor, debit)
+                if row is not None and judged.is_allowed:
+                    row = replace(row, created_ms=stored.created_ms)
+                    await payment_store.add(connection, row)
             elif actor.idempotency is not None:
                 await claim(connection, actor, judged.held.action, now)
             units: dict[str, int] = {}
@@ -304,7 +343,9 @@ class Reserver:
             }
             self._alerted_ms = recent | dict.fromkeys(near, now.database_ms)
         approved = judged.approval is not None
-        return Reservation(stored, scopes, debit, units, approved, effects.outflow)
+        return Reservation(
+            stored, scopes, debit, units, approved, effects.outflow, row, actor.trace
+        )
 
     async def fail(
         self,
@@ -336,11 +377,17 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects | None,
         pocket: PocketUse | None = None,
+        payment: Payment | None = None,
     ) -> Verdict:
         """Judge as `reserve` would now, and change nothing."""
         found = await self._trial(wallet_id, actor, intent, effects, pocket)
-        assert found.verdict is not None
-        return found.verdict
+        verdict = found.verdict
+        assert verdict is not None
+        if payment is not None and verdict.allowed and not actor.is_admins:
+            async with self._database.read() as connection:
+                risen = await price_change(connection, wallet_id, payment)
+            verdict = replace(verdict, hold=joined(verdict.hold, risen))
+        return verdict
 
     async def _trial(
         self,

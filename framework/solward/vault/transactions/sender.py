@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from solders.transaction import VersionedTransaction
@@ -69,6 +69,7 @@ class InFlight:
         unknown: whether its state `unknown` is stored already.
         first_sent: when this process sent it first, in monotonic seconds; None where another did.
         ends: whether its end is the record's; False for a step that others follow.
+        sends: whether this service sends it; False where its bytes were handed over.
         done: the settlement, once stored.
     """
 
@@ -84,6 +85,7 @@ class InFlight:
     context_slot: int | None = None
     unknown: bool = False
     ends: bool = True
+    sends: bool = True
     done: asyncio.Future[Settlement] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -220,6 +222,10 @@ class Sender:
 
     async def _resend(self, items: Sequence[InFlight]) -> None:
         """Send the same bytes again, which changes nothing where they have landed or expired."""
+        now = time.monotonic()
+        for item in items:
+            item.sent_at = now
+        items = [item for item in items if item.sends]
         if not items:
             return
         async with self._database.write() as connection:
@@ -241,7 +247,7 @@ class Sender:
             if fate.status is not None and fate.status.err is None:
                 landed.append(item)
             else:
-                settlements.append(_failed(item, fate))
+                settlements.append(failed_settlement(item, fate))
         if landed or any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
             self._hook(Step.LANDED)
         await self._settle_landed(landed)
@@ -366,7 +372,23 @@ def _settled(
     )
 
 
-def _failed(item: InFlight, fate: Fate) -> Settlement:
+class Expired(Protocol):
+    """What is known of bytes whose end a fate says."""
+
+    @property
+    def transaction_id(self) -> str: ...
+    @property
+    def signature(self) -> str: ...
+    @property
+    def fee_lamports(self) -> int: ...
+    @property
+    def held_lamports(self) -> int: ...
+    @property
+    def reserved(self) -> Mapping[str, int]: ...
+
+
+def failed_settlement(item: Expired, fate: Fate) -> Settlement:
+    """The end of bytes that are dead, or landed with an error."""
     if not fate.sure:
         _log.warning(
             "attempt_presumed", signature=item.signature, transaction_id=item.transaction_id

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
@@ -17,8 +20,8 @@ from solward.vault.guardrails import expected_debit, max_debit
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash
 from solward.vault.store import attempts as store
-from solward.vault.store import pockets
-from solward.vault.store.attempts import Attempt, PocketStep, Spent
+from solward.vault.store import payments, pockets
+from solward.vault.store.attempts import HAND_OVER, Attempt, PocketStep, Spent
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessment, Assessor
 from solward.vault.transactions.request import Draft
@@ -61,7 +64,8 @@ class Signing:
         """Sign the assessed bytes and make them durable.
 
         Args:
-            step: a `PocketStep` where the bytes are not all of the record.
+            step: a `PocketStep` where the bytes are not all of the record, `HAND_OVER` where
+                somebody else sends them.
 
         Raises:
             TransactionFailed: on any failure; nothing was sent, and the reservation is released.
@@ -110,7 +114,8 @@ class Signing:
             if signer.address in signatures:
                 made = await signer.sign(bytes(to_bytes_versioned(message)))
                 signatures[signer.address] = Signature.from_bytes(made)
-        signature, *_others = signatures.values()
+        own = message.account_keys[0] if draft.payment is None else draft.intent.wallet
+        signature = signatures[str(own)]
         signed = VersionedTransaction.populate(message, list(signatures.values()))
         self._hook(Step.SIGNED)
         debit = max_debit(draft.intent, effects)
@@ -124,13 +129,25 @@ class Signing:
             context_slot=assessment.blockhash.context_slot,
             max_debit=debit,
             step=step,
-            spent=spent_by(message, assessment.units),
+            # Of a sponsored payment neither fee nor signature is the wallet's.
+            spent=replace(
+                spent_by(message, assessment.units), fee_lamports=effects.fee_lamports
+            ),
+            names=signature == next(iter(signatures.values())),
         )
+        digest, index = signed_message(message, draft.intent.wallet)
         async with self._database.write() as connection:
             await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
+            row = reservation.payment
+            if row is not None and row.message_sha256 != digest:
+                await payments.note_message(connection, record.id, digest, index)
+            if row is not None and step == HAND_OVER:
+                named = replace(record, signature=attempt.signature if attempt.names else None)
+                payments.record_handed_over(connection, named, row, reservation.trace)
             if draft.pocket is not None and draft.pocket.leaves:
                 await pockets.open_funded(connection, record.id)
         self._hook(Step.WRITTEN_AHEAD)
+        in_steps = step not in ("", HAND_OVER)
         return InFlight(
             record.id,
             attempt.signature,
@@ -138,12 +155,19 @@ class Signing:
             attempt.last_valid_block_height,
             fee_lamports=effects.fee_lamports,
             held_lamports=expected_debit(draft.intent, effects),
-            type="" if step else record.type,
+            type="" if in_steps else record.type,
             details=record.details,
-            reserved={} if step else reservation.units,
+            reserved={} if in_steps else reservation.units,
             context_slot=attempt.context_slot,
-            ends=not step,
+            ends=not in_steps,
+            sends=step != HAND_OVER,
         )
+
+
+def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
+    """SHA-256 of what is signed, hex, and which of the signatures is the wallet's."""
+    digest = hashlib.sha256(bytes(to_bytes_versioned(message))).hexdigest()
+    return digest, required_signers(message).index(wallet)
 
 
 def spent_by(message: AnyMessage, units: int | None = None) -> Spent:

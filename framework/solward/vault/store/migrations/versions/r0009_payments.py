@@ -57,3 +57,4 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_payments_wallet_id_seq"), "payments", ["wallet_id", "seq"])
     op.create_index("ix_payments_price", "payments", ["wallet_id", "url", "asset", "seq"])
+    op.create_index(op.f("ix_attempts_transaction_id"), "attempts", ["transaction_id"])
