@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Row, bindparam, exists, func, insert, select, update
@@ -12,29 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
-from solward.clock import iso
 from solward.events import EventKind
 from solward.money import from_units
+from solward.paid import PaymentState, PaymentView
 from solward.payment import PaymentMode, Served
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.tables import attempts, payments, reservations, transactions
-
-
-class PaymentState(StrEnum):
-    """Where a payment stands."""
-
-    RESERVED = "reserved"
-    """Judged and counted; nothing was signed, or nothing was handed over."""
-    HANDED_OVER = "handed_over"
-    """Signed bytes are durable: the seller, or the ledger, may have them."""
-    LANDED = "landed"
-    """On the ledger without error: paid."""
-    LANDED_ERROR = "landed_error"
-    """On the ledger with an error: nothing was paid but a fee that was the wallet's."""
-    EXPIRED = "expired"
-    """Its bytes can never land any more."""
-
 
 _STATES: Mapping[str, PaymentState] = {
     AttemptState.SIGNED: PaymentState.HANDED_OVER,
@@ -102,36 +85,32 @@ class PaymentRow:
         return Served.UNKNOWN if self.answer is None else self.answer.served
 
 
-def payment_json(
-    record: TransactionRecord, row: PaymentRow, state: PaymentState
-) -> dict[str, Any]:
-    """A payment as events and the API show it, without what the seller answered.
+def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState) -> dict[str, Any]:
+    """A payment as events show it, without what the seller answered, and without a symbol.
 
     Args:
         record: of the same transaction.
         state: see `states`.
     """
-    body: dict[str, Any] = {
-        "id": record.id,
-        "walletId": record.wallet_id,
-        "status": record.status.value,
-        "state": state.value,
-        "served": row.served.value,
-        "protocol": row.protocol,
-        "mode": row.mode.value,
-        "site": row.site,
-        "url": row.url,
-        "method": row.method,
-        "asset": row.asset,
-        "amount": from_units(row.units, row.decimals),
-        "payTo": row.pay_to,
-        "timestamp": iso(record.created_ms),
-    }
-    if record.signature is not None:
-        body["signature"] = record.signature
-    if record.error is not None:
-        body["error"] = record.error
-    return body
+    view = PaymentView(
+        id=record.id,
+        wallet_id=record.wallet_id,
+        status=record.status,
+        state=state,
+        served=row.served,
+        protocol=row.protocol,
+        mode=row.mode,
+        site=row.site,
+        url=row.url,
+        method=row.method,
+        asset=row.asset,
+        amount=from_units(row.units, row.decimals),
+        pay_to=row.pay_to,
+        created_ms=record.created_ms,
+        signature=record.signature,
+        error=record.error,
+    )
+    return view.to_json()
 
 
 _COLUMNS = tuple(payments.c[name] for name in (
@@ -215,12 +194,9 @@ def record_answered(
     record: TransactionRecord,
     row: PaymentRow,
     state: PaymentState,
-    trace: str | None,
 ) -> None:
     """Record the event of a seller's answer."""
-    outbox.record(
-        connection, EventKind.PAYMENT_ANSWERED, payment_json(record, row, state), trace
-    )
+    outbox.record(connection, EventKind.PAYMENT_ANSWERED, payment_json(record, row, state))
 
 
 async def states(

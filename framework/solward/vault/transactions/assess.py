@@ -490,9 +490,7 @@ class Assessor:
         least, most = bounds
         first = budget.units + self._equal.get(alike, 0) + apart
         for limit in (*range(first, most + 1), *range(min(first, most + 1) - 1, least - 1, -1)):
-            transaction = compile_instructions(
-                draft, blockhash, None, Budget(limit, budget.price)
-            )
+            transaction = compile_instructions(draft, blockhash, None, Budget(limit, budget.price))
             message = bytes(to_bytes_versioned(transaction.message))
             if message not in self._built[blockhash]:
                 if not trial:

@@ -6,6 +6,7 @@ docs/exactly-once.md states the order and what is durable when.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -20,6 +21,7 @@ from solward.durations import HOUR_MS
 from solward.errors import (
     Held,
     HoldDecided,
+    InvalidRequest,
     LedgerError,
     NotFound,
     TransactionError,
@@ -27,6 +29,7 @@ from solward.errors import (
 )
 from solward.guardrail import Intent, TransactionEffects
 from solward.hold import HoldState
+from solward.payment import PaymentMode
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import token_account
@@ -34,14 +37,18 @@ from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.patience import left, within
 from solward.vault.ledger.protocol import Ledger
+from solward.vault.store import attempts as attempt_store
 from solward.vault.store import holds
+from solward.vault.store import payments as payment_store
 from solward.vault.store import transactions as store
-from solward.vault.store.attempts import PocketStep
+from solward.vault.store.attempts import HAND_OVER, PocketStep
 from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
-from solward.vault.transactions.assess import Assessor, no_verification
+from solward.vault.store.payments import PaymentRow, StoredAnswer
+from solward.vault.transactions.assess import Assessment, Assessor, no_verification
 from solward.vault.transactions.failures import refusal, would_fail
 from solward.vault.transactions.granting import Granting
+from solward.vault.transactions.handed_over import Watcher, live_payment
 from solward.vault.transactions.lease import Process
 from solward.vault.transactions.pocket_run import PocketRuns
 from solward.vault.transactions.prices import Prices
@@ -52,15 +59,26 @@ from solward.vault.transactions.reconcile import (
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.transactions.request import Actor, Draft, HoldTaken, PocketDraft, PocketUse
+from solward.vault.transactions.request import (
+    Actor,
+    Draft,
+    HandedOver,
+    HoldTaken,
+    Payment,
+    PocketDraft,
+    PocketUse,
+)
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
-from solward.vault.transactions.signing import Signing
+from solward.vault.transactions.signing import Signing, signed_message
 from solward.vault.transactions.steps import Step, StepHook, no_hook, traced
 from solward.vault.transactions.trial import Trial, TrialEnded
 from solward.vault.wallets import Wallet, Wallets
 
 T = TypeVar("T")
+
+# Between looks at a payment that another process watches.
+_OTHERS_POLL_S = 0.2
 
 # A caller waits this long for the end, then gets a `pending` record; watching continues.
 CONFIRM_WAIT_S = 45.0
@@ -138,6 +156,7 @@ class Engine:
         )
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
+        self.watcher = Watcher(ledger, database, hook=hook)
         self._runs = PocketRuns(
             ledger,
             database,
@@ -179,11 +198,96 @@ class Engine:
             Held: it waits for a person; the hold is stored in place of a record.
             HoldTaken: the approval that it carries out was used, or has ended.
         """
+        if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
+            raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
         wallet = await self._wallets.get(wallet_id)
         with self.deadline():
             return await self._shielded(self._execute(wallet, actor, draft))
+
+    async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOver:
+        """Judge, sign and make durable a payment that the seller sends, and watch for its end.
+
+        It returns at once: `wire` is for the seller, and whatever becomes of it is found on the
+        ledger. A caller that is cancelled does not cancel it.
+
+        Args:
+            draft: its `payment` is sponsored or unsponsored.
+
+        Raises:
+            As `execute`; what is refused or fails is of bytes that nobody was given.
+        """
+        payment = draft.payment
+        if payment is None or payment.mode is PaymentMode.PUSH:
+            raise InvalidRequest("only a payment that the seller sends is handed over")
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        wallet = await self._wallets.get(wallet_id)
+        record = self._record(wallet, actor, draft.intent)
+        with self.deadline():
+            return await asyncio.shield(self._start(self._hand_over(record, actor, draft)))
+
+    async def answered(self, transaction_id: str, answer: StoredAnswer) -> None:
+        """Store what the seller answered to a paid request, and look for the payment at once.
+
+        Nothing that it says ends the payment.
+
+        Raises:
+            NotFound: no such payment.
+        """
+        async with self._database.write() as connection:
+            before = await payment_store.get(connection, transaction_id)
+            if before is None:
+                raise NotFound("Payment not found")
+            await payment_store.note_answer(connection, transaction_id, answer)
+            row = await payment_store.get(connection, transaction_id)
+            record = await store.get(connection, transaction_id)
+            assert row is not None and record is not None  # noqa: PT018
+            if row.answer != before.answer:
+                states = await payment_store.states(connection, [transaction_id])
+                payment_store.record_answered(connection, record, row, states[transaction_id])
+        self._hook(Step.ANSWERED)
+        self.watcher.answered(transaction_id, answer.hint)
+
+    async def payment(
+        self, transaction_id: str
+    ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
+        """A payment as stored, and its bytes while it is live: the same ones may be shown again.
+
+        Raises:
+            NotFound: no such payment.
+        """
+        async with self._database.read() as connection:
+            row = await payment_store.get(connection, transaction_id)
+            record = await store.get(connection, transaction_id)
+            attempts = await attempt_store.of_transaction(connection, transaction_id)
+        if row is None or record is None:
+            raise NotFound("Payment not found")
+        live = record.status is TransactionStatus.PENDING
+        return record, row, attempts[-1].wire if live and attempts else None
+
+    async def settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
+        """The record of a payment once it has ended, or as it is after `wait_s`.
+
+        Raises:
+            NotFound: no such record.
+        """
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while True:
+            async with self._database.read() as connection:
+                record = await store.get(connection, transaction_id)
+            if record is None:
+                raise NotFound("Payment not found")
+            left_s = deadline - asyncio.get_running_loop().time()
+            if record.status is not TransactionStatus.PENDING or left_s <= 0:
+                return record
+            item = self.watcher.find(transaction_id) or self.sender.find(transaction_id)
+            if item is None:
+                # Another process watches it, or it ended just now.
+                await asyncio.sleep(min(left_s, _OTHERS_POLL_S))
+                continue
+            await asyncio.wait({item.done}, timeout=left_s)
 
     async def dry_run(self, wallet_id: str, actor: Actor, draft: Draft) -> Trial:
         """Judge a draft as `execute` would now; nothing is stored, reserved or sent.
@@ -204,7 +308,9 @@ class Engine:
         else:
             effects = assessment.effects
             failure = would_fail(assessment.failure) if effects is None else None
-        verdict = await self._reserver.trial(wallet_id, actor, draft.intent, effects, draft.pocket)
+        verdict = await self._reserver.trial(
+            wallet_id, actor, draft.intent, effects, draft.pocket, draft.payment
+        )
         return Trial(verdict, effects, failure)
 
     async def use_pocket(
@@ -296,6 +402,7 @@ class Engine:
             self.sender,
             self.process.id,
             self._resume,
+            watcher=self.watcher,
             wait_s=wait_s,
         )
 
@@ -310,6 +417,7 @@ class Engine:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+        await self.watcher.close()
         await self.sender.close()
 
     async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
@@ -353,6 +461,38 @@ class Engine:
         _log.info("transaction_sent", signature=item.signature)
         return await self._outcome(reservation.record, item)
 
+    async def _hand_over(self, record: TransactionRecord, actor: Actor, draft: Draft) -> HandedOver:
+        wire: bytes | None = None
+
+        async def work() -> TransactionRecord:
+            nonlocal wire
+            reservation, item = await self._signed(record, actor, draft, HAND_OVER)
+            wire, row = item.wire, reservation.payment
+            assert wire is not None and row is not None  # noqa: PT018
+            self._watch(reservation.record, row, item)
+            self._hook(Step.HANDED_OVER)
+            _log.info("payment_handed_over", site=row.site, mode=row.mode.value)
+            is_sponsored = row.mode is PaymentMode.SPONSORED
+            signature = None if is_sponsored else item.signature
+            return replace(reservation.record, signature=signature)
+
+        stored = await self._once(record, actor, work)
+        if wire is None:
+            # The action was known.
+            with contextlib.suppress(NotFound):
+                _record, _row, wire = await self.payment(stored.id)
+        return HandedOver(stored, wire)
+
+    def _watch(self, record: TransactionRecord, row: PaymentRow, item: InFlight) -> None:
+        if row.mode is not PaymentMode.SPONSORED:
+            self.sender.watch(item)
+            return
+        assert item.wire is not None and item.context_slot is not None  # noqa: PT018
+        bounds = item.context_slot, item.last_valid_block_height
+        self.watcher.watch(
+            live_payment(record, row, item.wire, bounds, item.held_lamports, item.reserved)
+        )
+
     async def _signed(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
     ) -> tuple[Reservation, InFlight]:
@@ -368,8 +508,12 @@ class Engine:
         if assessment.effects is None:
             text = would_fail(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
+        payment = draft.payment
+        paid = (
+            None if payment is None else (payment, _payment_row(record, draft, payment, assessment))
+        )
         reservation = await self._reserve(
-            record, actor, draft.intent, assessment.effects, draft.pocket
+            record, actor, draft.intent, assessment.effects, draft.pocket, paid
         )
         self._hook(Step.RESERVED)
         await self._check_asserted(reservation, draft)
@@ -404,10 +548,13 @@ class Engine:
         intent: Intent,
         effects: TransactionEffects,
         pocket: PocketUse | None = None,
+        payment: tuple[Payment, PaymentRow] | None = None,
     ) -> Reservation:
         with tracing.span("transaction.reserve"):
             try:
-                reservation = await self._reserver.reserve(record, actor, intent, effects, pocket)
+                reservation = await self._reserver.reserve(
+                    record, actor, intent, effects, pocket, payment
+                )
             except Held:
                 self._hook(Step.HELD)
                 raise
@@ -548,3 +695,32 @@ class Engine:
             guardrails_applied=(),
             created_ms=now_ms(),
         )
+
+
+def _payment_row(
+    record: TransactionRecord, draft: Draft, payment: Payment, assessment: Assessment
+) -> PaymentRow:
+    """What is stored of a payment with its reservation."""
+    message = assessment.transaction.message
+    digest, index = signed_message(message, draft.intent.wallet)
+    return PaymentRow(
+        transaction_id=record.id,
+        wallet_id=record.wallet_id,
+        protocol=payment.protocol,
+        mode=payment.mode,
+        site=payment.site,
+        url=payment.url,
+        method=payment.method,
+        fingerprint=payment.fingerprint,
+        offer=payment.offer,
+        asset=payment.asset,
+        units=payment.units,
+        decimals=payment.decimals,
+        pay_to=payment.pay_to,
+        source=payment.source,
+        source_units=assessment.source_units,
+        memo=payment.memo,
+        message_sha256=digest,
+        signer_index=index,
+        created_ms=record.created_ms,
+    )

@@ -89,7 +89,9 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     if not answered and unanswered is not None:
         raise unanswered
     alone = not is_enough(ledger.origins())
-    ended = {signature: fate for signature, each in answers.items() if (fate := conclude(each, alone))}
+    ended = {
+        signature: fate for signature, each in answers.items() if (fate := conclude(each, alone))
+    }
     unknown = {
         signature
         for signature, each in answers.items()

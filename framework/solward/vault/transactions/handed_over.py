@@ -30,6 +30,7 @@ from solward.durations import DAY_MS
 from solward.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.guardrail import COSTS, SOL
 from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import token_account
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger, SignatureRow, SignatureStatus
 from solward.vault.ledger.trust import is_enough
@@ -121,7 +122,7 @@ class Live:
     proof_at: float = 0.0
     proof_s: float = PROOF_S
 
-    def is_signed_by(self, signature: str) -> bool:
+    def is_named_by(self, signature: str) -> bool:
         """Whether a signature is the fee payer's over exactly these bytes."""
         try:
             return Signature.from_string(signature).verify(self.payer, self.message)
@@ -236,7 +237,7 @@ class Watcher:
     def _hinted(item: Live, hint: str | None) -> None:
         if hint is None or item.found is not None:
             return
-        if item.is_signed_by(hint):
+        if item.is_named_by(hint):
             item.found = hint
         else:
             _log.warning("payment_hint_is_not_its_own", transaction_id=item.transaction_id)
@@ -467,7 +468,9 @@ class Watcher:
                 held = 0 if token is None else token.amount
             if held >= item.source_units:
                 continue
-            assets = (SOL, COSTS) if item.asset == SOL else (item.asset, SOL)
+            # Wrapped SOL that leaves counts as SOL.
+            native = item.asset in (SOL, WRAPPED_SOL_MINT)
+            assets = (item.asset, SOL, COSTS) if native else (item.asset,)
             async with self._database.read() as connection:
                 taken = await payments.taken_since(
                     connection,
@@ -585,7 +588,7 @@ async def _matched(
             verified += 1
             if verified % _BREATH == 0:
                 await asyncio.sleep(0)
-            if item.is_signed_by(row.signature):
+            if item.is_named_by(row.signature):
                 found.append((item, row))
                 left.remove(item)
                 break

@@ -15,9 +15,7 @@ from solward.vault.transactions.request import Payment
 MOST_RISE_PERCENT: Final = 20
 
 
-async def price_change(
-    connection: AsyncConnection, wallet_id: str, payment: Payment
-) -> str | None:
+async def price_change(connection: AsyncConnection, wallet_id: str, payment: Payment) -> str | None:
     """Why a person is asked about a price: more than `MOST_RISE_PERCENT` above what the wallet paid
     last at the same address in the same asset, landed or not yet; None where it is not, or where
     it never paid there."""

@@ -20,11 +20,14 @@ from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.fees import network_fee
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import attempts as store
+from solward.vault.store import payments as payment_store
 from solward.vault.store import processes, spending
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.attempts import Attempt, Settlement
+from solward.vault.store.attempts import HAND_OVER, Attempt, Settlement
 from solward.vault.store.database import Database
+from solward.vault.store.payments import PaymentRow
 from solward.vault.transactions.assess import MAX_VALID_BLOCKS
+from solward.vault.transactions.handed_over import Watcher, live_payment
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.signing import step_in_flight
 from solward.vault.transactions.steps import log_taken_over
@@ -54,6 +57,7 @@ async def reconcile(
     me: str,
     resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]] | None = None,
     *,
+    watcher: Watcher | None = None,
     wait_s: float,
 ) -> Reconciliation:
     """Take over what dead processes left: release what was never signed, resume what was, and
@@ -61,17 +65,19 @@ async def reconcile(
 
     A reservation without an attempt row had no signed bytes, so it is released. Anything else may
     have landed: its stored bytes are watched and sent again until the ledger decides; what is
-    still open after `wait_s` stays reserved and watched while the service serves.
+    still open after `wait_s` stays reserved and watched while the service serves. Payments that
+    were handed over are watched and not waited for: only who has them sends them.
 
     Args:
         me: the id of the process that takes over.
         resume: goes on with a record whose pocket is used in steps; the task is done when it ends.
             Without it such a record stays open.
+        watcher: of payments whose fee somebody else pays; without it they stay open.
     """
-    open_items, reserved, steps = await _take_over(database, me)
+    open_items, reserved, steps, paid = await _take_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
-    resumed, runs = [], []
+    resumed, runs, handed = [], [], 0
     for record, held, attempt in open_items:
         if record.id in steps:
             live = None if attempt is None else step_in_flight(record, attempt)
@@ -79,6 +85,15 @@ async def reconcile(
                 sender.watch(live)
             if resume is not None:
                 runs.append(resume(record, live, steps[record.id]))
+        elif attempt is not None and attempt.step == HAND_OVER:
+            handed += 1
+            units, row = reserved.get(record.id, {}), paid.get(record.id)
+            if record.signature is not None:
+                sender.watch(_in_flight(record, attempt, held, units))
+            elif row is not None and watcher is not None:
+                bounds = attempt.context_slot, attempt.last_valid_block_height
+                payment = live_payment(record, row, attempt.wire, bounds, held, units)
+                watcher.watch(payment, None if row.answer is None else row.answer.hint)
         elif attempt is not None:
             resumed.append(_in_flight(record, attempt, held, reserved.get(record.id, {})))
         elif record.signature is not None:
@@ -88,7 +103,7 @@ async def reconcile(
     ends: list[asyncio.Future[Any]] = [*(item.done for item in resumed), *runs]
     if ends:
         await asyncio.wait(ends, timeout=wait_s)
-    found = Reconciliation(len(open_items) - len(ends), len(ends))
+    found = Reconciliation(len(open_items) - len(ends) - handed, len(ends) + handed)
     _log.info("reconciled", released=found.released, resumed=found.resumed)
     return found
 
@@ -96,11 +111,15 @@ async def reconcile(
 async def _take_over(
     database: Database, me: str
 ) -> tuple[
-    list[tuple[TransactionRecord, int, Attempt | None]], dict[str, dict[str, int]], dict[str, str]
+    list[tuple[TransactionRecord, int, Attempt | None]],
+    dict[str, dict[str, int]],
+    dict[str, str],
+    dict[str, PaymentRow],
 ]:
     all_items: list[tuple[TransactionRecord, int, Attempt | None]] = []
     reserved: dict[str, dict[str, int]] = {}
     steps: dict[str, str] = {}
+    paid: dict[str, PaymentRow] = {}
     while True:
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
@@ -118,11 +137,12 @@ async def _take_over(
             signed = [record.id for record, _, attempt in items if attempt is not None]
             if signed:
                 reserved |= await spending.reserved_by(connection, signed)
+                paid |= await payment_store.of_transactions(connection, signed)
         for record, _, _ in items:
             log_taken_over(record, traces[record.id], me)
         all_items += items
         if len(seqs) < _BATCH:
-            return all_items, reserved, steps
+            return all_items, reserved, steps, paid
 
 
 def _released(record: TransactionRecord, me: str) -> Settlement:
@@ -145,6 +165,7 @@ def _in_flight(
         details=record.details,
         reserved=reserved,
         context_slot=attempt.context_slot,
+        sends=attempt.step != HAND_OVER,
     )
 
 

@@ -38,10 +38,10 @@ from solward.vault.guardrails.grants.dollars import AssetPrice
 from solward.vault.guardrails.grants.judged import ALLOWED, HELD
 from solward.vault.guardrails.grants.model import Charge
 from solward.vault.store import alerts, idempotency, spending
-from solward.vault.store import payments as payment_store
-from solward.vault.store import recipients as recipient_store
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
+from solward.vault.store import payments as payment_store
+from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database

@@ -149,6 +149,10 @@ class Sender:
         metrics.IN_FLIGHT.set(len(self._open))
         self._wake.set()
 
+    def find(self, transaction_id: str) -> InFlight | None:
+        """What is watched here of a record."""
+        return next((i for i in self._open.values() if i.transaction_id == transaction_id), None)
+
     async def _run(self) -> None:
         while True:
             if not self._open:

@@ -130,9 +130,7 @@ class Signing:
             max_debit=debit,
             step=step,
             # Of a sponsored payment neither fee nor signature is the wallet's.
-            spent=replace(
-                spent_by(message, assessment.units), fee_lamports=effects.fee_lamports
-            ),
+            spent=replace(spent_by(message, assessment.units), fee_lamports=effects.fee_lamports),
             names=signature == next(iter(signatures.values())),
         )
         digest, index = signed_message(message, draft.intent.wallet)
