@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from solders.transaction import VersionedTransaction
 from tests.support.handed_payments import FUNDS, PRICE, open_shop
 
+from solward.errors import InvalidRequest
+from solward.payment import PaymentMode
 from solward.record import TransactionStatus
+from solward.solana.fees import fee_terms
+from solward.vault.transactions.request import ADMIN
 
 
 async def test_a_sponsored_payment_lands_and_costs_the_wallet_no_sol(tmp_path: Path) -> None:
@@ -22,3 +30,78 @@ async def test_a_sponsored_payment_lands_and_costs_the_wallet_no_sol(tmp_path: P
         assert await shop.received() == PRICE
         assert await shop.tokens.units(shop.mint) == FUNDS - PRICE
         assert await shop.counted() == PRICE
+
+
+def budget_of(wire: bytes | None) -> tuple[int | None, int]:
+    """Limit and price of compute units, of bytes that begin with them in this order."""
+    assert wire is not None
+    message = VersionedTransaction.from_bytes(wire).message
+    limit, price, transfer, *_rest = message.instructions
+    assert (bytes(limit.data)[0], bytes(price.data)[0], bytes(transfer.data)[0]) == (2, 3, 12)
+    terms = fee_terms(message)
+    return terms.unit_limit, terms.unit_price
+
+
+async def test_equal_payments_at_once_differ_by_their_limit_alone(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        handed = [await shop.hand_over(), *await asyncio.gather(*(shop.hand_over() for _ in "123"))]
+        budgets = [budget_of(each.wire) for each in handed]
+        assert len(set(budgets)) == len(handed)
+        assert {price for _limit, price in budgets} == {1}
+        signatures = [await shop.settle(each) for each in handed]
+        for each, signature in zip(handed, signatures, strict=True):
+            await shop.answer(each, signature)
+        assert {(await shop.ended(each)).signature for each in handed} == set(signatures)
+        assert await shop.received() == 4 * PRICE
+
+
+async def test_a_payment_within_the_units_of_a_seller_keeps_to_them(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        free, _price = budget_of((await shop.hand_over(memo="a" * 32)).wire)
+        assert free is not None
+        most = free - 500
+        handed = [await shop.hand_over(memo="a" * 32, most_compute_units=most) for _ in "123"]
+        limits = [budget_of(each.wire)[0] for each in handed]
+        assert len(set(limits)) == 3
+        assert all(limit is not None and limit <= most for limit in limits)
+        for each in handed:
+            await shop.answer(each, await shop.settle(each))
+            assert (await shop.ended(each)).status is TransactionStatus.CONFIRMED
+
+
+async def test_what_a_seller_sends_and_the_wallet_pays_for_is_named_at_once(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        handed = await shop.hand_over(mode=PaymentMode.UNSPONSORED)
+        assert handed.wire is not None
+        assert shop.bench.wire.calls["sendTransaction"] == 0
+        transaction = VersionedTransaction.from_bytes(handed.wire)
+        assert handed.record.signature == str(transaction.signatures[0])
+        await asyncio.sleep(0.2)
+        # This service sends none of it, however late it is.
+        assert shop.bench.wire.calls["sendTransaction"] == 0
+        await shop.send(transaction)
+        record = await shop.ended(handed)
+        assert (record.status, record.signature) == (
+            TransactionStatus.CONFIRMED,
+            handed.record.signature,
+        )
+        assert record.fee_lamports == 5_001
+
+
+async def test_a_payment_by_push_lands_before_its_seller_is_shown_it(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        draft = shop.draft(mode=PaymentMode.PUSH)
+        record = await shop.bench.engine.execute(shop.bench.wallet.id, ADMIN, draft)
+        assert record.status is TransactionStatus.CONFIRMED
+        assert record.signature is not None
+        assert await shop.received() == PRICE
+        stored, row, wire = await shop.bench.engine.payment(record.id)
+        assert (stored, row.mode, wire) == (record, PaymentMode.PUSH, None)
+
+
+async def test_no_caller_can_declare_a_payment(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        draft = replace(shop.draft(), payment=None)
+        with pytest.raises(InvalidRequest, match="type must not be payment"):
+            await shop.bench.engine.execute(shop.bench.wallet.id, ADMIN, draft)
+        assert await shop.bench.history() == []

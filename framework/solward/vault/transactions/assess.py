@@ -439,7 +439,7 @@ class Assessor:
         most = payment.most_compute_units
         measuring = compile_instructions(draft, blockhash.blockhash, None, Budget(most, 1))
         price = 1
-        if payment.fee_payer is None:
+        if payment.fee_payer is None and self._fees.budgets(draft.instructions):
             found_price = await self._fees.price(draft.intent.wallet, draft.instructions)
             price = max(1, min(found_price, payment.most_unit_price))
 
