@@ -109,7 +109,7 @@ def npm_environment() -> Path:
 
 @dataclass
 class Ledger:
-    """A localnet's RPC, and somebody on it who has SOL and USDC to give."""
+    """A localnet's RPC, and somebody on it who has SOL and USDC to give; its context closes it."""
 
     rpc: str
     giver: Keypair = field(default_factory=Keypair)
@@ -127,6 +127,12 @@ class Ledger:
         assert answer.status_code == 200, answer.text
         ledger.do(*whole(answer.json()))
         return ledger
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
 
     def call(self, method: str, *params: Any) -> Any:
         """The result of a method of the RPC."""
@@ -355,10 +361,12 @@ def _address(process: subprocess.Popen[str], log: Path) -> str:
 @contextlib.contextmanager
 def payment_stage(folder: Path, *options: str) -> Iterator[Counterparts]:
     """A localnet with somebody on it who has USDC to give, and what is started against it."""
-    with localnet_process(folder / "localnet.db", "--slot-ms", "100", *options) as node:
-        counterparts = Counterparts(Ledger.with_giver(node.http), folder)
+    with (
+        localnet_process(folder / "localnet.db", "--slot-ms", "100", *options) as node,
+        Ledger.with_giver(node.http) as ledger,
+    ):
+        counterparts = Counterparts(ledger, folder)
         try:
             yield counterparts
         finally:
             counterparts.stop()
-            counterparts.ledger.http.close()

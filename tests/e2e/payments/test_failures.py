@@ -50,8 +50,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     seller = SettlingSeller()
     service = with_ledger(home, seller.site, slot_ms=SLOT_MS).start()
     try:
-        ledger = Ledger.with_giver(rpc_of(service))
-        with seller.on(ledger):
+        with Ledger.with_giver(rpc_of(service)) as ledger, seller.on(ledger):
             yield Place(service, ledger, seller)
     finally:
         service.stop()

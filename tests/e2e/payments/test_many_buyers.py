@@ -33,8 +33,7 @@ def market(tmp_path: Path) -> Iterator[Market]:
     service.home.parent.mkdir()
     service.start()
     try:
-        ledger = Ledger.with_giver(rpc_of(service))
-        with seller.on(ledger):
+        with Ledger.with_giver(rpc_of(service)) as ledger, seller.on(ledger):
             seller.price = PRICE
             # It does not wait for the ledger: what is sent lands.
             seller.act = lambda handed: seller.give(seller.settle(handed))

@@ -10,7 +10,7 @@ import pytest
 from solders.transaction import VersionedTransaction
 from tests.support.handed_payments import FUNDS, PRICE, open_shop
 
-from solward.errors import InvalidRequest
+from solward.errors import InvalidRequest, TransactionFailed
 from solward.payment import PaymentMode
 from solward.record import TransactionStatus
 from solward.solana.fees import fee_terms
@@ -97,6 +97,15 @@ async def test_a_payment_by_push_lands_before_its_seller_is_shown_it(tmp_path: P
         assert await shop.received() == PRICE
         stored, row, wire = await shop.bench.engine.payment(record.id)
         assert (stored, row.mode, wire) == (record, PaymentMode.PUSH, None)
+
+
+async def test_a_wallet_that_holds_too_little_hands_nothing_over(tmp_path: Path) -> None:
+    async with open_shop(tmp_path, sol=0) as shop:
+        with pytest.raises(TransactionFailed, match="insufficient balance"):
+            await shop.hand_over(units=FUNDS + 1)
+        [record] = await shop.bench.history()
+        assert record.status is TransactionStatus.FAILED
+        assert await shop.counted() == 0
 
 
 async def test_no_caller_can_declare_a_payment(tmp_path: Path) -> None:

@@ -531,11 +531,13 @@ class Assessor:
             reasons = refusals(draft, payment, before, self._regulated_mints)
             refused = [(PAYMENT_TERMS, reason) for reason in reasons]
         if result.err is not None:
-            stale = isinstance(result.err, str) and result.err in _STALE
+            # An instruction's error is an object.
+            told = result.err if isinstance(result.err, str) else ""
+            stale, unfunded = told in _STALE, told in _UNFUNDED
             failure = result.err if stale else explain(result.err, result.logs)
             if refused and not stale:
                 failure = refused[0][1]
-            elif payment is not None and payment.fee_payer and result.err in _UNFUNDED:
+            elif unfunded and payment is not None and payment.fee_payer:
                 failure = f"the sponsor {payment.fee_payer} has too little SOL for the network fee"
             behind, units = result.slot < min_slot, result.units_consumed
             return Assessment(transaction, blockhash, None, failure, behind, units)
