@@ -6,18 +6,25 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpcore
 import pytest
 from tests.hosts.test_egress import ADDRESS, API, LISTEN, Request, Site, authority, says
+from tests.support.fake_seller import Asked, FakeSeller, Reply, receipt
 from tests.support.hosted_plugins import Opened, opened_hosts
+from tests.support.market import USDC
 from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
+from tests.support.shop import OWNER, PRICE, SPONSOR, Shop
 
 from solward import service
 from solward.errors import InvalidRequest, PaymentRefused, SkillError
 from solward.operations.payments.sites import Sites
+from solward.vault.transactions.request import Actor
 
 __all__ = ["authority", "shelf"]
 
@@ -50,7 +57,13 @@ async def seller(
     context.load_cert_chain(certificate)
     made = Seller(Site(says("42", "HTTP/1.1 200 OK\r\nX-Report: 7")))
     server = await asyncio.start_server(made.site.serve, LISTEN, 0, ssl=context)
-    port = server.sockets[0].getsockname()[1]
+    found_at(monkeypatch, ca, server.sockets[0].getsockname()[1])
+    yield made
+    server.close()
+
+
+def found_at(monkeypatch: pytest.MonkeyPatch, ca: Path, port: int) -> None:
+    """Let services find every site at a port of this machine, by a public address."""
 
     async def resolve(_host: str, _port: int) -> list[str]:
         return [ADDRESS]
@@ -62,8 +75,6 @@ async def seller(
     monkeypatch.setattr(
         service, "Sites", partial(Sites, resolve=resolve, dial=dial, trusted=trusted)
     )
-    yield made
-    server.close()
 
 
 @pytest.fixture
@@ -186,3 +197,45 @@ async def test_a_large_answer_comes_whole_up_to_a_mebibyte(
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
         assert await hosted.run("asks", wallet.id) == f"{1 << 20} True"
+
+
+async def test_a_plugin_pays_once_however_often_its_call_is_repeated(
+    shelf: Shelf, opened: Opened, authority: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = f"""
+        answer = await context.pay(url={URL!r}, max="0.01 USDC")
+        paid = answer.payment
+        assert type(paid).__name__ == "PaymentView"
+        assert (str(paid.amount), paid.symbol, paid.site) == ("0.01", "USDC", {API!r}), paid
+        return f"{{answer.body.decode()}} {{paid.status}} {{paid.served}} {{paid.id}}"
+    """
+    shelf.install("acme", {"asks": source("asks", asks)})
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(authority[1])
+    fake = FakeSeller(lambda _asked: Reply(500))
+    server = await asyncio.start_server(fake.serve, LISTEN, 0, ssl=tls)
+    found_at(monkeypatch, authority[0], server.sockets[0].getsockname()[1])
+    async with opened(payments_localnet_as="devnet") as hosted:
+        made = SimpleNamespace(service=hosted.stand.service)
+        shop = Shop(cast(Any, made), fake, close=asyncio.Event().wait)
+
+        async def sells(asked: Asked) -> Reply:
+            if not asked.paid:
+                return shop.asks(resource=URL)
+            return Reply(200, (receipt(await shop.settle(asked)),), b"sunny")
+
+        fake.answer = sells
+        wallet = await hosted.stand.wallet()
+        await wallet.run("swap", inputToken="SOL", outputToken="USDC", amount=Decimal("0.1"))
+        # It opens the account that is paid.
+        opens = {"mint": USDC, "to": str(OWNER.pubkey()), "amount": Decimal("0.001")}
+        await wallet.run("transfer_token", **opens)
+        await shop.call("requestAirdrop", str(SPONSOR.pubkey()), 1_000_000_000)
+        actor = Actor("admin", action_key="call-7")
+        first = await hosted.run("asks", wallet.id, actor=actor)
+        assert first.startswith("sunny confirmed yes ")
+        assert await hosted.run("asks", wallet.id, actor=actor) == first
+        assert (len(shop.settled), await shop.earned()) == (1, PRICE + 1_000)
+        (record,) = [each for each in await wallet.records() if each.type == "payment"]
+        assert first.endswith(record.id)
+    server.close()
