@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Shop:
         entry: fields of the offer that replace an ordinary one's.
         version: of x402.
         settled: signatures of what the facilitator put on the ledger.
+        close: closes the service; another may be opened on its home then.
     """
 
     api: Api
@@ -58,6 +59,7 @@ class Shop:
     entry: dict[str, Any] = field(default_factory=dict)
     version: int = 2
     settled: list[str] = field(default_factory=list)
+    close: Callable[[], Awaitable[None]] = field(kw_only=True)
 
     @property
     def service(self) -> Solward:
@@ -157,10 +159,20 @@ async def shop_on(home: Path, seller: FakeSeller, **given: Any) -> AsyncIterator
         "max_transactions_per_minute": 1_000,
     } | given
     service = Solward.open(settings(home, **chosen), genesis={_account(): _empty()})
-    async with service as opened:
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(service)
         app = create_app(opened)
-        async with app.test_app():
-            yield Shop(Api(app, opened), seller)
+        await stack.enter_async_context(app.test_app())
+        yield Shop(Api(app, opened), seller, close=stack.aclose)
+
+
+@asynccontextmanager
+async def reopened(shop: Shop, home: Path) -> AsyncIterator[Shop]:
+    """The service closed and opened again on its home, beside the same seller."""
+    await shop.close()
+    async with shop_on(home, shop.seller) as later:
+        later.wallet, later.address = shop.wallet, shop.address
+        yield later
 
 
 def mpp(offer: dict[str, Any], **fields: Any) -> Reply:

@@ -59,6 +59,7 @@ from solward.vault.store import payments as store
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.store.payments import StoredAnswer
+from solward.vault.transactions.engine import Engine
 from solward.vault.transactions.failures import refusal
 from solward.vault.transactions.request import Actor, Draft, Payment
 from solward.vault.transactions.trial import Trial
@@ -148,7 +149,7 @@ class Payments:
         localnet_as: whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
     """
 
-    engine: Any
+    engine: Engine
     database: Database
     wallets: Wallets
     ledger: Ledger
@@ -229,9 +230,15 @@ class Payments:
         asked = (
             read_request(request, needs_most=False) if isinstance(request, PayRequest) else request
         )
-        record, row, wire = await self.engine.payment(transaction_id)
-        if row is None:
-            raise refusal(record)
+        try:
+            record, row, wire = await self.engine.payment(transaction_id)
+        except NotFound:
+            # Refused before anything of it was reserved.
+            async with self.database.read() as connection:
+                refused_record = await transaction_store.get(connection, transaction_id)
+            if refused_record is None:
+                raise
+            raise refusal(refused_record) from None
         if row.fingerprint != asked.fingerprint:
             raise InvalidRequest(
                 "url, method, headers or body are not those of the request that this action paid"
@@ -390,6 +397,9 @@ class Payments:
         else:
             handed = await self.engine.hand_over(wallet.id, actor, draft)
             record = handed.record
+            if handed.wire is None:
+                # Another process made it meanwhile, and it has ended.
+                return await self.again(record.id, request)
             proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
         return await self._show(record, request, chosen.protocol, chosen.offer, proof)
 

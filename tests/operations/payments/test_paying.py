@@ -1,0 +1,375 @@
+"""Payments from 402 to answer, with a seller over real HTTP and the ledger's real programs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from solders.transaction import VersionedTransaction
+from tests.support.engine_harness import until
+from tests.support.fake_seller import Asked, Reply, fake_seller, receipt
+from tests.support.shop import OWNER, PRICE, SPONSOR, Shop, charge, mpp, open_shop
+
+from solward.errors import InvalidRequest, TransactionError
+from solward.operations.payments import pay
+from solward.operations.payments.sites import MAX_ANSWER_BYTES
+from solward.paid import PaymentState, PayRequest
+from solward.payment import PaymentMode, Served
+from solward.record import TransactionStatus
+from solward.solana.programs import MEMO_PROGRAM
+from solward.vault.transactions.request import ADMIN, Actor
+
+STRANGER = str(Keypair.from_seed(bytes(31) + b"\x23").pubkey())
+# A signature that nobody made.
+FOREIGN = "5" * 87
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "home") as opened:
+        yield opened
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is not waited for: what is handed over stays open."""
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+
+
+async def status_of(shop: Shop, wanted: str) -> bool:
+    return bool((await shop.payments())[0]["status"] == wanted)
+
+
+async def lands(shop: Shop) -> dict[str, Any]:
+    """The newest payment, once it is confirmed."""
+    await until(lambda: status_of(shop, "confirmed"))
+    found: dict[str, Any] = (await shop.payments())[0]
+    return found
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_request_is_paid_once_and_its_answer_given(shop: Shop, version: int) -> None:
+    shop.version = version
+    lamports = (await shop.call("getBalance", shop.address))["value"]
+    found = await shop.buys()
+    assert (found.status, found.body) == (200, b'{"weather": "sunny"}')
+    payment = found.payment
+    assert payment is not None
+    assert (payment.status, payment.state, payment.served, payment.mode) == (
+        TransactionStatus.CONFIRMED,
+        PaymentState.LANDED,
+        Served.YES,
+        PaymentMode.SPONSORED,
+    )
+    assert (str(payment.amount), payment.symbol, payment.site) == ("0.01", "USDC", shop.seller.site)
+    assert [payment.signature] == shop.settled
+    assert await shop.earned() == PRICE
+    # The sponsor paid the fee.
+    assert (await shop.call("getBalance", shop.address))["value"] == lamports
+    assert [each.paid for each in shop.seller.asked] == [False, True]
+    (record,) = await shop.records()
+    assert (record["status"], record["signature"]) == ("confirmed", payment.signature)
+    assert record["details"]["site"] == shop.seller.site
+
+
+async def test_equal_requests_are_payments_of_their_own(shop: Shop) -> None:
+    answers = await asyncio.gather(*(shop.buys() for _ in range(4)))
+    assert [each.status for each in answers] == [200] * 4
+    assert len(set(shop.settled)) == 4
+    assert await shop.earned() == 4 * PRICE
+
+
+async def test_a_memo_that_the_seller_asks_for_is_the_only_one(shop: Shop) -> None:
+    shop.entry = {"memo": "order-7"}
+    assert (await shop.buys()).status == 200
+    message = VersionedTransaction.from_bytes(shop.seller.paid[0].transaction).message
+    programs = [str(message.account_keys[each.program_id_index]) for each in message.instructions]
+    assert programs.count(MEMO_PROGRAM) == 1
+    memo = message.instructions[programs.index(MEMO_PROGRAM)]
+    assert bytes(memo.data) == b"order-7"
+
+
+async def test_a_wallet_without_sol_pays_where_a_sponsor_pays_the_fee(tmp_path: Path) -> None:
+    async with open_shop(tmp_path / "home", funded=False) as shop:
+        rich = (await shop.api.post("/wallets", {})).json["walletId"]
+        await shop.api.post(f"/wallets/{rich}/airdrop", {"amount": 2})
+        swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
+        assert (await shop.api.post(f"/wallets/{rich}/swap", swap)).status == 200
+        send = {"mint": "USDC", "to": shop.address, "amount": 1}
+        assert (await shop.api.post(f"/wallets/{rich}/token-transfer", send)).status == 200
+        assert (await shop.call("getBalance", shop.address))["value"] == 0
+        assert (await shop.buys()).status == 200
+        assert await shop.earned() == PRICE
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_second_402_ends_it(shop: Shop) -> None:
+    """The seller has what it needs to take the money, and asks for more for ever."""
+    shop.seller.says(shop.asks())
+    found = await shop.buys()
+    assert found.status == 402
+    assert found.payment is not None
+    assert (found.payment.served, found.payment.status) == (Served.NO, TransactionStatus.PENDING)
+    assert found.payment.state is PaymentState.HANDED_OVER
+    assert len(shop.seller.paid) == 1
+    assert await shop.earned() == 0
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_seller_that_fails_may_take_the_money_all_the_same(shop: Shop) -> None:
+    shop.seller.answer = lambda asked: Reply(500, (), b"oops") if asked.paid else shop.asks()
+    found = await shop.buys()
+    assert found.payment is not None
+    assert (found.status, found.payment.served) == (500, Served.NO)
+    assert found.payment.status is TransactionStatus.PENDING
+    # Its amount counts meanwhile, and the ledger alone ends it.
+    signature = await shop.settle(shop.seller.paid[0])
+    landed = await lands(shop)
+    assert (landed["served"], landed["signature"]) == ("no", signature)
+    assert await shop.earned() == PRICE
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_receipt_is_not_believed(shop: Shop) -> None:
+    async def sells(asked: Asked) -> Reply:
+        return Reply(200, (receipt(FOREIGN),), b"ok") if asked.paid else shop.asks()
+
+    shop.seller.answer = sells
+    found = await shop.buys()
+    assert found.payment is not None
+    assert (found.payment.served, found.payment.status) == (Served.YES, TransactionStatus.PENDING)
+    assert found.payment.signature is None
+
+
+async def test_a_payment_of_another_is_no_receipt(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await shop.buys()
+    assert other.payment is not None
+    said = str(other.payment.signature)
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+
+    async def sells(asked: Asked) -> Reply:
+        return Reply(200, (receipt(said),), b"ok") if asked.paid else shop.asks()
+
+    shop.seller.answer = sells
+    found = await shop.buys()
+    assert found.payment is not None
+    assert found.payment.status is TransactionStatus.PENDING
+    assert found.payment.signature is None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_payment_is_shown_to_nobody_by_a_redirect(shop: Shop) -> None:
+    async with fake_seller() as thief:
+        to = Reply(307, (("Location", thief.url("/steal")),), b"")
+        shop.seller.answer = lambda asked: to if asked.paid else shop.asks()
+        found = await shop.buys()
+        assert found.payment is not None
+        assert (found.status, found.payment.served) == (307, Served.NO)
+        assert thief.asked == []
+        assert [each.path for each in shop.seller.asked] == ["/weather", "/weather"]
+
+
+async def test_an_answer_is_kept_up_to_its_bound(shop: Shop) -> None:
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks()
+        return Reply(200, (receipt(await shop.settle(asked)),), b"x" * (MAX_ANSWER_BYTES + 9))
+
+    shop.seller.answer = sells
+    found = await shop.buys()
+    assert (len(found.body), found.truncated) == (MAX_ANSWER_BYTES, True)
+    assert found.payment is not None
+    assert found.payment.served is Served.YES
+    kept = await shop.service.payments.stored(found.payment.id)
+    assert (kept.body, kept.truncated) == (found.body, True)
+
+
+async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came(shop: Shop) -> None:
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks()
+        return Reply(200, (receipt(await shop.settle(asked)),), b"0123456789", cut=4)
+
+    shop.seller.answer = sells
+    found = await shop.buys()
+    assert (found.status, found.body, found.truncated) == (200, b"0123", True)
+    assert found.payment is not None
+    assert found.payment.served is Served.UNKNOWN
+
+
+async def test_no_answer_is_no_word_and_the_same_payment_is_shown_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pay, "ANSWER_WAIT_S", 0.3)
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+    never = asyncio.Event()
+    slow = Reply(before=never.wait)
+    shop.seller.answer = lambda asked: slow if asked.paid else shop.asks()
+    actor = Actor("admin", action_key="once")
+    found = await shop.buys(actor)
+    assert (found.status, found.headers, found.body) == (0, (), b"")
+    assert found.payment is not None
+    assert (found.payment.served, found.payment.state) == (Served.UNKNOWN, PaymentState.HANDED_OVER)
+    shop.seller.answer = shop.sells
+    monkeypatch.setattr(pay, "ANSWER_WAIT_S", 10.0)
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 5.0)
+    again = await shop.buys(actor)
+    assert again.payment is not None
+    assert (again.status, again.payment.id) == (200, found.payment.id)
+    first, second = shop.seller.paid
+    assert first.payment == second.payment
+    assert await shop.earned() == PRICE
+    # It asked for no second offer.
+    assert [each.paid for each in shop.seller.asked] == [False, True, True]
+    third = await shop.buys(actor)
+    assert (third.body, len(shop.seller.asked)) == (again.body, 3)
+    never.set()
+
+
+async def test_the_same_action_is_not_another_request(shop: Shop) -> None:
+    actor = Actor("admin", action_key="one")
+    await shop.buys(actor)
+    with pytest.raises(InvalidRequest, match="not those of the request that this action paid for"):
+        await shop.buys(actor, url=shop.seller.url("/other"))
+    assert len(shop.seller.paid) == 1
+
+
+async def test_a_caller_that_goes_away_cancels_nothing_that_was_signed(shop: Shop) -> None:
+    shown, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks()
+        shown.set()
+        await may_answer.wait()
+        return Reply(200, (receipt(await shop.settle(asked)),), b"late")
+
+    shop.seller.answer = sells
+    actor = Actor("admin", action_key="gone")
+    asking = asyncio.create_task(shop.buys(actor))
+    await shown.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    may_answer.set()
+    landed = await lands(shop)
+    assert landed["served"] == "yes"
+    assert (await shop.buys(actor)).body == b"late"
+    assert len(shop.seller.paid) == 1
+
+
+async def test_what_can_never_land_failed_and_its_amount_is_given_back(tmp_path: Path) -> None:
+    async with open_shop(tmp_path / "home", localnet_slot_ms=4) as shop:
+        shop.seller.answer = lambda asked: Reply(raw=b"") if asked.paid else shop.asks()
+        actor = Actor("admin", action_key="dies")
+        found = await shop.buys(actor)
+        assert found.status == 0
+        await until(lambda: status_of(shop, "failed"))
+        (payment,) = await shop.payments()
+        assert (payment["state"], payment["served"]) == ("expired", "unknown")
+        with pytest.raises(TransactionError):
+            await shop.buys(actor)
+        shown = len(shop.seller.paid)
+        # What it was signed for can be paid anew, under another name.
+        shop.seller.answer = shop.sells
+        assert (await shop.buys()).status == 200
+        assert len(shop.seller.paid) == shown + 1
+
+
+async def test_a_seller_without_an_account_of_the_asset_is_not_shown_a_payment(shop: Shop) -> None:
+    shop.entry = {"pay_to": STRANGER}
+    with pytest.raises(TransactionError, match="does not exist"):
+        await shop.buys()
+    assert shop.seller.paid == []
+
+
+async def test_what_the_wallet_does_not_hold_is_not_paid(shop: Shop) -> None:
+    shop.entry = {"amount": 100_000_000}
+    with pytest.raises(TransactionError, match="insufficient"):
+        await shop.buys(max="200 USDC")
+    assert shop.seller.paid == []
+
+
+async def test_a_charge_of_mpp_is_handed_over_whole_where_nobody_sponsors_it(shop: Shop) -> None:
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return mpp(charge())
+        kind, _, text = (asked.payment or "").partition(" ")
+        shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        assert kind == "Payment"
+        wire = base64.b64decode(shown["payload"]["transaction"])
+        assert str(VersionedTransaction.from_bytes(wire).message.account_keys[0]) == shop.address
+        options = {"encoding": "base64", "preflightCommitment": "processed"}
+        sent = await shop.call("sendTransaction", base64.b64encode(wire).decode(), options)
+        shop.settled.append(str(sent))
+        return Reply(200, (), b"charged")
+
+    shop.seller.answer = sells
+    found = await shop.buys()
+    assert found.payment is not None
+    assert (found.status, found.payment.mode) == (200, PaymentMode.UNSPONSORED)
+    assert (await lands(shop))["signature"] == shop.settled[0]
+    assert await shop.earned() == PRICE
+
+
+async def test_sol_is_paid_as_sol(shop: Shop) -> None:
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return mpp(charge(currency="sol", amount="2000000", details={"decimals": 9}))
+        text = (asked.payment or "").partition(" ")[2]
+        shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        options = {"encoding": "base64", "preflightCommitment": "processed"}
+        await shop.call("sendTransaction", shown["payload"]["transaction"], options)
+        return Reply(200, (), b"charged")
+
+    shop.seller.answer = sells
+    before = (await shop.call("getBalance", str(OWNER.pubkey())))["value"]
+    found = await shop.buys(max="0.002 SOL")
+    assert found.payment is not None
+    assert (found.payment.asset, found.payment.symbol, str(found.payment.amount)) == (
+        "SOL",
+        "SOL",
+        "0.002",
+    )
+    await lands(shop)
+    assert (await shop.call("getBalance", str(OWNER.pubkey())))["value"] == before + 2_000_000
+
+
+async def test_what_is_asked_for_is_found_without_a_word_of_the_seller(shop: Shop) -> None:
+    """It takes the money and says nothing of it."""
+
+    async def sells(asked: Asked) -> Reply:
+        if asked.paid:
+            await shop.settle(asked)
+            return Reply(200, (), b"served")
+        return shop.asks()
+
+    shop.seller.answer = sells
+    await shop.buys()
+    assert (await lands(shop))["signature"] == shop.settled[0]
+
+
+async def test_the_cheapest_way_is_the_sponsors(shop: Shop) -> None:
+    """A seller that offers both protocols is paid by the one whose fee another pays."""
+    both = shop.asks().headers + mpp(charge()).headers
+    shop.seller.says(Reply(402, both, b""))
+    quote = await shop.service.operations.quote_payment(
+        shop.wallet, ADMIN, PayRequest(shop.url, max="1 USDC")
+    )
+    assert quote.payment is not None
+    assert (quote.payment.protocol, quote.payment.fee_payer) == ("x402", str(SPONSOR.pubkey()))
+    other = await shop.service.operations.quote_payment(
+        shop.wallet, ADMIN, PayRequest(shop.url, protocol="mpp")
+    )
+    assert other.payment is not None
+    assert (other.payment.protocol, other.payment.fee_payer) == ("mpp", None)
+    assert shop.seller.paid == []
+    assert await shop.records() == []

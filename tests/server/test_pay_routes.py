@@ -1,0 +1,309 @@
+"""The routes of payments: what they answer, once and again, to whom, and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.api import NOBODY
+from tests.support.fake_seller import Asked, Reply, receipt
+from tests.support.market import USDC
+from tests.support.shop import OWNER, PRICE, Shop, open_shop, reopened
+
+from solward.operations.payments import pay
+from solward_server.http.body import MAX_PAY_BYTES
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    async with open_shop(tmp_path / "home") as opened:
+        yield opened
+
+
+async def test_the_answer_and_its_payment(shop: Shop) -> None:
+    answer = await shop.post()
+    assert answer.status == 200, answer.text
+    response, payment = answer.json["response"], answer.json["payment"]
+    assert (response["status"], response["body"]) == (200, '{"weather": "sunny"}')
+    assert response["truncated"] is False
+    assert "payment-response" in response["headers"]
+    identifier, timestamp = payment.pop("id"), payment.pop("timestamp")
+    assert payment == {
+        "walletId": shop.wallet,
+        "status": "confirmed",
+        "state": "landed",
+        "served": "yes",
+        "protocol": "x402",
+        "mode": "sponsored",
+        "site": shop.seller.site,
+        "url": shop.url,
+        "method": "GET",
+        "asset": USDC,
+        "symbol": "USDC",
+        "amount": payment["amount"],
+        "payTo": str(OWNER.pubkey()),
+        "signature": shop.settled[0],
+    }
+    assert str(payment["amount"]) == "0.01"
+    listed = (await shop.api.get(f"/payments?walletId={shop.wallet}")).json["payments"]
+    assert listed == [payment | {"id": identifier, "timestamp": timestamp}]
+    stored = await shop.api.get(f"/payments/{identifier}")
+    assert stored.json == answer.json | {"payment": listed[0]}
+
+
+async def test_a_request_that_needs_no_payment_is_passed_on(shop: Shop) -> None:
+    shop.seller.says(Reply(418, (("X-A", "1"), ("x-a", "2"), ("Set-Cookie", "s=1")), b"\xff\x00"))
+    answer = await shop.post("free")
+    assert answer.json["payment"] is None
+    headers = answer.json["response"]["headers"]
+    assert (headers["x-a"], "set-cookie" in headers) == ("1, 2", False)
+    assert (answer.json["response"]["status"], answer.json["response"]["bodyBase64"]) == (
+        418,
+        "/wA=",
+    )
+    # Nothing was made of the key, so it asks again.
+    assert (await shop.post("free")).headers.get("Idempotent-Replayed") is None
+    assert len(shop.seller.asked) == 2
+
+
+async def test_the_same_key_pays_once_and_answers_the_same(shop: Shop) -> None:
+    first = await shop.post("weather-1")
+    again = await shop.post("weather-1")
+    assert (again.status, again.json) == (200, first.json)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert (len(shop.seller.paid), await shop.earned()) == (1, PRICE)
+    other = await shop.post("weather-1", max="0.06 USDC")
+    assert other.status == 422
+
+
+async def test_requests_at_once_with_one_key_are_one_payment(shop: Shop) -> None:
+    answers = await asyncio.gather(*(shop.post("at-once") for _ in range(6)))
+    assert sorted({each.status for each in answers}) == [200, 409]
+    assert (len(shop.seller.paid), await shop.earned()) == (1, PRICE)
+    assert (await shop.post("at-once")).status == 200
+
+
+async def test_what_is_refused_before_it_is_judged_leaves_the_key_unused(shop: Shop) -> None:
+    answer = await shop.post("too-much", max="0.001 USDC")
+    assert answer.status == 400
+    assert answer.error == (
+        f"{shop.seller.site} makes no offer that may be paid: x402: it asks 0.01 USDC, and max is"
+        " 0.001 USDC (price_above_max)"
+    )
+    assert (await shop.post("too-much")).status == 200
+
+
+async def test_the_answer_is_kept_over_a_restart(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with open_shop(home) as shop:
+        first = await shop.post("kept")
+        async with reopened(shop, home) as later:
+            again = await later.post("kept")
+            assert (again.json, again.headers["Idempotent-Replayed"]) == (first.json, "true")
+            assert len(later.seller.paid) == 1
+
+
+async def test_what_was_handed_over_before_a_stop_is_shown_again_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pay, "ANSWER_WAIT_S", 0.3)
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+    home = tmp_path / "home"
+    never = asyncio.Event()
+    async with open_shop(home) as shop:
+        slow = Reply(before=never.wait)
+        shop.seller.answer = lambda asked: slow if asked.paid else shop.asks()
+        first = await shop.post("stopped")
+        assert (first.json["response"], first.json["payment"]["served"]) == (None, "unknown")
+        monkeypatch.setattr(pay, "ANSWER_WAIT_S", 20.0)
+        monkeypatch.setattr(pay, "SETTLE_WAIT_S", 5.0)
+        async with reopened(shop, home) as later:
+            shop.seller.answer = later.sells
+            again = await later.post("stopped")
+            assert again.json["response"]["body"] == '{"weather": "sunny"}'
+            assert again.json["payment"]["id"] == first.json["payment"]["id"]
+            one, two = shop.seller.paid
+            assert one.payment == two.payment
+            assert len(await later.payments()) == 1
+    never.set()
+
+
+async def test_a_dry_run_asks_the_seller_and_pays_nothing(shop: Shop) -> None:
+    for answer in (
+        await shop.post(dryRun=True),
+        await shop.api.post(
+            f"/wallets/{shop.wallet}/pay?dryRun=true", {"url": shop.url, "max": "1 USDC"}
+        ),
+    ):
+        assert answer.status == 200, answer.text
+        assert (answer.json["dryRun"], answer.json["allowed"]) == (True, True)
+        assert answer.json["status"] == 402
+        offer = answer.json["offer"]
+        assert (offer["protocol"], str(offer["amount"]), offer["symbol"], offer["site"]) == (
+            "x402",
+            "0.01",
+            "USDC",
+            shop.seller.site,
+        )
+        assert offer["description"] == "weather"
+    assert shop.seller.paid == []
+    assert await shop.records() == []
+    shop.seller.says(Reply(200))
+    free = await shop.post(dryRun=True)
+    assert free.json == {
+        "dryRun": True, "allowed": True, "guardrailsApplied": [], "offer": None, "status": 200
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"url": None}, "url is required and must be a string"),
+        ({"url": 5}, "url must be a string"),
+        ({"method": "BREW"}, "method must be one of GET"),
+        ({"headers": ["a"]}, "headers must be an object of strings"),
+        ({"headers": {"X-Payment": "a"}}, "headers: X-Payment shows a payment"),
+        ({"body": {}}, "body must be a string"),
+        ({"max": "1"}, "max must be an amount"),
+        ({"dryRun": "yes"}, "dryRun must be true or false"),
+        ({"protocol": "cash"}, "protocol must be one of the loaded ones"),
+    ],
+)
+async def test_a_wrong_field_is_named(shop: Shop, fields: dict[str, Any], text: str) -> None:
+    answer = await shop.post(**fields)
+    assert answer.status == 400
+    assert answer.error.startswith(text), answer.error
+    assert shop.seller.paid == []
+
+
+async def test_a_body_has_its_own_bound(shop: Shop) -> None:
+    shop.seller.says(Reply(200))
+    large = await shop.post(method="POST", body="x" * (1 << 20))
+    assert large.status == 200
+    assert len(shop.seller.asked[0].body) == 1 << 20
+    beyond = await shop.post(method="POST", body="x" * ((1 << 20) + 1))
+    assert (beyond.status, beyond.error) == (400, "body must not be larger than 1 MiB")
+    assert (await shop.post(body="x" * MAX_PAY_BYTES)).status == 413
+
+
+async def test_a_key_must_say_the_most_and_is_confined_to_its_wallet(shop: Shop) -> None:
+    token, _ = await shop.api.key()
+    answer = await shop.post(max=None, token=token)
+    assert (answer.status, answer.error[:21]) == (400, "max must be an amount")
+    paid = (await shop.post()).json["payment"]
+    other = await shop.api.wallet()
+    confined, _ = await shop.api.key(walletId=other)
+    assert (await shop.api.get("/payments", token=confined)).json == {"payments": []}
+    hidden = await shop.api.get(f"/payments/{paid['id']}", token=confined)
+    assert (hidden.status, hidden.error) == (404, "Payment not found")
+    assert (await shop.post(token=confined)).status == 404
+    asked = f"/payments?walletId={shop.wallet}"
+    assert (await shop.api.get(asked, token=confined)).status == 404
+
+
+async def test_lists_are_paged(shop: Shop) -> None:
+    for _ in range(3):
+        assert (await shop.post()).status == 200
+    ids = [each["id"] for each in await shop.payments()]
+    newest = (await shop.api.get("/payments?limit=2")).json["payments"]
+    assert [each["id"] for each in newest] == ids[:2]
+    older = (await shop.api.get(f"/payments?before={ids[1]}")).json["payments"]
+    assert [each["id"] for each in older] == ids[2:]
+    wrong = await shop.api.get(f"/payments?before={NOBODY}")
+    assert (wrong.status, wrong.error) == (400, "before must be the id of a payment")
+
+
+async def test_a_price_that_rose_waits_for_a_person_and_is_paid_once_approved(shop: Shop) -> None:
+    may_pay = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
+    token, _ = await shop.api.key(rateLimit=100, grants=[may_pay])
+    paid = await shop.post("one", token=token)
+    assert paid.status == 200, paid.text
+    shop.entry = {"amount": 2 * PRICE}
+    held = await shop.post("two", token=token)
+    assert held.status == 202, held.text
+    assert len(shop.seller.paid) == 1
+    assert (await shop.post("two", token=token)).status == 202
+    approved = await shop.api.post(f"/holds/{held.json['holdId']}/approve", {})
+    assert approved.status == 200, approved.text
+    paid = await shop.post("two", token=token)
+    assert paid.status == 200, paid.text
+    assert str(paid.json["payment"]["amount"]) == "0.02"
+    again = await shop.post("two", token=token)
+    assert (again.json, again.headers["Idempotent-Replayed"]) == (paid.json, "true")
+    assert await shop.earned() == 3 * PRICE
+
+
+async def test_a_frozen_wallet_pays_nobody(shop: Shop) -> None:
+    await shop.api.post("/freeze", {"walletId": shop.wallet, "reason": "incident 7"})
+    answer = await shop.post("frozen")
+    assert (answer.status, answer.error) == (
+        500,
+        "Transaction blocked by guardrail freeze: transactions are frozen: incident 7",
+    )
+    assert shop.seller.paid == []
+    again = await shop.post("frozen")
+    assert (again.status, again.headers["Idempotent-Replayed"]) == (500, "true")
+
+
+async def test_a_key_without_grants_pays_no_tokens(shop: Shop) -> None:
+    token, _ = await shop.api.key()
+    answer = await shop.post(token=token)
+    assert (answer.status, answer.error) == (
+        500,
+        "Transaction blocked by guardrail grants: Key test has no grant to pay USDC.",
+    )
+    assert shop.seller.paid == []
+
+
+async def test_a_grant_pays_the_sites_that_it_names_alone(shop: Shop) -> None:
+    for site, status in ((shop.seller.site, 200), ("api.example.com", 500)):
+        grant = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
+        token, _ = await shop.api.key(grants=[grant | {"via": [f"site:{site}"]}])
+        answer = await shop.post(token=token)
+        assert answer.status == status, answer.text
+    assert len(shop.seller.paid) == 1
+
+
+async def test_a_key_that_may_spend_nothing_pays_nothing(shop: Shop) -> None:
+    token, _ = await shop.api.key(spendingLimitSol=0)
+    answer = await shop.post(token=token)
+    assert answer.status == 500
+    assert shop.seller.paid == []
+
+
+async def test_the_feed_tells_of_payments(shop: Shop) -> None:
+    paid = (await shop.post()).json["payment"]
+    entries = (await shop.api.get("/audit?limit=20")).json["entries"]
+    told = {each["event"]: each["data"] for each in entries if each["event"].startswith("payment:")}
+    assert set(told) == {"payment:handed_over", "payment:answered"}
+    assert told["payment:handed_over"]["state"] == "handed_over"
+    assert told["payment:answered"]["served"] == "yes"
+    assert {each["id"] for each in told.values()} == {paid["id"]}
+
+
+async def test_nothing_of_a_header_or_a_query_is_kept_or_told(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "sk-very-secret-value"
+    url = shop.seller.url(f"/weather?key={secret}")
+
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks(resource=shop.url)
+        return Reply(200, (receipt(await shop.settle(asked)),), b"ok")
+
+    shop.seller.answer = sells
+    answer = await shop.post(url=url, headers={"X-Api-Key": secret})
+    assert answer.status == 200, answer.text
+    assert secret not in answer.text
+    for path in (
+        "/payments",
+        "/transactions",
+        "/audit?limit=50",
+        f"/payments/{answer.json['payment']['id']}",
+    ):
+        assert secret not in (await shop.api.get(path)).text, path
+    assert secret not in caplog.text
