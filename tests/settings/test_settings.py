@@ -421,3 +421,37 @@ def test_a_network_fee_bound_has_room_for_two_signatures(value: str) -> None:
     with pytest.raises(ConfigError, match="MAX_NETWORK_FEE_SOL"):
         Settings(max_network_fee_sol=value)
     assert Settings(max_network_fee_sol="0.00001").max_network_fee_lamports == 10_000
+
+
+def test_private_sites_of_sellers_are_named_as_grants_name_them() -> None:
+    found = Settings(_env_file=None, payments_private_sites="127.0.0.1:4021, shop.internal")
+    assert found.payments_private_sites == ("127.0.0.1:4021", "shop.internal")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://127.0.0.1:4021",
+        "Shop.internal:1",
+        "shop.internal:443",
+        "shop.internal:99999",
+        "127.1:4021",
+        "*",
+        "169.254.169.254:80",
+        "metadata.google.internal:80",
+    ],
+)
+def test_what_is_no_site_of_a_seller_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="PAYMENTS_PRIVATE_SITES: "):
+        Settings(_env_file=None, payments_private_sites=text)
+
+
+@pytest.mark.parametrize("network", ["devnet", "testnet", "mainnet-beta"])
+def test_offers_of_another_network_count_on_a_localnet_alone(network: str) -> None:
+    given = {"solana_rpc_url": "https://rpc.example.com", "payments_localnet_as": "devnet"}
+    with pytest.raises(ConfigError, match=f"must be unset where SOLANA_NETWORK is {network}"):
+        Settings(_env_file=None, solana_network=network, **given)
+    found = Settings(_env_file=None, solana_network="localnet", **given)
+    assert found.payments_localnet_as == "devnet"
+    with pytest.raises(ConfigError, match="PAYMENTS_LOCALNET_AS: Input should be 'devnet'"):
+        Settings(_env_file=None, payments_localnet_as="mainnet-beta")

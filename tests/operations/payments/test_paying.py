@@ -20,7 +20,15 @@ from solward.errors import InvalidRequest, TransactionError
 from solward.operations.payments import pay
 from solward.operations.payments.sites import MAX_ANSWER_BYTES
 from solward.paid import PaymentState, PayRequest
-from solward.payment import PaymentMode, Served
+from solward.payment import (
+    HttpAnswer,
+    PaymentMode,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    PaymentSpec,
+    Served,
+)
 from solward.record import TransactionStatus
 from solward.solana.programs import MEMO_PROGRAM
 from solward.vault.transactions.request import ADMIN, Actor
@@ -373,3 +381,58 @@ async def test_the_cheapest_way_is_the_sponsors(shop: Shop) -> None:
     assert (other.payment.protocol, other.payment.fee_payer) == ("mpp", None)
     assert shop.seller.paid == []
     assert await shop.records() == []
+
+
+class Push:
+    """A protocol whose sellers take a signature of what has landed, and nothing else."""
+
+    spec = PaymentSpec("push")
+
+    async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer, ...]:
+        offer = PaymentOffer("localnet", "SOL", 2_000_000, str(OWNER.pubkey()), (PaymentMode.PUSH,))
+        return (offer,) if answer.header("X-Price") else ()
+
+    async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+        assert (proof.wire, proof.mode) == (None, PaymentMode.PUSH)
+        return {"X-Payment": str(proof.signature)}
+
+    async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
+        return None
+
+
+async def test_what_the_wallet_sends_is_shown_once_it_has_landed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.service.payments.use_protocols({"push": Push()})
+
+    async def sells(asked: Asked) -> Reply:
+        if asked.payment is None:
+            return Reply(402, (("X-Price", "2000000"),), b"")
+        [status] = (await shop.call("getSignatureStatuses", [asked.payment]))["value"]
+        return Reply(200 if status and status["err"] is None else 500, (), b"pushed")
+
+    shop.seller.answer = sells
+    actor = Actor("admin", action_key="push")
+    found = await shop.buys(actor, max="0.002 SOL")
+    assert found.payment is not None
+    assert (found.status, found.payment.mode, found.payment.status) == (
+        200,
+        PaymentMode.PUSH,
+        TransactionStatus.CONFIRMED,
+    )
+    assert [each.payment for each in shop.seller.paid] == [found.payment.signature]
+    assert (await shop.buys(actor, max="0.002 SOL")).body == b"pushed"
+    assert len(shop.seller.paid) == 1
+    # Where no answer came, what has landed is shown again, however long ago.
+    monkeypatch.setattr(pay, "ANSWER_WAIT_S", 0.2)
+    never = asyncio.Event()
+    slow = Reply(before=never.wait)
+    asks = Reply(402, (("X-Price", "2000000"),), b"")
+    shop.seller.answer = lambda asked: slow if asked.paid else asks
+    other = Actor("admin", action_key="push-2")
+    assert (await shop.buys(other, max="0.002 SOL")).status == 0
+    monkeypatch.setattr(pay, "ANSWER_WAIT_S", 10.0)
+    shop.seller.answer = sells
+    assert (await shop.buys(other, max="0.002 SOL")).body == b"pushed"
+    assert len(await shop.payments()) == 2
+    never.set()
