@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
+from solward.errors import IdempotencyInFlight
 from solward.guardrail import (
     Intent,
     Line,
@@ -26,7 +27,7 @@ from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions import holding
 from solward.vault.transactions.granting import Granted, Granting
-from solward.vault.transactions.request import Actor, HoldTaken, Payment, PocketUse
+from solward.vault.transactions.request import Actor, HoldTaken, IdempotencyKey, Payment, PocketUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +220,24 @@ async def claim(connection: AsyncConnection, actor: Actor, name: str, now: Momen
     assert key is not None
     if await idempotency.lookup(connection, key.scope) is None:
         await idempotency.claim(connection, key.scope, key.fingerprint, name, now.database_ms)
+
+
+async def claim_record(
+    connection: AsyncConnection, key: IdempotencyKey, record: TransactionRecord
+) -> None:
+    """Let the caller's Idempotency-Key stand for a record.
+
+    A key that stands for a hold goes on to: its caller asks again once a person approved it, and
+    the hold says which record it ended in.
+
+    Raises:
+        IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
+    """
+    try:
+        await idempotency.claim(
+            connection, key.scope, key.fingerprint, record.id, record.created_ms
+        )
+    except IdempotencyInFlight:
+        first = await idempotency.lookup(connection, key.scope)
+        if first is None or not first.transaction_id.startswith("hold:"):
+            raise

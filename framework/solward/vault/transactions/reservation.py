@@ -37,7 +37,7 @@ from solward.vault.guardrails import (
 from solward.vault.guardrails.grants.dollars import AssetPrice
 from solward.vault.guardrails.grants.judged import ALLOWED, HELD
 from solward.vault.guardrails.grants.model import Charge
-from solward.vault.store import alerts, idempotency, spending
+from solward.vault.store import alerts, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
 from solward.vault.store import payments as payment_store
@@ -55,6 +55,7 @@ from solward.vault.transactions.hold_reservation import (
     Judged,
     approval_of,
     claim,
+    claim_record,
     use_approval,
 )
 from solward.vault.transactions.plugin_rules import PluginRules, joined
@@ -635,11 +636,8 @@ class Reserver:
         actor: Actor,
         held_lamports: int = 0,
     ) -> None:
-        key = actor.idempotency
-        if key is not None:
-            await idempotency.claim(
-                connection, key.scope, key.fingerprint, record.id, record.created_ms
-            )
+        if actor.idempotency is not None:
+            await claim_record(connection, actor.idempotency, record)
         await store.insert_record(
             connection,
             record,
