@@ -93,6 +93,9 @@ def test_paying_sites_is_granted_by_sentences_and_a_site_without_a_grant_is_not_
     assert {pays, site} <= {*sentences(live)}
     live.run("policy", "remove", "site:ads.example.com", "1")
     assert "Site ads.example.com may not be paid." in sentences(live)
+    result = live.invoke("policy", "remove", "site:ads.example.com", "--all", given="n\n")
+    asks = "Let site:ads.example.com be paid all that grants of others allow?"
+    assert (result.exit_code, asks in result.stderr) == (1, True)
     live.run("policy", "remove", "site:ads.example.com", "--all", "--yes")
     assert not any("ads.example.com" in each for each in sentences(live))
     capitals = pays.replace("api.example.com", "API.example.com")

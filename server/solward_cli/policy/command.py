@@ -96,7 +96,10 @@ async def remove(
     if not yes or not call.as_json:
         show(render_change(now, draft), err=call.as_json)
     if left is None:
-        confirmed(f"Let {who} do all that its limits allow?", yes)
+        allowed = "do all that its limits allow"
+        if principal.startswith("site:"):
+            allowed = "be paid all that grants of others allow"
+        confirmed(f"Let {who} {allowed}?", yes)
     await call.client.policy.put(principal, left, version=now.version)
     return render_policy(await call.client.policy.get())
 
