@@ -26,6 +26,8 @@ SURFACE = """
     WRAPPED_SOL_MINT __version__ associated_account_size format_amount format_sol from_units
     hookimpl json_safe lamports_to_sol operation_parameters read_mint sol_to_lamports to_units
     tool_definitions TokenAccount associated_address mint_account token_account transfer_fee
+    CHAIN_IDS HttpAnswer PaymentMode PaymentOffer PaymentProof PaymentReceipt PaymentSpec
+    PaymentSplit is_address is_signature read_json read_units token_list write_json
 """
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

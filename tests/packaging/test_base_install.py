@@ -26,6 +26,7 @@ NEEDING = {
     "dashboard": "dashboard",
     "mcp": "mcp",
     "wallet list": "up",
+    "pay list": "up",
     "tx list": "up",
     "agent list": "up",
     "key list": "up",
