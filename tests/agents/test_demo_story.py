@@ -19,15 +19,22 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.vault.store.spending import COSTS_ASSET
 from solward.vault.store.tables import reservations, transactions
-from solward_cli.up import demo, story
+from solward_cli.up import demo, seller, story
 from solward_plugins.providers import rules
 
 pytestmark = pytest.mark.more
 
-STORY = ["airdrop", "token_launch", "swap", "stake", "wrap_sol"]
+STORY = ["airdrop", "token_launch", "swap", "payment", "stake", "wrap_sol"]
 ROUTINE = ["swap", "transfer"]
 # Lamports of fees and rent: each step of the story, then of the routine.
-STORY_COSTS = {"token_launch": 5_280_680, "swap": 2_049_280, "stake": 5_000, "wrap_sol": 2_044_280}
+STORY_COSTS = {
+    "token_launch": 5_280_680,
+    "swap": 2_049_280,
+    # At most: what its compute units cost is read from a simulation.
+    "payment": 5_100,
+    "stake": 5_000,
+    "wrap_sol": 2_044_280,
+}
 ROUTINE_COSTS = {"swap": 10_000, "transfer": 5_000}
 # What a swap reserves until it has ended: its pocket's account gives the rent back.
 SWAP_HOLDS = 2_049_280
@@ -45,26 +52,31 @@ async def first_minute(
 ) -> AsyncIterator[tuple[Solward, demo.DemoSeed, list[str]]]:
     """The demo, once its story and a round of its routine are over, and what was printed."""
     monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
-    strategy = demo.STRATEGY.replace("cycle == 14", "cycle == 7")
+    strategy = demo.STRATEGY.replace("cycle == 13", "cycle == 7").replace("== 18", "== 8")
     strategy, soon = re.subn(
         r"every \d+ cycles when cycle > 14 do (swap|transfer)",
-        lambda found: f"when cycle == {8 + ROUTINE.index(found[1])} do {found[1]}",
+        lambda found: f"when cycle == {9 + ROUTINE.index(found[1])} do {found[1]}",
         strategy,
     )
     assert soon == len(ROUTINE)
     monkeypatch.setattr(demo, "STRATEGY", strategy)
     # More than a minute of the story passes in these seconds.
-    more = {"max_transactions_per_minute": 8, **given}
+    shop = seller.listen_for_buyers()
+    site = seller.site_of(shop)
+    more = {"max_transactions_per_minute": 9, "payments_private_sites": (site,), **given}
     settings = Settings(_env_file=None, solward_home=home).model_copy(update=more)
     printed: list[str] = []
-    async with Solward.open(settings, demo=True) as service:
+    async with (
+        Solward.open(settings, demo=True) as service,
+        seller.selling(service.localnet, shop),
+    ):
         with service.events.subscribe() as events:
-            seed = await demo.seed_demo(service)
+            seed = await demo.seed_demo(service, site)
             async with story.told(service, seed, PAGES, printed.append) as begin:
                 begin()
                 async with asyncio.timeout(60):
                     async for event in events:
-                        if event.event == "agent:decision" and event.data["cycle"] >= 10:
+                        if event.event == "agent:decision" and event.data["cycle"] >= 11:
                             break
                 yield service, seed, printed
 
@@ -86,9 +98,26 @@ async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed
         )
         async with service.database.read() as connection:
             costs = list((await connection.execute(query)).scalars())
-        assert costs == [*STORY_COSTS.values(), *ROUTINE_COSTS.values()]
+        at_most = [*STORY_COSTS.values(), *ROUTINE_COSTS.values()]
+        paid = STORY.index("payment") - 1
+        assert 5_000 < costs[paid] < at_most[paid]
+        assert costs[:paid] + costs[paid + 1 :] == at_most[:paid] + at_most[paid + 1 :]
         [stake] = await service.stakes(seed.wallet.id)
         assert stake.lamports == 1_100_000_000
+
+
+async def test_it_buys_a_forecast_once_and_its_seller_has_the_money(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with first_minute(tmp_path, monkeypatch) as (service, seed, _printed):
+        decisions = await service.agents.decisions(seed.agent.id, limit=500)
+        [bought] = [each for each in decisions if each.action.startswith("pay_request")]
+        assert f"Paid {demo.PRICE} to " in bought.outcome
+        assert "The site answered with status 200" in bought.outcome
+        assert '\\"forecast\\":' in bought.outcome
+        [record] = [each for each in await service.transactions() if each.type == "payment"]
+        seller_account = await service.ledger.holdings(record.details["to"])
+        assert [each.units for each in seller_account] == [demo.PRICE_UNITS]
 
 
 async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
@@ -100,10 +129,12 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         assert any("above 0.1 SOL a person is asked" in each for each in said)
         [hold] = await service.holds()
         assert (hold.state, hold.principal) == (HoldState.HELD, f"agent:{seed.agent.id}")
-        refused, asked, where = printed
+        refused, asked, where, bought = printed
         assert "max_per_tx" in refused
         assert hold.sentence in asked
         assert where.endswith(f"{PAGES}/holds/{hold.id}")
+        address = f"http://{seed.seller}{demo.FORECAST}"
+        assert bought == f"{demo.DEMO_AGENT} bought a forecast for {demo.PRICE} from {address}"
         # Another start shows what still waits, and nothing else.
         again: list[str] = []
         with service.events.subscribe() as events:
@@ -117,8 +148,8 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
             async for event in events:
                 if event.event == "agent:decision":
                     break
-        assert len(printed) == 4
-        assert "is carried out" in printed[3]
+        assert len(printed) == 5
+        assert "is carried out" in printed[4]
         record = (await service.transactions(seed.wallet.id))[0]
         assert (record.type, record.status) == ("transfer", TransactionStatus.CONFIRMED)
         assert (await service.balances(seed.savings.id)).lamports == 251_000_000
@@ -151,7 +182,7 @@ async def test_what_nobody_wants_is_not_asked_for_again(
 
 def test_a_day_of_the_demo_passes_the_default_limits() -> None:
     limits = Settings(_env_file=None)
-    strategy = demo.STRATEGY.format(savings="somewhere")
+    strategy = demo.strategy("somewhere", "127.0.0.1:4021")
     parsed = rules.parse(strategy)
     balance = spent = Decimal(0)
     acted: list[int] = []

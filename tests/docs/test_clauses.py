@@ -13,6 +13,7 @@ PAGES = [
     "contract.md",
     "exactly-once.md",
     "grants.md",
+    "payments.md",
     "security.md",
     "tokens.md",
     "transactions.md",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -52,3 +53,18 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     )
     carried = {name.removeprefix(shipped) for name in names if name.startswith(shipped)}
     assert carried == set(listed.stdout.split())
+    # The demo's seller is the one that the wheel carries, not one of the source tree.
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    program = "from solward_cli.up.seller import paid_api; print(paid_api().forecast.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    seller = tmp_path / "installed" / "solward_cli" / "paid_api" / "forecast.py"
+    assert Path(ran.stdout.strip()) == seller

@@ -21,7 +21,7 @@ RPC_PORT = 8899
 
 
 @click.command()
-@click.option("--demo", is_flag=True, help="Add a wallet and a running rule-based agent.")
+@click.option("--demo", is_flag=True, help="Add a rule-based agent, and a seller it buys from.")
 @host_option
 @port_option
 @click.option("--reset", is_flag=True, help="Forget the local ledger and start a new one.")
@@ -58,6 +58,7 @@ def up(
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_cli.up.demo import seed_demo
     from solward_cli.up.screen import Screen, show
+    from solward_cli.up.seller import listen_for_buyers, selling, site_of
     from solward_cli.up.story import told
     from solward_server.listening import listen
     from solward_server.serve import Address, serve, stop_on_signals
@@ -67,12 +68,19 @@ def up(
         if reset:
             _reset_ledger(settings)
         listening = listen(settings.api_host, settings.api_port)
+        # Only a localnet has the faucet that opens the seller's account.
+        shop = listen_for_buyers() if demo and settings.solana_rpc_url is None else None
+    seller = None if shop is None else site_of(shop)
+    if seller is not None:
+        private = (*settings.payments_private_sites, seller)
+        settings = settings.model_copy(update={"payments_private_sites": private})
     pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
 
     async def work() -> None:
         async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
-            seed = await seed_demo(service) if demo else None
+            seed = await seed_demo(service, seller) if demo else None
             async with (
+                selling(service.localnet, shop),
                 _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
                 dashboard_process(settings, listening, None if no_dashboard else pages_port) as (
                     pages,
@@ -91,7 +99,7 @@ def up(
                     await serve(service, listening, stop, ready=ready)
         click.echo("Solward has stopped; start it again and everything is as it was.")
 
-    with listening:
+    with listening, shop or contextlib.nullcontext():
         run(work, log_level=log_level)
 
 

@@ -16,6 +16,11 @@ DEMO_AGENT = "demo-agent"
 PROVIDER = "rules"
 LOOP_INTERVAL_MS = 5_000
 
+# What the seller sells, and what for (`seller.py`).
+FORECAST = "/forecast"
+PRICE_UNITS = 10_000
+PRICE = "0.01 USDC"
+
 _WALLET_TAG = "solward-demo"
 _SAVINGS_TAG = "solward-demo-savings"
 
@@ -25,7 +30,7 @@ _SAVINGS_TAG = "solward-demo-savings"
 # largest is the stake's 1.1 SOL (limit 2, least 1.00228288); of SOL 1.45 once and then 0.002 a
 # minute, 2.88 a day, so at most 4.33 in 24 hours (limit 10); and of fees and rent 0.0094 once and
 # then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a swap under way holds 0.002.
-# What is refused and what is held is asked for once, in one cycle: a decision ends it for good.
+# What is refused, held and bought is asked for once, in one cycle: a decision ends it for good.
 STRATEGY = """\
 # Rules of the demo provider, which is not a language model. The first that matches is taken.
 when balance.SOL < 0.5 do airdrop amount=2
@@ -33,15 +38,16 @@ when cycle == 2 do launch_token name="Demo Token" symbol=DEMO
 when cycle == 3 do transfer to={savings} amount=50
 when cycle == 4 do transfer to={savings} amount=0.25
 when cycle == 5 do swap inputToken=SOL outputToken=USDC amount=0.05
-when cycle == 6 do stake_sol amount=1.1
-when cycle == 14 do wrap_sol amount=0.05
+when cycle == 6 do pay_request url={forecast} max="0.05 USDC"
+when cycle == 13 do stake_sol amount=1.1
+when cycle == 18 do wrap_sol amount=0.05
 every 12 cycles when cycle > 14 do swap inputToken=SOL outputToken=USDC amount=0.001
 every 8 cycles when cycle > 14 do transfer to={savings} amount=0.001
 always do wait
 """
 
-# No more than the default limits allow, so that those refuse what is too much; without a grant for
-# tokens, so that it can send none.
+# No more than the default limits allow, so that those refuse what is too much; without a grant to
+# transfer tokens, so that it can send none: it pays the one seller that `via` names.
 GRANTS: tuple[Mapping[str, Any], ...] = (
     {
         "may": ["launch", "swap", "stake", "wrap"],
@@ -52,6 +58,11 @@ GRANTS: tuple[Mapping[str, Any], ...] = (
         "may": ["transfer", "fund"],
         "assets": {"SOL": {"perTx": "1", "per": {"24h": "4"}, "hold": "0.1"}},
         "to": ["own"],
+    },
+    {
+        "may": ["pay"],
+        "assets": {"USDC": {"perTx": "0.05", "per": {"24h": "0.1"}}},
+        "via": ["site:the demo's seller"],
     },
 )
 
@@ -64,27 +75,32 @@ class DemoSeed:
         wallet: the agent's wallet.
         savings: the wallet it sends small amounts to.
         agent: driven by the rule-based provider, which is not a language model.
+        seller: site that sells a forecast; None where nobody does.
     """
 
     wallet: Wallet
     savings: Wallet
     agent: Agent
+    seller: str | None = None
 
 
-async def seed_demo(service: Solward) -> DemoSeed:
+async def seed_demo(service: Solward, seller: str | None = None) -> DemoSeed:
     """Make the demo's wallets and its agent where they are missing, and start a new agent.
 
     Idempotent over restarts: an agent that was stopped stays stopped.
+
+    Args:
+        seller: site that a new agent buys from once; None for nobody.
 
     Raises:
         InvalidRequest: the `rules` provider is not loaded (the service runs without demo).
     """
     wallet = await _wallet(service, "demo", _WALLET_TAG)
     savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
-    agent = await _agent(service, wallet, savings)
+    agent = await _agent(service, wallet, savings, seller)
     if agent.status is AgentStatus.IDLE:
         agent = await service.agents.start(agent.id)
-    return DemoSeed(wallet, savings, agent)
+    return DemoSeed(wallet, savings, agent, seller)
 
 
 async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
@@ -94,7 +110,25 @@ async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
     return await service.wallets.create(name, (tag,))
 
 
-async def _agent(service: Solward, wallet: Wallet, savings: Wallet) -> Agent:
+def strategy(savings: str, seller: str | None) -> str:
+    """The agent's rules; without a seller it buys nothing."""
+    rules = STRATEGY.splitlines(keepends=True)
+    kept = "".join(rule for rule in rules if seller is not None or "{forecast}" not in rule)
+    return kept.format(savings=savings, forecast=f"http://{seller}{FORECAST}")
+
+
+def grants(seller: str | None) -> list[Mapping[str, Any]]:
+    """The agent's grants; without a seller it may pay none."""
+    who = {"who": f"agent:{DEMO_AGENT}"}
+    via = [f"site:{seller}"]
+    return [
+        {**who, **grant, **({"via": via} if "via" in grant else {})}
+        for grant in GRANTS
+        if seller is not None or "via" not in grant
+    ]
+
+
+async def _agent(service: Solward, wallet: Wallet, savings: Wallet, seller: str | None) -> Agent:
     for agent in await service.agents.list():
         if (agent.name, agent.wallet_id, agent.llm_provider) == (DEMO_AGENT, wallet.id, PROVIDER):
             return agent
@@ -104,8 +138,8 @@ async def _agent(service: Solward, wallet: Wallet, savings: Wallet) -> Agent:
             "walletId": wallet.id,
             "llmProvider": PROVIDER,
             "llmModel": PROVIDER,
-            "strategy": STRATEGY.format(savings=savings.address),
+            "strategy": strategy(savings.address, seller),
             "loopIntervalMs": LOOP_INTERVAL_MS,
-            "grants": [{"who": f"agent:{DEMO_AGENT}", **grant} for grant in GRANTS],
+            "grants": grants(seller),
         }
     )

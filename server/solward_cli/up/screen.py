@@ -15,7 +15,7 @@ from rich.table import Table
 from solward import __version__
 from solward.service import Solward
 from solward.settings.access import DEVELOPMENT_SECRET
-from solward_cli.up.demo import DemoSeed
+from solward_cli.up.demo import FORECAST, PRICE, DemoSeed
 from solward_server.serve import Address
 
 
@@ -60,6 +60,8 @@ class Screen:
             wallet, agent = self.seed.wallet, self.seed.agent
             yield "Demo wallet", f"{wallet.name} {wallet.address}"
             yield "Demo agent", f"{agent.name} ({agent.status.value})"
+            if self.seed.seller is not None:
+                yield "Demo seller", f"http://{self.seed.seller}{FORECAST} ({PRICE})"
 
     def notices(self) -> Iterator[str]:
         """What the user should know."""

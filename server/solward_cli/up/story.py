@@ -1,5 +1,5 @@
-"""What `solward up --demo` prints of its agent after the screen: refusals, and what a person is
-asked."""
+"""What `solward up --demo` prints of its agent after the screen: refusals, what a person is asked,
+and what it bought."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from solward.agents.agent import Agent
 from solward.events import EventKind, Subscription
 from solward.hold import HoldState
+from solward.money import format_amount
+from solward.payment import Served
 from solward.service import Solward
 from solward_cli.up.demo import DemoSeed
 
@@ -33,7 +34,7 @@ async def told(
         yield begin.set
         return
     with service.events.subscribe() as events:
-        task = asyncio.create_task(_tell(service, seed.agent, events, dashboard, say, begin))
+        task = asyncio.create_task(_tell(service, seed, events, dashboard, say, begin))
         try:
             yield begin.set
         finally:
@@ -43,13 +44,14 @@ async def told(
 
 async def _tell(
     service: Solward,
-    agent: Agent,
+    seed: DemoSeed,
     events: Subscription,
     dashboard: str,
     say: Say,
     begin: asyncio.Event,
 ) -> None:
     await begin.wait()
+    agent = seed.agent
     asked = await service.holds(principal=f"agent:{agent.id}", is_open=True)
     known = {hold.id for hold in asked}
     for hold in reversed(asked):
@@ -57,7 +59,12 @@ async def _tell(
             _say_all(say, question(hold.to_json(), dashboard))
     async for event in events:
         data = event.data
-        if not isinstance(data, Mapping) or data.get("agentId") != agent.id:
+        if not isinstance(data, Mapping):
+            continue
+        if event.event == EventKind.PAYMENT_ANSWERED and is_purchase(data, seed):
+            price = f"{format_amount(data['amount'])} {service.tokens.symbol_of(data['asset'])}"
+            say(f"{agent.name} bought a forecast for {price} from {data['url']}")
+        if data.get("agentId") != agent.id:
             continue
         if event.event == EventKind.HOLD_CREATED and data["id"] not in known:
             _say_all(say, question(data, dashboard))
@@ -67,6 +74,12 @@ async def _tell(
             # One that was denied, or that nobody decided on in time, too.
             rule = data["guardrailsApplied"][-1]
             say(f"{agent.name} was refused by the guardrail {rule}: {data['error']}")
+
+
+def is_purchase(payment: Mapping[str, Any], seed: DemoSeed) -> bool:
+    """Whether the demo's seller served its agent's wallet."""
+    bought = (payment["walletId"], payment["site"]) == (seed.wallet.id, seed.seller)
+    return bought and payment["served"] == Served.YES.value
 
 
 def question(hold: Mapping[str, Any], dashboard: str) -> Iterable[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 from alembic import command
@@ -23,6 +24,8 @@ from solward.vault.store.schema import MIGRATIONS
 from solward.vault.wallets import keyring
 from solward.vault.wallets.envelope import encrypt
 from solward.vault.wallets.service import KEY_FILE
+from solward_cli.up.seller import selling, site_of
+from solward_localnet.market import POOLS
 
 STORED_HOMES = Path(__file__).parent / "stored_homes"
 OLD_AUDIT = ("seq", "created_ms", "event", "data", "previous_hash", "hash")
@@ -194,6 +197,37 @@ async def goes_on(api: Api, facts: dict[str, Any]) -> None:
         day = (await api.get(f"{wallet}/limits")).json["dailySpendingLimitSol"]
         assert day["reserved"] == 0
     await api.service.audit.verify(heads=ends)
+
+
+async def pays(api: Api, wallet: str, shop: socket) -> None:
+    """A wallet of a stored home pays the example's seller for a request, once it has a grant.
+
+    Args:
+        shop: where the seller listens; PAYMENTS_PRIVATE_SITES names it.
+    """
+    site = site_of(shop)
+    limit = {"USDC": {"perTx": "0.05", "per": {"24h": "0.1"}}}
+    grants = [{"may": ["pay"], "assets": limit, "via": [f"site:{site}"]}]
+    assert (await api.call("PUT", f"/policy/wallet:{wallet}", {"grants": grants})).status == 200
+    request = {"url": f"http://{site}/forecast", "max": "0.05 USDC"}
+    usdc = str(POOLS[0].mint)
+
+    async def held() -> Decimal:
+        tokens = (await api.get(f"/wallets/{wallet}/balance")).json["tokens"]
+        [found] = [Decimal(each["uiBalance"]) for each in tokens if each["mint"] == usdc]
+        return found
+
+    async with selling(api.service.localnet, shop):
+        before = await held()
+        for _ in range(2):
+            answer = await api.post(
+                f"/wallets/{wallet}/pay", request, headers={"Idempotency-Key": "forecast"}
+            )
+            assert answer.status == 200, answer.text
+            assert answer.json["response"]["status"] == 200, answer.text
+    assert await held() == before - Decimal("0.01")
+    [payment] = (await api.get(f"/payments?walletId={wallet}")).json["payments"]
+    assert (payment["state"], payment["served"]) == ("landed", "yes")
 
 
 def assert_within(stored: Any, shown: Any, where: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -16,6 +17,7 @@ from tests.vault.store.releases import (
     connected,
     goes_on,
     make_at,
+    pays,
     rows_of,
     stored_home,
     tables_of,
@@ -31,6 +33,7 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.vault.store.database import Database
 from solward.vault.store.schema import HEAD
+from solward_cli.up.seller import listen_for_buyers, site_of
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 STRATEGY = f"always do transfer to={RECIPIENT} amount=0.01"
@@ -192,9 +195,15 @@ async def test_an_upgrade_cut_off_leaves_the_old_database_whole(
 @pytest.mark.sqlite("a stored file")
 async def test_a_home_that_the_last_release_stored_goes_on(tmp_path: Path) -> None:
     facts = stored_home("2ccf004-sqlite", tmp_path / "home")
-    given = {"api_key_store": "database", "max_transactions_per_minute": 1000}
+    shop = listen_for_buyers()
+    given: dict[str, Any] = {
+        "api_key_store": "database",
+        "max_transactions_per_minute": 1000,
+        "payments_private_sites": (site_of(shop),),
+    }
     async with serving_api(tmp_path / "home", demo=True, **given) as api:
         await goes_on(api, facts)
+        await pays(api, facts["treasury"], shop)
     # Whom wallets paid under the old release they have paid.
     paid = set(rows_of(tmp_path / "home", "SELECT wallet_id, address FROM paid_recipients"))
     sent = (

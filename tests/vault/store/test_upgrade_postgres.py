@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from tests.support.api import serving_api
 from tests.support.postgres_server import DRIVER
 from tests.support.queue_placement import Beside
-from tests.vault.store.releases import goes_on, stored_home
+from tests.vault.store.releases import goes_on, pays, stored_home
 
 from solward.agents import placement
+from solward_cli.up.seller import listen_for_buyers, site_of
 
 pytestmark = pytest.mark.more
 
@@ -25,6 +27,12 @@ async def test_a_home_that_the_last_release_stored_goes_on(
         connection.execute((tmp_path / "home" / "dump.sql").read_bytes())
     # A worker of this process runs the agent's cycles.
     monkeypatch.setattr(placement, "default", Beside)
-    given = {"database_url": postgres_url, "max_transactions_per_minute": 1000}
+    shop = listen_for_buyers()
+    given: dict[str, Any] = {
+        "database_url": postgres_url,
+        "max_transactions_per_minute": 1000,
+        "payments_private_sites": (site_of(shop),),
+    }
     async with serving_api(tmp_path / "home", demo=True, **given) as api:
         await goes_on(api, facts)
+        await pays(api, facts["treasury"], shop)

@@ -1,0 +1,142 @@
+"""The demo's seller: the example of `examples/paid_api`, beside the service and on its ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import importlib.util
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+import structlog
+from hypercorn.asyncio import serve as serve_asgi
+from hypercorn.typing import Framework
+from solders.hash import Hash
+from solders.message import MessageV0
+from solders.transaction import VersionedTransaction
+from spl.token.instructions import create_idempotent_associated_token_account
+
+from solward_cli.up.demo import PRICE_UNITS
+from solward_localnet.http import application
+from solward_localnet.market import POOLS
+from solward_localnet.market_program import seeded
+from solward_server.listening import listen
+from solward_server.serve import hypercorn_config
+
+if TYPE_CHECKING:
+    from solward_localnet.node import Localnet
+
+HOST = "127.0.0.1"
+PORT = 4021
+USDC = next(pool for pool in POOLS if pool.symbol == "USDC")
+
+# Known to everybody, as the keys of the market are: no ledger but a localnet has it.
+_SELLER = seeded("demo seller")
+_OPENING_LAMPORTS = 10_000_000
+# Of the module that is loaded from a folder, whatever else is installed.
+_MODULE = "solward_paid_api"
+
+
+def listen_for_buyers() -> socket.socket:
+    """A loopback port of the seller's: `PORT`, or a free one where another process has that.
+
+    Raises:
+        ConfigError: this machine has no free one.
+    """
+    from solward.errors import ConfigError
+
+    try:
+        return listen(HOST, PORT)
+    except ConfigError:
+        return listen(HOST, 0)
+
+
+def site_of(listening: socket.socket) -> str:
+    """The seller's site, as grants and `PAYMENTS_PRIVATE_SITES` name it."""
+    return f"{HOST}:{listening.getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def selling(
+    localnet: Localnet | None, listening: socket.socket | None
+) -> AsyncIterator[None]:
+    """Sell forecasts until the block ends, where there is a localnet to be paid on.
+
+    Args:
+        listening: of `listen_for_buyers`; None sells nothing.
+    """
+    if localnet is None or listening is None:
+        yield
+        return
+    stop = asyncio.Event()
+    config = hypercorn_config(listening)
+    # Plain JSON-RPC, as of any node; in this process, so that `--no-rpc` stays as it is.
+    node = httpx.ASGITransport(app=cast(Any, application(localnet.call)))
+    async with httpx.AsyncClient(transport=node) as http:
+        example = paid_api()
+        app = example.forecast.create_app(
+            pay_to=str(_SELLER.pubkey()),
+            price=example.Price(PRICE_UNITS, str(USDC.mint), USDC.decimals),
+            network="localnet",
+            rpc_url="http://localnet",
+            http=http,
+        )
+        tasks = [
+            asyncio.create_task(_open_account(localnet)),
+            asyncio.create_task(
+                serve_asgi(cast(Framework, app), config, shutdown_trigger=stop.wait, mode="asgi")
+            ),
+        ]
+        try:
+            yield
+        finally:
+            stop.set()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _open_account(localnet: Localnet) -> None:
+    """Open the seller's account of the token, which no buyer opens; once on a ledger."""
+    owner = _SELLER.pubkey()
+    opening = create_idempotent_associated_token_account(owner, owner, USDC.mint)
+    try:
+        held = await localnet.call(
+            "getTokenAccountsByOwner",
+            [str(owner), {"mint": str(USDC.mint)}, {"encoding": "base64"}],
+        )
+        if held["value"]:
+            return
+        await localnet.call("requestAirdrop", [str(owner), _OPENING_LAMPORTS])
+        latest = await localnet.call("getLatestBlockhash")
+        message = MessageV0.try_compile(
+            owner, [opening], [], Hash.from_string(latest["value"]["blockhash"])
+        )
+        wire = base64.b64encode(bytes(VersionedTransaction(message, [_SELLER]))).decode()
+        options = {"encoding": "base64", "preflightCommitment": "processed"}
+        await localnet.call("sendTransaction", [wire, options])
+    except Exception as error:
+        # The demo goes on: a purchase says what lacks.
+        structlog.get_logger(__name__).warning("the seller has no account", error=str(error))
+
+
+def paid_api() -> Any:
+    """The example's package: in the wheel beside `solward_cli`'s modules, else in the source tree's
+    examples."""
+    if _MODULE not in sys.modules:
+        package = Path(__file__).parents[1]
+        folder = package / "paid_api"
+        if not folder.is_dir():
+            folder = package.parents[1] / "examples" / "paid_api" / "paid_api"
+        spec = importlib.util.spec_from_file_location(
+            _MODULE, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[_MODULE] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    importlib.import_module(f"{_MODULE}.forecast")
+    return sys.modules[_MODULE]

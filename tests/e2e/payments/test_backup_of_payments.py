@@ -1,0 +1,135 @@
+"""A backup with payments that are handed over: the restored home starts frozen, watches them, and
+pays nobody twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tests.support.paying_service import Buyer, may_pay, rpc_of, with_ledger
+from tests.support.payment_sellers import Ledger
+from tests.support.service_process import Service
+from tests.support.settling_seller import SettlingSeller
+
+pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]
+
+PRICE = 50_000
+PASSPHRASE = "correct horse battery"
+
+
+def solward(home: Path, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "solward_cli", *map(str, arguments)],
+        env={"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)},
+        cwd=home.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@dataclass
+class Restored:
+    """A restored home that serves, and what was handed over before its backup.
+
+    Attributes:
+        first: id of a payment that had landed, under the Idempotency-Key `first`.
+        alive: of one that had not, under `alive`.
+        answer: to that one.
+    """
+
+    buyer: Buyer
+    seller: SettlingSeller
+    first: str
+    alive: str
+    answer: object
+
+
+@contextmanager
+def restored(tmp: Path, slot_ms: int) -> Iterator[Restored]:
+    """Pay, leave a payment alive, back up, stop for good, restore elsewhere, start."""
+    words = tmp / "words"
+    words.write_text(PASSPHRASE)
+    words.chmod(0o600)
+    with SettlingSeller() as seller:
+        service = with_ledger(tmp / "home", seller.site, slot_ms=slot_ms).start()
+        try:
+            ledger = Ledger.with_giver(rpc_of(service))
+            seller.on(ledger)
+            buyer = Buyer.made(service, ledger, may_pay(seller.site))
+            first = buyer.paid(seller.url, key="first")["payment"]
+            buyer.ended(first["id"])
+            seller.act = seller.keeps
+            alive = buyer.paid(seller.url, key="alive")
+            assert alive["payment"]["state"] == "handed_over"
+            solward(service.home, "backup", "--passphrase-file", words, tmp / "made")
+        finally:
+            service.stop()
+        home = tmp / "restored"
+        told = solward(home, "restore", "--passphrase-file", words, tmp / "made")
+        assert "1 of 1 keys open and match" in told
+        service = with_ledger(home, seller.site, slot_ms=slot_ms).start()
+        try:
+            ledger = Ledger(rpc_of(service), giver=ledger.giver)
+            seller.ledger = ledger
+            buyer = replace(buyer, service=service, ledger=ledger)
+            yield Restored(buyer, seller, first["id"], alive["payment"]["id"], alive)
+        finally:
+            service.stop()
+
+
+def unfreeze(service: Service) -> None:
+    with service.client() as admin:
+        assert admin.post("/unfreeze").status_code == 200
+
+
+def never(_: Restored) -> None:
+    """The seller never settles."""
+
+
+def settle(place: Restored) -> None:
+    """The seller settles on the restored ledger what it was handed before."""
+    place.seller.settle(place.seller.handed[-1])
+
+
+@pytest.mark.parametrize(
+    ("slot_ms", "does", "state", "paid"),
+    [(400, settle, "landed", 2), (60, never, "expired", 1)],
+    ids=["settles later", "never settles"],
+)
+def test_a_restored_home_starts_frozen_watches_what_was_handed_over_and_pays_nobody_twice(
+    tmp_path: Path, slot_ms: int, does: Callable[[Restored], None], state: str, paid: int
+) -> None:
+    with restored(tmp_path, slot_ms) as place:
+        buyer, seller = place.buyer, place.seller
+        shown = len(seller.handed)
+        assert "frozen: restored from the backup of" in buyer.refused(seller.url, key="new")
+        does(place)
+        ended = buyer.ended(place.alive)
+        assert (ended["state"], ended["served"]) == (state, "no")
+        assert (ended.get("signature") is not None) == (state == "landed")
+        assert buyer.payment(place.first)["state"] == "landed"
+        assert buyer.spent() == seller.took == paid * PRICE
+        assert buyer.counted() == paid * PRICE
+
+        unfreeze(buyer.service)
+        # Who asks again with the same keys, not knowing of the restore, pays nothing.
+        seller.act = seller.settles
+        assert buyer.paid(seller.url, key="first")["payment"]["id"] == place.first
+        again = buyer.paid(seller.url, key="alive")
+        assert again["payment"]["id"] == place.alive
+        assert again["response"]["status"] == 500
+        assert len(seller.handed) == shown
+        assert buyer.spent() == paid * PRICE
+
+        new = buyer.paid(seller.url, key="later")["payment"]
+        assert buyer.ended(new["id"])["state"] == "landed"
+        assert buyer.spent() == seller.took == (paid + 1) * PRICE
