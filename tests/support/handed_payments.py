@@ -138,6 +138,11 @@ class Shop:
         mine = self.sponsor.sign_message(bytes(to_bytes_versioned(unsigned.message)))
         return VersionedTransaction.populate(unsigned.message, [mine, *unsigned.signatures[1:]])
 
+    @staticmethod
+    def as_it_is(wire: bytes) -> VersionedTransaction:
+        """What the wallet alone signs."""
+        return VersionedTransaction.from_bytes(wire)
+
     async def send(self, transaction: VersionedTransaction, *, preflight: bool = True) -> str:
         """Put bytes on the ledger, past every fault."""
         wire = base64.b64encode(bytes(transaction)).decode()

@@ -257,8 +257,10 @@ class Watcher:
                 # Every live payment depends on this task, so no failure may end it.
                 _log.exception("payments_not_watched", payments=len(self._live))
             if self._live:
+                # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), wait_s)
+                    async with asyncio.timeout(wait_s):
+                        await self._wake.wait()
 
     async def _round(self) -> float:
         """Look at what is due; returns how long until the next."""
