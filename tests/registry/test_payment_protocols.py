@@ -196,6 +196,7 @@ HOSTILE: list[tuple[str, Any]] = [
     ("nonce_memo", 1),
     ("opens_accounts", "no"),
     ("splits", [()]),
+    ("splits", [PaymentSplit(SELLER, 1)]),
     ("splits", ((SELLER, 1),)),
     ("decimals", 256),
     ("token_program", "Token"),
@@ -230,7 +231,8 @@ def test_splits_leave_something_for_who_is_paid() -> None:
     half = PaymentSplit(SPONSOR, 500)
     (found,) = checked_offers([offer(splits=(half, PaymentSplit(SELLER, 499)))])
     assert found.splits[0] is half
-    for wrong in ((half, half), (PaymentSplit(SPONSOR, 0),), (PaymentSplit("x", 1),), (half,) * 9):
+    one = PaymentSplit(SPONSOR, 1)
+    for wrong in ((half, half), (PaymentSplit(SPONSOR, 0),), (PaymentSplit("x", 1),), (one,) * 9):
         with pytest.raises(InvalidRequest, match="splits"):
             checked_offers([offer(splits=wrong)])
 
