@@ -175,6 +175,10 @@ def test_the_page_of_payments_shows_what_was_paid_and_a_sellers_page_as_text(
     kept = buyer.paid(seller.url)["payment"]
     with buyer.service.client() as admin:
         other = admin.post("/wallets", json={"name": "other"}).json()["walletId"]
+        fields = {"name": "scout", "walletId": buyer.wallet, "llmProvider": "openai"}
+        made = admin.post("/agents", json=fields | {"llmModel": "gpt-5.4", "strategy": "Buy."})
+        assert made.status_code == 200, made.text
+        agent = made.json()["id"]
     pages = Pages(buyer.service.url.removesuffix("/api/v1"), tmp_path).start()
     browser = Browser(pages.url)
     try:
@@ -201,15 +205,10 @@ def test_the_page_of_payments_shows_what_was_paid_and_a_sellers_page_as_text(
         browser.until(
             lambda: "paid for no request" in browser.marked("empty").text, "an empty list"
         )
-        browser.open(f"/wallets/{buyer.wallet}")
-        browser.until(
-            lambda: bool(
-                browser.driver.find_elements(
-                    "css selector", f'a[href$="/payments?wallet={buyer.wallet}"]'
-                )
-            ),
-            "the link to its payments",
-        )
+        link = f'a[href$="/payments?wallet={buyer.wallet}"]'
+        for path in (f"/wallets/{buyer.wallet}", f"/agents/{agent}"):
+            browser.open(path)
+            browser.until(lambda: browser.all(link), f"a link to the payments on {path}")
     finally:
         browser.quit()
         pages.stop(signal.SIGKILL)
