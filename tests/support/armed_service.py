@@ -5,8 +5,9 @@
     python armed_service.py whole,kill:landed:2 server start --port 3001
 
 With `whole` its venue gives whole transactions in place of instructions, with `asking` a plugin's
-guardrail asks a person of whatever leaves. The service itself has no
-such switch; this script puts it in from outside.
+guardrail asks a person of whatever leaves, with `fresh` it keeps a blockhash as few slots as
+elsewhere on a localnet whose slots are a fourth as long. The service itself has no such switch;
+this script puts it in from outside.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from solward.registry.loaded import LoadedGuardrail, LoadedVenue
 from solward.registry.threaded import ThreadedRule
 from solward.service import Solward
 from solward.vault.store import spending
+from solward.vault.transactions.assess import MAX_AGE_S, BlockhashSource
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.steps import Step
 from solward.venue import Quote, SwapTransaction, VenueContext
@@ -132,6 +134,13 @@ def ask_always() -> None:
     service._engine_options = asking
 
 
+def fresh_blockhashes() -> None:
+    """Most of a blockhash's life is left to land in where that life is 15 seconds."""
+    made = BlockhashSource.__init__
+    fresh = functools.partialmethod(made, max_age_s=MAX_AGE_S / 4)
+    BlockhashSource.__init__ = fresh  # type: ignore[method-assign, assignment]
+
+
 def main() -> None:
     """Arm, then run the command as its console script would."""
     for arming in sys.argv[1].split(","):
@@ -144,6 +153,8 @@ def main() -> None:
             whole_transactions()
         elif kind == "asking":
             ask_always()
+        elif kind == "fresh":
+            fresh_blockhashes()
     from solward_cli import main as solward
 
     sys.argv = ["solward", *sys.argv[2:]]

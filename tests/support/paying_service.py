@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -15,35 +16,47 @@ from typing import Any
 
 import httpx
 from tests.support.payment_sellers import Ledger
-from tests.support.service_process import Service, free_port
+from tests.support.service_process import ARMED, Service, free_port
 
 
 def beside(home: Path, ledger: Ledger, *sites: str, **environment: str) -> Service:
     """A service on a ledger of its own process, which lives on when the service is killed."""
-    return Service(
-        home,
-        SOLANA_RPC_URL=ledger.rpc,
-        SOLANA_NETWORK="localnet",
-        **_paying(sites),
-        **environment,
-    )
+    url = {"SOLANA_RPC_URL": ledger.rpc, "SOLANA_NETWORK": "localnet"}
+    return _quick(Service(home, **url, **_paying(sites), **environment))
 
 
-def with_ledger(home: Path, *sites: str, slot_ms: int = 100, **environment: str) -> Service:
+def with_ledger(home: Path, *sites: str, **environment: str) -> Service:
     """A service with its embedded ledger, which it serves to others as well; not started."""
-    service = Service(home, LOCALNET_SLOT_MS=str(slot_ms), **_paying(sites), **environment)
-    service.starting = ("up", "--no-dashboard", "--rpc-port", str(free_port()))
+    service = Service(home, LOCALNET_SLOT_MS="100", **_paying(sites), **environment)
+    service.starting = ("up", "--no-dashboard", "--rpc-port", str(_two_free_ports()))
+    return _quick(service)
+
+
+def armed(what: str) -> str:
+    """As `Service.start` takes it, for a service that pays."""
+    return f"fresh,{what}"
+
+
+def _quick(service: Service) -> Service:
+    """For slots of 100 ms, so that what never lands is told within seconds."""
+    service.program = (str(ARMED), "fresh")
     return service
+
+
+def _two_free_ports() -> int:
+    """The first of two that nothing listens on: JSON-RPC, and WebSocket on the next one."""
+    while True:
+        port = free_port()
+        try:
+            with socket.create_server(("127.0.0.1", port + 1)):
+                return port
+        except OSError:
+            continue
 
 
 def rpc_of(service: Service) -> str:
     """Where a service with its own ledger serves it."""
     return f"http://127.0.0.1:{service.starting[-1]}"
-
-
-def allow(service: Service, *sites: str) -> None:
-    """Let it pay these sites of this machine from its next start on."""
-    service.environment |= _paying(sites)
 
 
 def _paying(sites: Sequence[str]) -> dict[str, str]:

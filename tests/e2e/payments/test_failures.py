@@ -24,8 +24,6 @@ from tests.support.settling_seller import Handed, Reply, SettlingSeller
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 
 PRICE = 50_000
-# A blockhash lives 150 slots of it, so that what never lands is told within seconds.
-SLOT_MS = 60
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Place:
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home: Path = tmp_path_factory.mktemp("service") / "home"
     seller = SettlingSeller()
-    service = with_ledger(home, seller.site, slot_ms=SLOT_MS).start()
+    service = with_ledger(home, seller.site).start()
     try:
         with Ledger.with_giver(rpc_of(service)) as ledger, seller.on(ledger):
             yield Place(service, ledger, seller)
@@ -224,7 +222,6 @@ def test_what_two_facilitators_settle_leaves_once(place: Place, tmp_path: Path) 
         def act(handed: Handed) -> Reply:
             with ThreadPoolExecutor() as pool:
                 told = list(pool.map(lambda each: settled_by(each, handed), both))
-            assert any(each["success"] for each in told), told
             [signature] = {each["transaction"] for each in told if each["success"]}
             return seller.give(signature)
 

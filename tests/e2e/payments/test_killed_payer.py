@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.paying_service import Buyer, beside, may_pay, rpc_of, with_ledger
+from tests.support.paying_service import Buyer, armed, beside, may_pay, rpc_of, with_ledger
 from tests.support.payment_sellers import Counterparts, Ledger
 from tests.support.service_process import Service
 from tests.support.settling_seller import Handed, Reply, SettlingSeller
@@ -24,7 +24,6 @@ from solward.vault.transactions.steps import Step
 pytestmark = [pytest.mark.more, pytest.mark.timeout(1200)]
 
 PRICE = 50_000
-SLOT_MS = 100
 # In the order that a sponsored payment passes them.
 STEPS = (
     Step.BUILT,
@@ -61,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A service with its embedded ledger, which is killed with it."""
     home: Path = tmp_path_factory.mktemp("service") / "home"
     seller = SettlingSeller()
-    service = with_ledger(home, seller.site, slot_ms=SLOT_MS).start()
+    service = with_ledger(home, seller.site).start()
     try:
         with Ledger.with_giver(rpc_of(service)) as ledger, seller.on(ledger):
             yield Place(service, ledger, seller)
@@ -94,7 +93,7 @@ def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], N
     buyer = Buyer.made(service, place.ledger, grant, name=f"{step}-{settling}-{turn}")
     key = f"{step}-{settling}-{turn}"
     service.stop()
-    service.start(f"kill:{step}:1")
+    service.start(armed(f"kill:{step}:1"))
     # Steps after the answer may be passed when it is already given.
     with contextlib.suppress(httpx.TransportError):
         buyer.pay(seller.url, key=key)
