@@ -39,7 +39,7 @@ from solward.operations.payments.requests import (
 )
 from solward.operations.payments.sites import SiteAnswer, Sites
 from solward.operations.payments.transactions import payment_draft
-from solward.operations.payments.view import payment_states, payment_view, stored_answer
+from solward.operations.payments.view import payment_view, stored_answer
 from solward.paid import PaidAnswer, PaymentView, PayRequest
 from solward.payment import (
     HttpAnswer,
@@ -268,7 +268,7 @@ class Payments:
         async with self.database.read() as connection:
             row = await store.get(connection, transaction_id)
             record = await transaction_store.get(connection, transaction_id)
-            states = await payment_states(connection, [transaction_id])
+            states = await store.states(connection, [transaction_id])
         if row is None or record is None:
             raise NotFound("Payment not found")
         return stored_answer(row, payment_view(record, row, states[record.id], self.tokens))
@@ -289,7 +289,7 @@ class Payments:
                 raise InvalidRequest("before must be the id of a payment")
             rows = await store.listed(connection, wallet_id, limit, before)
             ids = [row.transaction_id for row in rows]
-            states = await payment_states(connection, ids)
+            states = await store.states(connection, ids)
             records = await transaction_store.of_ids(connection, ids)
         return [
             payment_view(records[row.transaction_id], row, states[row.transaction_id], self.tokens)

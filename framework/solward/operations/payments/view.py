@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import Collection
 from typing import Any
-
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.guardrail import SOL
 from solward.money import from_units
@@ -17,32 +13,11 @@ from solward.paid import PaidAnswer, PaymentState, PaymentView
 from solward.payment import Served
 from solward.record import TransactionRecord
 from solward.solana.token_list import TokenList
-from solward.vault.store.attempts import AttemptState
 from solward.vault.store.payments import PaymentRow
-from solward.vault.store.tables import attempts
-
-_STATES = {
-    AttemptState.LANDED_OK: PaymentState.LANDED,
-    AttemptState.LANDED_ERR: PaymentState.LANDED_ERROR,
-    AttemptState.DEAD: PaymentState.EXPIRED,
-    AttemptState.PRESUMED_DEAD: PaymentState.EXPIRED,
-}
-
-
-async def payment_states(
-    connection: AsyncConnection, transaction_ids: Collection[str]
-) -> dict[str, PaymentState]:
-    """transaction id -> where its payment stands; without signed bytes it is reserved."""
-    columns = attempts.c.transaction_id, attempts.c.state
-    rows = await connection.execute(
-        select(*columns).where(attempts.c.transaction_id.in_(transaction_ids))
-    )
-    found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
-    return found | {row[0]: _STATES.get(row[1], PaymentState.HANDED_OVER) for row in rows}
 
 
 def payment_view(
-    record: TransactionRecord, row: PaymentRow, state: PaymentState, tokens: TokenList
+    record: TransactionRecord, row: PaymentRow, state: str, tokens: TokenList
 ) -> PaymentView:
     """A payment as its callers see it.
 
@@ -54,7 +29,7 @@ def payment_view(
         id=record.id,
         wallet_id=record.wallet_id,
         status=record.status,
-        state=state,
+        state=PaymentState(state),
         served=row.served,
         protocol=row.protocol,
         mode=row.mode,
