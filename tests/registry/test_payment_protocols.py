@@ -209,7 +209,7 @@ HOSTILE: list[tuple[str, Any]] = [
     ("raw", []),
     ("raw", {"a": object()}),
     ("raw", {"a": float("nan")}),
-    ("raw", {"a": "x" * (64 << 10)}),
+    ("raw", {"a": "x" * (32 << 10)}),
 ]
 
 

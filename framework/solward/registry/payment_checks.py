@@ -33,7 +33,7 @@ MAX_COMPUTE_UNITS: Final = 1_400_000
 """Of one transaction."""
 MAX_TRANSACTION_BYTES: Final = 1_232
 """As nodes take them."""
-MAX_RAW_BYTES: Final = 64 << 10
+MAX_RAW_BYTES: Final = 32 << 10
 MAX_HEADERS: Final = 8
 MAX_HEADER_BYTES: Final = 16 << 10
 """Of all headers together: many servers take no more."""
