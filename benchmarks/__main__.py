@@ -18,6 +18,7 @@ from benchmarks import (
     history,
     hostile,
     loop,
+    payments,
     plugin_hosts,
     swaps,
     transfers,
@@ -29,7 +30,8 @@ async def main() -> int:
     held = True
     with tempfile.TemporaryDirectory() as tmp:
         for benchmark in (
-            grants, decisions, transfers, swaps, history, loop, plugin_hosts, hostile, fleet,
+            grants, decisions, transfers, swaps, payments, history, loop, plugin_hosts, hostile,
+            fleet,
         ):  # fmt: skip
             for ratio in await benchmark.measure(Path(tmp)):
                 held = held and ratio.holds

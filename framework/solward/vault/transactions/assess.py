@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from solders.address_lookup_table_account import AddressLookupTableAccount
@@ -489,7 +490,9 @@ class Assessor:
         alike = bytes(to_bytes_versioned(measuring.message))
         least, most = bounds
         first = budget.units + self._equal.get(alike, 0) + apart
-        for limit in (*range(first, most + 1), *range(min(first, most + 1) - 1, least - 1, -1)):
+        above, below = range(first, most + 1), range(min(first, most + 1) - 1, least - 1, -1)
+        # No tuple of them: it would be of a million limits, and the first is nearly always free.
+        for limit in chain(above, below):
             transaction = compile_instructions(draft, blockhash, None, Budget(limit, budget.price))
             message = bytes(to_bytes_versioned(transaction.message))
             if message not in self._built[blockhash]:
