@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.support.handed_payments import (
 )
 from tests.support.rpc_nodes import RpcNode, listening, of
 
+from solward.errors import LedgerRejected
 from solward.payment import Served
 from solward.record import TransactionStatus
 from solward.vault.guardrails import Policy
@@ -30,6 +32,7 @@ from solward.vault.ledger.node import Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.fates import PATIENCE_BLOCKS
+from solward.vault.transactions.request import HandedOver
 
 
 async def test_one_that_is_sent_late_is_found_without_a_word_of_the_seller(
@@ -371,3 +374,33 @@ async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) 
         assert record.status is TransactionStatus.FAILED
         assert await nodes.shop.state(handed) == "presumed_dead"
         assert await nodes.shop.counted() == PRICE
+
+
+async def test_after_the_expiry_what_counts_is_what_the_seller_has(tmp_path: Path) -> None:
+    """Whenever each is sent, with a word of the seller or without, while blocks go by."""
+    dice = random.Random(18)
+    async with open_shop(tmp_path) as shop:
+        handed = [await shop.hand_over(1_000 + at) for at in range(60)]
+
+        async def serve(each: HandedOver) -> None:
+            for _ in range(dice.randrange(40)):
+                await asyncio.sleep(0.005)
+            kind = dice.randrange(5)
+            signature = foreign_signature()
+            if kind:
+                with suppress(LedgerRejected):
+                    signature = await shop.settle(each)
+            if kind < 3:
+                await shop.answer(each, signature)
+
+        async def go_by() -> None:
+            for _ in range(80):
+                await shop.expire(4)
+                await asyncio.sleep(0.005)
+
+        await asyncio.gather(go_by(), *(serve(each) for each in handed))
+        await shop.expire()
+        ended = [await shop.ended(each) for each in handed]
+        paid = [1_000 + at for at, r in enumerate(ended) if r.status is TransactionStatus.CONFIRMED]
+        assert 0 < len(paid) < len(handed)
+        assert await shop.received() == sum(paid) == await shop.counted()
