@@ -86,6 +86,39 @@ async def test_requests_at_once_with_one_key_are_one_payment(shop: Shop) -> None
     assert (await shop.post("at-once")).status == 200
 
 
+async def test_while_the_seller_is_being_shown_a_payment_it_is_shown_no_second_time(
+    shop: Shop,
+) -> None:
+    shown, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks()
+        shown.set()
+        await may_answer.wait()
+        return Reply(200, (receipt(await shop.settle(asked)),), b"late")
+
+    shop.seller.answer = sells
+    first = asyncio.create_task(shop.post("slow"))
+    await shown.wait()
+    assert (await shop.post("slow")).status == 409
+    may_answer.set()
+    assert (await first).json["response"]["body"] == "late"
+    assert len(shop.seller.paid) == 1
+
+
+async def test_an_answer_that_did_not_serve_is_kept_while_its_payment_is_open(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+    shop.seller.says(shop.asks())
+    first = await shop.post("not-served")
+    assert (first.json["response"]["status"], first.json["payment"]["served"]) == (402, "no")
+    again = await shop.post("not-served")
+    assert (again.json, again.headers["Idempotent-Replayed"]) == (first.json, "true")
+    assert len(shop.seller.paid) == 1
+
+
 async def test_what_is_refused_before_it_is_judged_leaves_the_key_unused(shop: Shop) -> None:
     answer = await shop.post("too-much", max="0.001 USDC")
     assert answer.status == 400
