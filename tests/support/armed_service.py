@@ -6,8 +6,8 @@
 
 With `whole` its venue gives whole transactions in place of instructions, with `asking` a plugin's
 guardrail asks a person of whatever leaves, with `fresh` it keeps a blockhash as few slots as
-elsewhere on a localnet whose slots are a fourth as long. The service itself has no such switch;
-this script puts it in from outside.
+elsewhere on a localnet whose slots are a fourth as long, with `pushing` it pays by push where a
+seller may take that. The service itself has no such switch; this script puts it in from outside.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward import service
 from solward.guardrail import Hold, Intent, TransactionEffects
+from solward.operations.payments import offers
 from solward.operations.perform import Operations
 from solward.record import TransactionRecord
 from solward.registry.loaded import LoadedGuardrail, LoadedVenue
@@ -141,6 +142,11 @@ def fresh_blockhashes() -> None:
     BlockhashSource.__init__ = fresh  # type: ignore[method-assign, assignment]
 
 
+def push_first() -> None:
+    """The mode that is chosen last is chosen first."""
+    offers._PREFERENCE = tuple(reversed(offers._PREFERENCE))  # type: ignore[misc, assignment]
+
+
 def main() -> None:
     """Arm, then run the command as its console script would."""
     for arming in sys.argv[1].split(","):
@@ -155,6 +161,8 @@ def main() -> None:
             ask_always()
         elif kind == "fresh":
             fresh_blockhashes()
+        elif kind == "pushing":
+            push_first()
     from solward_cli import main as solward
 
     sys.argv = ["solward", *sys.argv[2:]]

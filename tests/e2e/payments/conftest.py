@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.paying_service import beside
+from tests.support.paying_service import armed, beside
 from tests.support.payment_sellers import Counterparts, payment_stage
 from tests.support.service_process import Service
 
@@ -26,10 +26,10 @@ def serving(
     """Starts services beside the module's ledger that may pay the sites that are named."""
     made: list[Service] = []
 
-    def serve(*sites: str, **environment: str) -> Service:
+    def serve(*sites: str, arming: str | None = None) -> Service:
         home: Path = tmp_path_factory.mktemp("service") / "home"
-        made.append(beside(home, stage.ledger, *sites, **environment))
-        return made[-1].start()
+        made.append(beside(home, stage.ledger, *sites))
+        return made[-1].start(None if arming is None else armed(arming))
 
     yield serve
     for service in made:

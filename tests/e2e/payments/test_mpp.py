@@ -56,6 +56,23 @@ def test_a_wallet_with_sol_pays_the_fee_where_nobody_else_does(
     assert 0 < bought.fee < MOST_FEE
 
 
+def test_a_wallet_that_sends_itself_shows_what_has_landed(
+    stage: Counterparts, shop: Shop, serving: Callable[..., Service]
+) -> None:
+    sites = [each.site for each in shop.sellers.values()]
+    service = serving(*sites, arming="pushing")
+    payer = Buyer.made(service, stage.ledger, may_pay(*sites), lamports=LAMPORTS)
+    for made, path in (("npm", "/unsponsored"), ("python", "/push")):
+        bought = purchase(payer, shop.sellers[made], path, 50_000)
+        assert (bought.payment["protocol"], bought.payment["mode"]) == ("mpp", "push")
+        assert 0 < bought.fee < MOST_FEE
+    # It takes no push, and does not say so before it is paid: why push is chosen last.
+    lost = payer.paid(f"{shop.sellers['python'].url}/unsponsored")
+    assert lost["response"]["status"] == 402
+    assert payer.ended(lost["payment"]["id"])["served"] == "no"
+    assert payer.spent() == payer.counted() == 150_000
+
+
 @pytest.mark.parametrize("made", ["npm", "python"])
 def test_equal_charges_are_paid_each_without_a_memo(
     stage: Counterparts, shop: Shop, made: str
