@@ -4,6 +4,7 @@ pays nobody twice."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -60,7 +61,8 @@ def restored(tmp: Path, slot_ms: int) -> Iterator[Restored]:
     words.write_text(PASSPHRASE)
     words.chmod(0o600)
     with SettlingSeller() as seller:
-        service = with_ledger(tmp / "home", seller.site, slot_ms=slot_ms).start()
+        slots = {"LOCALNET_SLOT_MS": str(slot_ms)}
+        service = started(tmp / "home", seller, slots)
         try:
             ledger = Ledger.with_giver(rpc_of(service))
             seller.on(ledger)
@@ -76,7 +78,7 @@ def restored(tmp: Path, slot_ms: int) -> Iterator[Restored]:
         home = tmp / "restored"
         told = solward(home, "restore", "--passphrase-file", words, tmp / "made")
         assert "1 of 1 keys open and match" in told
-        service = with_ledger(home, seller.site, slot_ms=slot_ms).start()
+        service = started(home, seller, slots)
         try:
             ledger = Ledger(rpc_of(service), giver=ledger.giver)
             seller.ledger = ledger
@@ -84,6 +86,12 @@ def restored(tmp: Path, slot_ms: int) -> Iterator[Restored]:
             yield Restored(buyer, seller, first["id"], alive["payment"]["id"], alive)
         finally:
             service.stop()
+
+
+def started(home: Path, seller: SettlingSeller, settings: dict[str, str]) -> Service:
+    service = with_ledger(home, seller.site)
+    service.environment |= settings
+    return service.start()
 
 
 def unfreeze(service: Service) -> None:
@@ -102,7 +110,7 @@ def settle(place: Restored) -> None:
 
 @pytest.mark.parametrize(
     ("slot_ms", "does", "state", "paid"),
-    [(400, settle, "landed", 2), (60, never, "expired", 1)],
+    [(400, settle, "landed", 2), (100, never, "expired", 1)],
     ids=["settles later", "never settles"],
 )
 def test_a_restored_home_starts_frozen_watches_what_was_handed_over_and_pays_nobody_twice(
@@ -133,3 +141,37 @@ def test_a_restored_home_starts_frozen_watches_what_was_handed_over_and_pays_nob
         new = buyer.paid(seller.url, key="later")["payment"]
         assert buyer.ended(new["id"])["state"] == "landed"
         assert buyer.spent() == seller.took == (paid + 1) * PRICE
+
+
+def test_a_sweep_waits_for_what_was_handed_over(tmp_path: Path) -> None:
+    with SettlingSeller() as seller:
+        service = started(tmp_path / "home", seller, {})
+        try:
+            ledger = Ledger.with_giver(rpc_of(service))
+            seller.on(ledger)
+            buyer = Buyer.made(service, ledger, may_pay(seller.site), lamports=10_000_000)
+            seller.act = seller.keeps
+            alive = buyer.paid(seller.url, protocol="x402")["payment"]
+            assert alive["status"] == "pending"
+            with service.client() as admin:
+                vault = admin.post("/wallets", json={"name": "vault"}).json()
+            grants = [{"may": ["fund"], "assets": {"USDC": {"per": {"24h": "5"}}}, "to": ["own"]}]
+            with service.client() as admin:
+                granted = admin.put(f"/policy/wallet:{buyer.wallet}", json={"grants": grants})
+                assert granted.status_code == 200, granted.text
+            address = re.sub(r"/api/v1$", "", service.url)
+            sweep = [buyer.wallet, vault["address"]]
+            swept = subprocess.run(
+                [sys.executable, "-m", "solward_cli", "wallet", "sweep", "--yes", *sweep],
+                env=service.environment | {"SOLWARD_API_URL": address},
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            waited = "waiting: 1 transactions of the wallet are on their way"
+            assert waited in swept.stdout + swept.stderr
+            assert buyer.payment(alive["id"])["state"] == "expired", swept.stdout
+            assert ledger.usdc(vault["address"]) == buyer.usdc, swept.stdout + swept.stderr
+        finally:
+            service.stop()
