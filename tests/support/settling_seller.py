@@ -173,11 +173,13 @@ class SettlingSeller:
 
     def settles_after(self, handed: Handed) -> Reply:
         """Give, and settle only then; as often as it takes, since a ledger may be away."""
+        # By then it may sell with another one.
+        sponsor = self.sponsor
 
         def settle() -> None:
             for _ in range(300):
                 try:
-                    self.settle(handed)
+                    self.settle(handed, sponsor)
                 except (httpx.TransportError, AssertionError):
                     time.sleep(0.1)
                 else:
