@@ -50,11 +50,13 @@ _HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 # They say where a request goes, or where it ends.
 _REFUSED_HEADERS: Final = frozenset(
     {
+        "accept-encoding",
         "connection",
         "content-length",
         "cookie",
         "expect",
         "host",
+        "http2-settings",
         "keep-alive",
         "te",
         "trailer",

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -436,3 +437,56 @@ async def test_what_the_wallet_sends_is_shown_once_it_has_landed(
     assert (await shop.buys(other, max="0.002 SOL")).body == b"pushed"
     assert len(await shop.payments()) == 2
     never.set()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("mode", ["sponsored", "push"])
+async def test_an_action_whose_caller_left_shows_its_payment_for_its_own_request_alone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Asked for again before the first is reserved, for another request at another site."""
+    shop.seller.answer = lambda asked: Reply(200, (), b"sunny") if asked.paid else shop.asks()
+    if mode == "push":
+        shop.seller.answer = lambda asked: (
+            Reply(200, (), b"sunny") if "authorization" in asked.headers else mpp(charge())
+        )
+    whole, gates = shop.service.engine._assessor.assess_any, [asyncio.Event(), asyncio.Event()]
+    reached: list[asyncio.Event] = []
+
+    async def held(*args: Any, **options: Any) -> Any:
+        found = await whole(*args, **options)
+        reached.append(gates[len(reached)])
+        await reached[-1].wait()
+        return found
+
+    monkeypatch.setattr(shop.service.engine._assessor, "assess_any", held)
+    who = replace(ADMIN, action_key="cycle-1")
+    async with fake_seller() as other:
+        payments = shop.service.payments
+        payments.sites._private |= {other.site}
+        other.answer = lambda asked: (
+            Reply(200, (), b"stolen")
+            if asked.paid or "authorization" in asked.headers
+            else (mpp(charge()) if mode == "push" else shop.asks(resource=other.url("/")))
+        )
+        first = asyncio.create_task(shop.buys(who))
+        await until(lambda: _is(len(reached) == 1))
+        first.cancel()
+        second = asyncio.create_task(shop.buys(who, url=other.url("/")))
+        await until(lambda: _is(len(reached) == 2))
+        gates[0].set()
+        await until(lambda: _served(shop))
+        gates[1].set()
+        with pytest.raises(InvalidRequest, match="not those of the request"):
+            await second
+        assert [each for each in other.asked if each.paid or "authorization" in each.headers] == []
+    (payment,) = await shop.payments()
+    assert (payment["url"], payment["served"]) == (shop.url, "yes")
+
+
+async def _is(holds: bool) -> bool:
+    return holds
+
+
+async def _served(shop: Shop) -> bool:
+    return [each["served"] for each in await shop.payments()] == ["yes"]

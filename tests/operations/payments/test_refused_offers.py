@@ -170,6 +170,7 @@ async def test_whoever_is_not_the_operator_says_the_most(shop: Shop) -> None:
 
 
 CHARGES: dict[str, tuple[str, Callable[[], Reply]]] = {
+    "shown by the frame": ("offer_malformed", lambda: mpp(charge(), header="Accept-Encoding")),
     "expired": ("offer_expired", lambda: mpp(charge(), expires="2020-01-01T00:00:00Z")),
     "splits that open accounts": (
         "opens_accounts",

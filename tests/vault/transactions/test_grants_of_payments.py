@@ -116,7 +116,7 @@ async def test_a_price_that_another_site_asks_is_not_paid_by_the_grant_of_one(sh
     await under(shop, grant(AGENT, PAY, via=(SITE,), **at(shop, PRICE)))
     says = "Grant 1 lets agent a pay through api.example.com only."
     for other in ("site:api.example.com:8443", "site:evil.example", "site:example.com"):
-        await refused(shop, actor(AGENT, other), says)
+        await refused(shop, actor(), says, site=other.removeprefix("site:"))
     await shop.hand_over(actor=actor())
 
 
@@ -157,7 +157,7 @@ async def test_what_a_person_is_asked_names_the_site_and_another_site_is_another
     held = []
     for site in (SITE, SITE, "site:b.example"):
         with pytest.raises(Held) as found:
-            await shop.hand_over(actor=actor(AGENT, site))
+            await shop.hand_over(actor=actor(), site=site.removeprefix("site:"))
         held.append(found.value.hold)
         asked = f"Agent a asks to pay 0.01 {shop.mint} to {shop.seller.pubkey()}, from wallet "
         assert held[-1].sentence.startswith(asked)
@@ -178,11 +178,11 @@ async def test_a_site_under_grants_is_paid_no_more_by_all_together_and_the_admin
     for who in (actor(AGENT), actor(KEY)):
         await shop.hand_over(actor=who)
     left = "Grant 1 of site api.example.com has 0 of 0.02"
-    for who in (actor(AGENT), actor(KEY), replace(ADMIN, via=(SITE,))):
+    for who in (actor(AGENT), actor(KEY), ADMIN):
         await refused(shop, who, left)
     await replace_set(shop.bench.database, SITE, [])
-    await refused(shop, replace(ADMIN, via=(SITE,)), "Site api.example.com has no grant to be paid")
-    await shop.hand_over(actor=replace(ADMIN, via=("site:b.example",)))
+    await refused(shop, ADMIN, "Site api.example.com has no grant to be paid")
+    await shop.hand_over(site="b.example")
 
 
 async def test_a_key_that_may_spend_nothing_pays_nothing_though_another_pays_the_fee(
@@ -219,3 +219,12 @@ async def test_a_payment_to_a_wallet_of_the_service_is_paid_and_not_funded(shop:
     handed = await shop.bench.engine.hand_over(wallet, actor(), draft)
     await shop.settle(handed)
     assert (await shop.ended(handed)).status is TransactionStatus.CONFIRMED
+
+
+async def test_the_site_of_a_payment_is_of_its_chain_whatever_its_caller_says(shop: Shop) -> None:
+    await under(shop, grant(SITE, PAY, **at(shop, PRICE - 1)), grant(AGENT, PAY, **at(shop, PRICE)))
+    for said in ((), ("site:other.example",)):
+        await refused(shop, replace(actor(), via=said), "api.example.com")
+    await under(shop, grant(AGENT, PAY, via=("site:other.example",), **at(shop, PRICE)))
+    says = "Grant 1 lets agent a pay through other.example only."
+    await refused(shop, actor(AGENT, "site:other.example"), says)

@@ -154,6 +154,40 @@ async def test_a_history_full_of_strangers_hides_no_payment(tmp_path: Path) -> N
         assert await shop.counted() == PRICE
 
 
+@pytest.mark.parametrize("forgets", ["where the page before ended", "all but a hundred of a page"])
+async def test_a_history_that_breaks_off_within_a_payments_life_proves_nothing(
+    tmp_path: Path, forgets: str
+) -> None:
+    """As of hosts of several nodes, of which one has not the signature that the last page ended at:
+    Agave answers an empty page then. What was paid has come back from elsewhere meanwhile."""
+    async with open_shop(tmp_path) as shop:
+        wire = shop.bench.wire
+        wire.away("getSignaturesForAddress")
+        handed = await shop.hand_over()
+        await shop.settle(handed)
+        await shop.tokens.fund(shop.mint, PRICE)
+        await shop.spam(1_001)
+
+        async def forgetful(method: str, params: Sequence[Any]) -> Any:
+            if forgets.startswith("where"):
+                return [] if "before" in params[1] else None
+            found = await wire.direct(method, [params[0], params[1] | {"limit": 100}])
+            return found if "before" not in params[1] else []
+
+        wire.faults["getSignaturesForAddress"] = forgetful
+        await shop.expire()
+        before = wire.calls["getSignaturesForAddress"]
+
+        async def asked() -> bool:
+            return wire.calls["getSignaturesForAddress"] > before + 5
+
+        await until(asked)
+        assert (await shop.bench.history())[0].status is TransactionStatus.PENDING
+        assert await shop.counted() == PRICE
+        wire.faults.clear()
+        assert (await shop.ended(handed, 60)).status is TransactionStatus.CONFIRMED
+
+
 async def test_many_payments_of_one_account_are_found_by_one_look_at_a_time(
     tmp_path: Path,
 ) -> None:

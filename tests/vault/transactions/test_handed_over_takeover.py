@@ -161,12 +161,15 @@ async def test_a_start_does_not_wait_for_what_a_seller_has(tmp_path: Path) -> No
             assert (again.released, again.resumed) in ((0, 0), (0, 2))
 
 
-async def test_the_same_action_again_is_given_the_same_bytes(tmp_path: Path) -> None:
+async def test_the_same_action_again_is_given_no_bytes_and_its_payment_has_the_same(
+    tmp_path: Path,
+) -> None:
     actor = replace(ADMIN, action_key="a:1:pay:1")
     async with open_shop(tmp_path) as shop:
         first = await shop.hand_over(actor=actor)
         again = await shop.hand_over(actor=actor)
-        assert (again.record.id, again.wire) == (first.record.id, first.wire)
+        assert (again.record.id, again.wire) == (first.record.id, None)
+        assert (await shop.bench.engine.payment(first.record.id))[2] == first.wire
         await shop.answer(first, await shop.settle(first))
         ended = await shop.ended(first)
         assert await shop.hand_over(actor=actor) == HandedOver(ended, None)

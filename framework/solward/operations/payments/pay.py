@@ -211,7 +211,7 @@ class Payments:
         with self.engine.deadline():
             chosen = await self._choose(wallet, asked, found.answer)
         draft = payment_draft(wallet.address, asked, chosen)
-        trial = await self.engine.dry_run(wallet_id, _via(actor, asked), draft)
+        trial = await self.engine.dry_run(wallet_id, actor, draft)
         symbol = SOL if chosen.asset.mint == SOL else self.tokens.symbol_of(chosen.asset.mint)
         description = one_line(chosen.offer.description)
         return PaymentQuote(answer, draft.payment, trial, symbol, description)
@@ -323,7 +323,7 @@ class Payments:
         with self.engine.deadline():
             chosen = await self._choose(wallet, request, found.answer)
         draft = payment_draft(wallet.address, request, chosen)
-        actor = replace(_via(actor, request), recipe=None)
+        actor = replace(actor, recipe=None)
         return await self._shielded(self._paid(wallet, actor, request, chosen, draft))
 
     async def _ask(self, request: SellerRequest) -> SiteAnswer:
@@ -389,19 +389,15 @@ class Payments:
         draft: Draft,
     ) -> PaidAnswer:
         if chosen.mode is PaymentMode.PUSH:
+            # Shown once it has landed. A known action may have paid for another request.
             record = await self.engine.execute(wallet.id, actor, draft)
-            if record.status is not TransactionStatus.CONFIRMED:
-                # Shown once it has landed, where the request is made again.
-                return await self.stored(record.id)
-            proof = _pushed(wallet, record)
-        else:
-            handed = await self.engine.hand_over(wallet.id, actor, draft)
-            record = handed.record
-            if handed.wire is None:
-                # Another process made it meanwhile, and it has ended.
-                return await self.again(record.id, request)
-            proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
-        return await self._show(record, request, chosen.protocol, chosen.offer, proof)
+            return await self.again(record.id, request)
+        handed = await self.engine.hand_over(wallet.id, actor, draft)
+        if handed.wire is None:
+            # The action became known meanwhile: another process made it, or a caller that left.
+            return await self.again(handed.record.id, request)
+        proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
+        return await self._show(handed.record, request, chosen.protocol, chosen.offer, proof)
 
     async def _show(
         self,
@@ -478,11 +474,6 @@ class Payments:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
-
-
-def _via(actor: Actor, request: SellerRequest) -> Actor:
-    """The actor of a payment: the site is of its chain, whoever asks."""
-    return replace(actor, via=(*actor.via, f"site:{site_name(request.site)}"))
 
 
 def _pushed(wallet: Wallet, record: TransactionRecord) -> PaymentProof:

@@ -6,7 +6,6 @@ docs/exactly-once.md states the order and what is durable when.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -31,6 +30,7 @@ from solward.guardrail import Intent, TransactionEffects
 from solward.hold import HoldState
 from solward.payment import PaymentMode
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.site import SITE
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import token_account
 from solward.telemetry import tracing
@@ -202,6 +202,7 @@ class Engine:
             raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        actor = _paying(actor, draft.payment)
         wallet = await self._wallets.get(wallet_id)
         with self.deadline():
             return await self._shielded(self._execute(wallet, actor, draft))
@@ -223,6 +224,7 @@ class Engine:
             raise InvalidRequest("only a payment that the seller sends is handed over")
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        actor = _paying(actor, payment)
         wallet = await self._wallets.get(wallet_id)
         record = self._record(wallet, actor, draft.intent)
         with self.deadline():
@@ -297,6 +299,7 @@ class Engine:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
         """
         await self._wallets.get(wallet_id)
+        actor = _paying(actor, draft.payment)
         effects, failure = None, None
         try:
             with self.deadline():
@@ -476,12 +479,7 @@ class Engine:
             signature = None if is_sponsored else item.signature
             return replace(reservation.record, signature=signature)
 
-        stored = await self._once(record, actor, work)
-        if wire is None:
-            # The action was known.
-            with contextlib.suppress(NotFound):
-                _record, _row, wire = await self.payment(stored.id)
-        return HandedOver(stored, wire)
+        return HandedOver(await self._once(record, actor, work), wire)
 
     def _watch(self, record: TransactionRecord, row: PaymentRow, item: InFlight) -> None:
         if row.mode is not PaymentMode.SPONSORED:
@@ -695,6 +693,15 @@ class Engine:
             guardrails_applied=(),
             created_ms=now_ms(),
         )
+
+
+def _paying(actor: Actor, payment: Payment | None) -> Actor:
+    """Who asks for a payment: the site that is paid is of the chain, and no other, whatever the
+    caller says of it."""
+    if payment is None:
+        return actor
+    others = (each for each in actor.via if not each.startswith(SITE))
+    return replace(actor, via=(*others, f"{SITE}{payment.site}"))
 
 
 def _payment_row(

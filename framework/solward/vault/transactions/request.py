@@ -226,8 +226,8 @@ class HandedOver:
 
     Attributes:
         record: as stored; pending, or as it ended where the action was known.
-        wire: for the seller; a sponsor's signature is zeros. None where the action was known, and
-            has ended.
+        wire: for the seller; a sponsor's signature is zeros. None where the action was known: its
+            bytes may be for another request.
     """
 
     record: TransactionRecord
