@@ -396,6 +396,38 @@ async def test_of_two_hosts_that_disagree_the_one_that_has_it_is_believed(tmp_pa
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
 
 
+async def test_a_host_that_dates_the_blockhash_later_hides_nothing_in_the_other_ones_history(
+    tmp_path: Path,
+) -> None:
+    """It calls a slot to come the blockhash's, so that what lands before it looks older than the
+    bytes. What was paid has come back from elsewhere meanwhile."""
+    async with pair(tmp_path) as nodes:
+
+        async def ahead(method: str, params: Sequence[Any]) -> Any:
+            known = [
+                {name: value for name, value in each.items() if name != "minContextSlot"}
+                if isinstance(each, dict)
+                else each
+                for each in params
+            ]
+            found = await nodes.shop.bench.localnet.call(method, known)
+            if isinstance(found, dict) and "context" in found:
+                found = found | {"context": {"slot": found["context"]["slot"] + 300}}
+            return found
+
+        nodes.one.faults |= {"*": ahead, "getSignaturesForAddress": hides}
+        handed = await nodes.shop.hand_over()
+        # The other one is away until the expiry.
+        nodes.other.faults["getSignaturesForAddress"] = 500
+        signature = await nodes.shop.settle(handed)
+        await nodes.shop.tokens.fund(nodes.shop.mint, PRICE)
+        await nodes.shop.expire(700)
+        nodes.other.faults.clear()
+        record = await nodes.shop.ended(handed, 40)
+        assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
+        assert await nodes.shop.counted() == PRICE
+
+
 async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         handed = await nodes.shop.hand_over()

@@ -24,11 +24,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Blockhash:
-    """A recent blockhash and the last block height at which it is valid."""
+    """A recent blockhash and the last block height at which it is valid.
+
+    Attributes:
+        context_slot: of the node that gave it.
+        others_slot: the lowest of the other nodes' slots then; None where none was asked.
+    """
 
     blockhash: str
     last_valid_block_height: int
     context_slot: int
+    others_slot: int | None = None
+
+    @property
+    def first_slot(self) -> int:
+        """Before it nothing that is signed now has landed, by no node's word alone."""
+        others = self.context_slot if self.others_slot is None else self.others_slot
+        return min(self.context_slot, others)
 
 
 @dataclass(frozen=True, slots=True)

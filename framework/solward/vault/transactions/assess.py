@@ -178,7 +178,13 @@ class BlockhashSource:
             tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
             # Not the node's own claim: an expiry before the real one makes live bytes look dead.
             expiry = await _expiry(own, tips, blockhash.context_slot)
-            return replace(blockhash, last_valid_block_height=expiry)
+            # Nor its own slot: bytes that landed before a slot to come would be looked for after it.
+            slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
+            return replace(
+                blockhash,
+                last_valid_block_height=expiry,
+                others_slot=min(slots, default=None),
+            )
 
         return await self._ledger.on_one_node(read)
 
@@ -576,10 +582,10 @@ class Assessor:
         effects = replace(effects, violations=(*effects.violations, *refused))
         if draft.wire is not None:
             # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
-            blockhash = Blockhash(
-                str(message.recent_blockhash),
-                await self.blockhashes.expiry(result.slot),
-                blockhash.context_slot,
+            blockhash = replace(
+                blockhash,
+                blockhash=str(message.recent_blockhash),
+                last_valid_block_height=await self.blockhashes.expiry(result.slot),
             )
         return Assessment(
             transaction,
