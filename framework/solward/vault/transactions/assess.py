@@ -178,7 +178,7 @@ class BlockhashSource:
             tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
             # Not the node's own claim: an expiry before the real one makes live bytes look dead.
             expiry = await _expiry(own, tips, blockhash.context_slot)
-            # Nor its own slot: bytes that landed before a slot to come would be looked for after it.
+            # Nor its own slot: what lands before a slot to come would be looked for after it.
             slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
             return replace(
                 blockhash,
