@@ -281,6 +281,29 @@ async def test_a_frozen_wallet_pays_nobody(shop: Shop) -> None:
     assert (again.status, again.headers["Idempotent-Replayed"]) == (500, "true")
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["service", "wallet"])
+async def test_what_was_handed_over_before_a_freeze_is_shown_to_nobody_until_it_is_lifted(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """The first showing was lost on its way."""
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+    shop.seller.answer = lambda asked: Reply(raw=b"") if asked.paid else shop.asks()
+    first = await shop.post("lost")
+    assert (first.json["response"], first.json["payment"]["state"]) == (None, "handed_over")
+    of = {} if whole else {"walletId": shop.wallet}
+    await shop.api.post("/freeze", {"reason": "incident 7"} | of)
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 5.0)
+    shop.seller.answer = shop.sells
+    again = await shop.post("lost")
+    assert (again.status, again.json["response"]) == (200, None)
+    assert again.json["payment"]["status"] == "pending"
+    assert len(shop.seller.paid) == 1
+    assert await shop.earned() == 0
+    await shop.api.post("/unfreeze", of)
+    assert (await shop.post("lost")).json["response"]["status"] == 200
+    assert await shop.earned() == PRICE
+
+
 async def test_a_key_without_grants_pays_no_tokens(shop: Shop) -> None:
     token, _ = await shop.api.key()
     answer = await shop.post(token=token)

@@ -188,6 +188,32 @@ async def test_a_history_that_breaks_off_within_a_payments_life_proves_nothing(
         assert (await shop.ended(handed, 60)).status is TransactionStatus.CONFIRMED
 
 
+@pytest.mark.parametrize("memo", ["order \u2116 7", "order\x00 7", "7\ud7ff", "a\nb"], ids=range(4))
+async def test_a_memo_that_a_host_shows_in_other_letters_hides_no_payment(
+    tmp_path: Path, memo: str
+) -> None:
+    """A seller chooses the memo. What was paid has come back from elsewhere meanwhile."""
+    async with open_shop(tmp_path) as shop:
+        wire = shop.bench.wire
+
+        async def plain(method: str, params: Sequence[Any]) -> Any:
+            rows = await wire.direct(method, list(params))
+            letters = {
+                each: "".join(x if x.isascii() and x.isprintable() else "?" for x in each)
+                for each in (row["memo"] for row in rows)
+                if each is not None
+            }
+            return [row | {"memo": letters.get(row["memo"])} for row in rows]
+
+        wire.faults["getSignaturesForAddress"] = plain
+        handed = await shop.hand_over(memo=memo)
+        signature = await shop.settle(handed)
+        await shop.tokens.fund(shop.mint, PRICE)
+        await shop.expire()
+        record = await shop.ended(handed)
+        assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
+
+
 async def test_many_payments_of_one_account_are_found_by_one_look_at_a_time(
     tmp_path: Path,
 ) -> None:

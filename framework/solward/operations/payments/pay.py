@@ -56,6 +56,7 @@ from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.token_list import TokenList
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import payments as store
+from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.store.payments import StoredAnswer
@@ -220,7 +221,7 @@ class Payments:
         """What became of a payment whose request is made again.
 
         The stored answer; where there is none, the same payment shown again while the seller may
-        take it. Nothing is signed.
+        take it, but not while the wallet is frozen. Nothing is signed.
 
         Raises:
             InvalidRequest: it paid for another request.
@@ -254,7 +255,11 @@ class Payments:
             landed = record.status is TransactionStatus.CONFIRMED
             proof = _pushed(wallet, record) if landed else None
         else:
-            proof = None if wire is None else PaymentProof(row.mode, wallet.address, wire=wire)
+            async with self.database.read() as connection:
+                frozen = await spending.freeze_reason(connection, wallet.id)
+            # Who has the bytes may use them; who has them not yet gets none while it is frozen.
+            shown = wire is not None and frozen is None
+            proof = PaymentProof(row.mode, wallet.address, wire=wire) if shown else None
         if proof is None:
             return await self.stored(transaction_id)
         return await self._shielded(self._show(record, asked, row.protocol, offer, proof))

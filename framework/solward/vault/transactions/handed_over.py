@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,6 +74,7 @@ _VERIFIED_AT_ONCE: Final = 8
 _BREATH: Final = 64
 # A look repeats this many slots of the one before: nodes need not be equally far.
 _SLACK_SLOTS: Final = 64
+_PLAIN_MEMO: Final = re.compile(r"[A-Za-z0-9 ._:-]{1,64}")
 _ENDED: Final = frozenset({"confirmed", "finalized"})
 
 _log = structlog.get_logger(__name__)
@@ -86,6 +88,7 @@ class Live:
         signature: the wallet's own, which is not the transaction's.
         payer: who pays the fee.
         message: what is signed.
+        memo: that rows of its own show, None where they need not.
         source: the account that units leave: a token account, or the wallet.
         source_units: what it held when the payment was assessed.
         held_lamports: the debit if it lands without error.
@@ -153,13 +156,16 @@ def live_payment(
     """
     transaction = VersionedTransaction.from_bytes(wire)
     context_slot, last_valid = bounds
+    # Rows are left out by it, and the seller chose it: a host may show another one in other letters,
+    # or cut.
+    memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
     return Live(
         transaction_id=record.id,
         wallet_id=record.wallet_id,
         signature=str(transaction.signatures[row.signer_index]),
         payer=transaction.message.account_keys[0],
         message=bytes(to_bytes_versioned(transaction.message)),
-        memo=row.memo,
+        memo=memo,
         asset=row.asset,
         source=row.source,
         source_units=row.source_units,
