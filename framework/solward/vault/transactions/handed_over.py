@@ -156,8 +156,7 @@ def live_payment(
     """
     transaction = VersionedTransaction.from_bytes(wire)
     context_slot, last_valid = bounds
-    # Rows are left out by it, and the seller chose it: a host may show another one in other letters,
-    # or cut.
+    # Rows are left out by it, and the seller chose it: a host may show it otherwise, or cut.
     memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
     return Live(
         transaction_id=record.id,
