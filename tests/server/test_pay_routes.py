@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.api import NOBODY
 from tests.support.fake_seller import Asked, Reply, receipt
 from tests.support.market import USDC
 from tests.support.shop import OWNER, PRICE, Shop, open_shop, reopened
 
 from solward.operations.payments import pay
+from solward.vault.store.tables import payments
 from solward_server.http.body import MAX_PAY_BYTES
 
 
@@ -247,6 +250,28 @@ async def test_lists_are_paged(shop: Shop) -> None:
     assert [each["id"] for each in older] == ids[2:]
     wrong = await shop.api.get(f"/payments?before={NOBODY}")
     assert (wrong.status, wrong.error) == (400, "before must be the id of a payment")
+
+
+async def test_a_dry_run_is_a_request_of_its_keys_rate(shop: Shop) -> None:
+    """The seller is asked, whoever it is."""
+    token, _ = await shop.api.key(rateLimit=2)
+    answers = [await shop.post(token=token, dryRun=True) for _ in range(4)]
+    assert [each.status for each in answers] == [200, 200, 429, 429]
+    assert len(shop.seller.asked) == 2
+
+
+async def test_a_list_of_payments_reads_no_answers(shop: Shop) -> None:
+    for _ in range(3):
+        await shop.post()
+    large = update(payments).values(answer_body=bytes(8 << 20))
+    async with shop.service.database.write() as connection:
+        await connection.execute(large)
+    tracemalloc.start()
+    try:
+        assert len(await shop.payments()) == 3
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_price_that_rose_waits_for_a_person_and_is_paid_once_approved(shop: Shop) -> None:

@@ -92,6 +92,8 @@ def blueprint(context: RouteContext) -> Blueprint:
         key = idempotency_key(body)
         asked = pay_request(body)
         if wants_dry_run() or body_flag(body, "dryRun"):
+            # The seller is asked all the same.
+            await context.count_request()
             quote = await service.operations.quote_payment(wallet_id, caller().actor(), asked)
             return json_response(quote.to_json())
         if key is not None:

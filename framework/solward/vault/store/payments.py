@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, bindparam, exists, func, insert, select, update
+from sqlalchemy import Row, bindparam, exists, func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
@@ -119,6 +119,12 @@ _COLUMNS = tuple(payments.c[name] for name in (
     "message_sha256", "signer_index", "created_ms", "served", "hint", "answer_status",
     "answer_headers", "answer_body", "answered_ms",
 ))  # fmt: skip
+
+
+# A mebibyte each is much for lists and for a start that takes over what is live.
+_WITHOUT_BODIES = tuple(
+    literal(b"").label("answer_body") if each.name == "answer_body" else each for each in _COLUMNS
+)
 
 
 async def add(connection: AsyncConnection, row: PaymentRow) -> None:
@@ -251,23 +257,25 @@ async def taken_since(
 
 async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:
     """The payment of a record, None where it has none."""
-    found = await of_transactions(connection, [transaction_id])
-    return found.get(transaction_id)
+    statement = select(*_COLUMNS).where(payments.c.transaction_id == transaction_id)
+    row = (await connection.execute(statement)).one_or_none()
+    return None if row is None else _row(row)
 
 
 async def of_transactions(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentRow]:
-    """transaction id -> its payment, of those that have one."""
-    statement = select(*_COLUMNS).where(payments.c.transaction_id.in_(transaction_ids))
+    """transaction id -> its payment, of those that have one; answers without their bodies."""
+    statement = select(*_WITHOUT_BODIES).where(payments.c.transaction_id.in_(transaction_ids))
     return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
 
 
 async def listed(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[PaymentRow]:
-    """The newest payments, of one wallet or all, older than that of the record `before`."""
-    statement = select(*_COLUMNS).order_by(payments.c.seq.desc()).limit(limit)
+    """The newest payments, of one wallet or all, older than that of the record `before`; answers
+    without their bodies."""
+    statement = select(*_WITHOUT_BODIES).order_by(payments.c.seq.desc()).limit(limit)
     if wallet_id is not None:
         statement = statement.where(payments.c.wallet_id == wallet_id)
     if before is not None:
