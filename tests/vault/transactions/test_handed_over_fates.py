@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 from solders.message import to_bytes_versioned
+from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
+from spl.token.instructions import (
+    create_idempotent_associated_token_account,
+    get_associated_token_address,
+)
 from tests.support.engine_harness import UNLIMITED, until
 from tests.support.handed_payments import (
     FUNDS,
@@ -32,7 +37,7 @@ from solward.vault.ledger.node import Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.fates import PATIENCE_BLOCKS
-from solward.vault.transactions.request import HandedOver
+from solward.vault.transactions.request import ADMIN, HandedOver
 
 
 async def test_one_that_is_sent_late_is_found_without_a_word_of_the_seller(
@@ -253,6 +258,39 @@ async def test_an_account_with_less_than_is_explained_keeps_its_payment_counted(
         assert await shop.counted() == PRICE
         shop.bench.wire.faults.clear()
         assert (await shop.ended(handed)).status is TransactionStatus.CONFIRMED
+
+
+@pytest.mark.parametrize("fault", ["an error", "an end that is none"])
+async def test_an_account_whose_history_no_node_gives_keeps_no_other_ones_money(
+    tmp_path: Path, fault: str
+) -> None:
+    async with open_shop(tmp_path) as shop:
+        other = await shop.bench.wallets.create("other")
+        at, owner = Pubkey.from_string(shop.mint), Pubkey.from_string(other.address)
+        payer = shop.tokens.stranger.pubkey()
+        await shop.tokens.land([create_idempotent_associated_token_account(payer, owner, at)])
+        account = str(get_associated_token_address(owner, at))
+        await shop.tokens.fund(shop.mint, FUNDS, account=account)
+        wire = shop.bench.wire
+
+        async def poisoned(method: str, params: Sequence[Any]) -> Any:
+            if params[0] != account:
+                return None
+            if fault == "an error":
+                raise LedgerRejected(-32_019, "too many signatures")
+            rows = await wire.direct(method, [params[0], params[1]])
+            return [] if "before" in params[1] else [row | {"slot": 2**40} for row in rows]
+
+        wire.faults["getSignaturesForAddress"] = poisoned
+        draft = shop.draft(wallet=other.address)
+        stuck = await shop.bench.engine.hand_over(other.id, ADMIN, draft)
+        dead = await shop.hand_over()
+        await shop.expire()
+        assert (await shop.ended(dead, 5)).status is TransactionStatus.FAILED
+        assert await shop.counted() == 0
+        assert (await shop.bench.engine.settled(stuck.record.id, 0.1)).status == "pending"
+        wire.faults.clear()
+        assert (await shop.ended(stuck, 30)).status is TransactionStatus.FAILED
 
 
 async def test_what_the_wallets_other_records_took_is_explained(tmp_path: Path) -> None:

@@ -433,7 +433,7 @@ class Watcher:
         self, node: Ledger, items: Sequence[Live], slot: int, answers: Mapping[str, Answers]
     ) -> list[Live]:
         """Those that are not in the finalized history of their accounts; of the others, `answers`
-        says how they landed."""
+        says how they landed. An account whose history it does not give says nothing of others."""
         absent: list[Live] = []
         for source in {item.source for item in items}:
             group = [item for item in items if item.source == source]
@@ -444,8 +444,14 @@ class Watcher:
                         left = [i for i in group if i.transaction_id not in found]
                         for item, row in await _matched(node, rows, left, finalized=True):
                             found[item.transaction_id] = row
-            except TimeoutError:
-                raise LedgerUnavailable(f"The history of {source} is too long to read") from None
+            except (TimeoutError, LedgerError) as error:
+                if isinstance(error, LedgerRejected):
+                    if error.code == MIN_CONTEXT_SLOT:
+                        raise
+                    for item in group:
+                        answers[item.transaction_id].unknown = True
+                _log.warning("history_not_read", account=source, error=str(error) or "too long")
+                continue
             for item in group:
                 each, row_of = answers[item.transaction_id], found.get(item.transaction_id)
                 if row_of is None:
