@@ -152,9 +152,11 @@ async def test_the_same_cycle_through_all_four_asks_and_remembers_the_same() -> 
         assert request.system == system_prompt(AGENT, "localnet")
         assert request.turns == requests["openai"].turns
         assert "Current state:" in request.user
-        # Without a grant no token may be transferred, so the skill for it is not offered.
+        # Without a grant no token may be transferred and no site paid, so neither is offered.
         names = (tool.name for tool in registry().tools())
-        assert request.tool_names == tuple(name for name in names if name != "transfer_token")
+        assert request.tool_names == tuple(
+            name for name in names if name not in ("transfer_token", "pay_request")
+        )
         assert most_tokens(request) == DEFAULT_MAX_TOKENS
         # litellm writes out Gemini 3's own default; the others are sent none.
         assert temperature(request) == (1.0 if name == "gemini" else None)

@@ -13,6 +13,7 @@ from solward_server.http.errors import status_of
 
 STATUS = {
     "InvalidRequest": 400,
+    "PaymentRefused": 400,
     "NotFound": 404,
     "WalletNotFound": 404,
     "AgentNotFound": 404,

@@ -90,8 +90,10 @@ def blueprint(context: RouteContext) -> Blueprint:
         await context.wallet(wallet_id)
         # A dry run does not use the key, but refuses a malformed one.
         key = idempotency_key(body)
+        # Before anything else is read: what may mean a trial pays nothing.
+        is_trial = wants_dry_run() or body_flag(body, "dryRun")
         asked = pay_request(body)
-        if wants_dry_run() or body_flag(body, "dryRun"):
+        if is_trial:
             # The seller is asked all the same.
             await context.count_request()
             quote = await service.operations.quote_payment(wallet_id, caller().actor(), asked)

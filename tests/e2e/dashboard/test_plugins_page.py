@@ -41,7 +41,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def test_every_skill_and_provider_is_there_with_what_it_takes(browser: Browser) -> None:
     browser.open("/plugins")
-    browser.wait_for("Skills (19)")
+    browser.wait_for("Skills (20)")
     assert "No plugin has a problem." in browser.text()
     assert browser.marked("providers").text.count("solward ") == 4
     assert "secret: OPENAI_API_KEY to api.openai.com" in browser.marked("providers").text
