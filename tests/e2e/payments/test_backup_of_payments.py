@@ -64,15 +64,15 @@ def restored(tmp: Path, slot_ms: int) -> Iterator[Restored]:
         slots = {"LOCALNET_SLOT_MS": str(slot_ms)}
         service = started(tmp / "home", seller, slots)
         try:
-            ledger = Ledger.with_giver(rpc_of(service))
-            seller.on(ledger)
-            buyer = Buyer.made(service, ledger, may_pay(seller.site))
-            first = buyer.paid(seller.url, key="first")["payment"]
-            buyer.ended(first["id"])
-            seller.act = seller.keeps
-            alive = buyer.paid(seller.url, key="alive")
-            assert alive["payment"]["state"] == "handed_over"
-            solward(service.home, "backup", "--passphrase-file", words, tmp / "made")
+            with Ledger.with_giver(rpc_of(service)) as ledger:
+                seller.on(ledger)
+                buyer = Buyer.made(service, ledger, may_pay(seller.site))
+                first = buyer.paid(seller.url, key="first")["payment"]
+                buyer.ended(first["id"])
+                seller.act = seller.keeps
+                alive = buyer.paid(seller.url, key="alive")
+                assert alive["payment"]["state"] == "handed_over"
+                solward(service.home, "backup", "--passphrase-file", words, tmp / "made")
         finally:
             service.stop()
         home = tmp / "restored"
@@ -80,10 +80,10 @@ def restored(tmp: Path, slot_ms: int) -> Iterator[Restored]:
         assert "1 of 1 keys open and match" in told
         service = started(home, seller, slots)
         try:
-            ledger = Ledger(rpc_of(service), giver=ledger.giver)
-            seller.ledger = ledger
-            buyer = replace(buyer, service=service, ledger=ledger)
-            yield Restored(buyer, seller, first["id"], alive["payment"]["id"], alive)
+            with Ledger(rpc_of(service), giver=ledger.giver) as ledger:
+                seller.ledger = ledger
+                buyer = replace(buyer, service=service, ledger=ledger)
+                yield Restored(buyer, seller, first["id"], alive["payment"]["id"], alive)
         finally:
             service.stop()
 
@@ -147,31 +147,33 @@ def test_a_sweep_waits_for_what_was_handed_over(tmp_path: Path) -> None:
     with SettlingSeller() as seller:
         service = started(tmp_path / "home", seller, {})
         try:
-            ledger = Ledger.with_giver(rpc_of(service))
-            seller.on(ledger)
-            buyer = Buyer.made(service, ledger, may_pay(seller.site), lamports=10_000_000)
-            seller.act = seller.keeps
-            alive = buyer.paid(seller.url, protocol="x402")["payment"]
-            assert alive["status"] == "pending"
-            with service.client() as admin:
-                vault = admin.post("/wallets", json={"name": "vault"}).json()
-            grants = [{"may": ["fund"], "assets": {"USDC": {"per": {"24h": "5"}}}, "to": ["own"]}]
-            with service.client() as admin:
-                granted = admin.put(f"/policy/wallet:{buyer.wallet}", json={"grants": grants})
-                assert granted.status_code == 200, granted.text
-            address = re.sub(r"/api/v1$", "", service.url)
-            sweep = [buyer.wallet, vault["address"]]
-            swept = subprocess.run(
-                [sys.executable, "-m", "solward_cli", "wallet", "sweep", "--yes", *sweep],
-                env=service.environment | {"SOLWARD_API_URL": address},
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            waited = "waiting: 1 transactions of the wallet are on their way"
-            assert waited in swept.stdout + swept.stderr
-            assert buyer.payment(alive["id"])["state"] == "expired", swept.stdout
-            assert ledger.usdc(vault["address"]) == buyer.usdc, swept.stdout + swept.stderr
+            with Ledger.with_giver(rpc_of(service)) as ledger:
+                seller.on(ledger)
+                buyer = Buyer.made(service, ledger, may_pay(seller.site), lamports=10_000_000)
+                seller.act = seller.keeps
+                alive = buyer.paid(seller.url, protocol="x402")["payment"]
+                assert alive["status"] == "pending"
+                with service.client() as admin:
+                    vault = admin.post("/wallets", json={"name": "vault"}).json()
+                grants = [
+                    {"may": ["fund"], "assets": {"USDC": {"per": {"24h": "5"}}}, "to": ["own"]}
+                ]
+                with service.client() as admin:
+                    granted = admin.put(f"/policy/wallet:{buyer.wallet}", json={"grants": grants})
+                    assert granted.status_code == 200, granted.text
+                address = re.sub(r"/api/v1$", "", service.url)
+                sweep = [buyer.wallet, vault["address"]]
+                swept = subprocess.run(
+                    [sys.executable, "-m", "solward_cli", "wallet", "sweep", "--yes", *sweep],
+                    env=service.environment | {"SOLWARD_API_URL": address},
+                    cwd=tmp_path,
+                    capture_output=True,
+                    text=True,
+                    timeout=120,
+                )
+                waited = "waiting: 1 transactions of the wallet are on their way"
+                assert waited in swept.stdout + swept.stderr
+                assert buyer.payment(alive["id"])["state"] == "expired", swept.stdout
+                assert ledger.usdc(vault["address"]) == buyer.usdc, swept.stdout + swept.stderr
         finally:
             service.stop()
