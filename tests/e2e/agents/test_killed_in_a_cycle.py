@@ -13,7 +13,7 @@ from tests.e2e.agents.supervised import Supervised
 from tests.support.localnet_process import localnet_process
 
 from solward.agents.cycle import Phase
-from solward.vault.transactions.steps import Step
+from solward.vault.transactions.steps import PAID_STEPS
 
 pytestmark = [
     pytest.mark.more,
@@ -27,8 +27,8 @@ POINTS: tuple[StrEnum, ...] = (
     Phase.ENTERED,
     Phase.OBSERVED,
     Phase.THOUGHT,
-    # Nobody is asked about these payments; `test_approval_takeover` has the other two.
-    *(step for step in Step if step not in (Step.HELD, Step.APPROVED)),
+    # Nobody is asked about these, and no seller is paid by them.
+    *PAID_STEPS,
     Phase.ACTED,
     Phase.REMEMBERED,
 )

@@ -11,12 +11,12 @@ import httpx
 import pytest
 from tests.support.worker_cluster import Cluster, running_cluster
 
-from solward.vault.transactions.steps import Step
+from solward.vault.transactions.steps import PAID_STEPS, Step
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]
 
 LAMPORTS = 10_000_000
-STEPS = tuple(step for step in Step if step is not Step.HELD)
+STEPS = (Step.APPROVED, *PAID_STEPS)
 # What is reserved and not written ahead was never sent; the approval is used up by it.
 NOTHING_SENT = (Step.RESERVED, Step.SIGNED)
 # Processes take seconds to start: of two points each run of CI, of all of them the long one.
