@@ -14,6 +14,7 @@ from solward.manifest import site_name
 from solward.money import SOL_DECIMALS, format_amount, from_units
 from solward.operations.payments.requests import Most, SellerRequest, address_of
 from solward.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address
+from solward.registry.payment_checks import MAX_MEMO_BYTES, MAX_RAW_BYTES, MAX_SPLITS
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import (
     TOKEN_2022_WRAPPED_SOL_MINT,
@@ -23,11 +24,6 @@ from solward.solana.programs import (
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import NON_TRANSFERABLE, TRANSFER_FEE, TRANSFER_HOOK, read_mint
 
-MOST_OFFERS: Final = 32
-MOST_SPLITS: Final = 8
-# What the memo program takes; protocols have bounds of their own below it.
-MAX_MEMO_BYTES: Final = 566
-MAX_RAW_BYTES: Final = 32 << 10
 # Micro-lamports for a compute unit: the least that a payment sets.
 LEAST_UNIT_PRICE: Final = 1
 _SHOWN: Final = 160
@@ -245,8 +241,8 @@ def _check_words(offer: PaymentOffer) -> None:
         raise PaymentRefused("amount_invalid", "its amount is no whole number of units")
     if split >= offer.units:
         raise PaymentRefused("amount_invalid", "its splits leave nothing of its amount")
-    if len(offer.splits) > MOST_SPLITS:
-        raise PaymentRefused("too_many_splits", f"it has more than {MOST_SPLITS} splits")
+    if len(offer.splits) > MAX_SPLITS:
+        raise PaymentRefused("too_many_splits", f"it has more than {MAX_SPLITS} splits")
     addresses = [offer.pay_to, *(each.recipient for each in offer.splits)]
     addresses += [each for each in (offer.fee_payer, offer.token_program) if each is not None]
     addresses += [] if offer.asset == SOL else [offer.asset]

@@ -23,7 +23,6 @@ from solward.guardrail import SOL
 from solward.manifest import site_name
 from solward.money import from_units
 from solward.operations.payments.offers import (
-    MOST_OFFERS,
     Assets,
     Chosen,
     Terms,
@@ -52,6 +51,7 @@ from solward.payment import (
     read_offer,
 )
 from solward.record import TransactionRecord, TransactionStatus
+from solward.registry.payment_checks import MAX_OFFERS
 from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.token_list import TokenList
 from solward.vault.ledger.protocol import Ledger
@@ -354,7 +354,7 @@ class Payments:
             except (InvalidRequest, SkillError) as error:
                 reasons.append((name, InvalidRequest(one_line(str(error)))))
             else:
-                found += [(name, each) for each in made[:MOST_OFFERS]]
+                found += [(name, each) for each in made[:MAX_OFFERS]]
         terms = await self._terms(wallet, request, [each for _, each in found])
         terms.most_of()
         candidates: list[Chosen] = []

@@ -7,17 +7,17 @@ import codecs
 from typing import Any
 
 from solward.guardrail import SOL
-from solward.money import from_units
 from solward.operations.payments.sites import MAX_ANSWER_BYTES
 from solward.paid import PaidAnswer, PaymentState, PaymentView
 from solward.payment import Served
 from solward.record import TransactionRecord
 from solward.solana.token_list import TokenList
+from solward.vault.store import payments as store
 from solward.vault.store.payments import PaymentRow
 
 
 def payment_view(
-    record: TransactionRecord, row: PaymentRow, state: str, tokens: TokenList
+    record: TransactionRecord, row: PaymentRow, state: PaymentState, tokens: TokenList
 ) -> PaymentView:
     """A payment as its callers see it.
 
@@ -25,25 +25,8 @@ def payment_view(
         record: of the same transaction.
         state: where it stands.
     """
-    return PaymentView(
-        id=record.id,
-        wallet_id=record.wallet_id,
-        status=record.status,
-        state=PaymentState(state),
-        served=row.served,
-        protocol=row.protocol,
-        mode=row.mode,
-        site=row.site,
-        url=row.url,
-        method=row.method,
-        asset=row.asset,
-        amount=from_units(row.units, row.decimals),
-        pay_to=row.pay_to,
-        created_ms=record.created_ms,
-        symbol=SOL if row.asset == SOL else tokens.symbol_of(row.asset),
-        signature=record.signature,
-        error=record.error,
-    )
+    symbol = SOL if row.asset == SOL else tokens.symbol_of(row.asset)
+    return store.payment_view(record, row, state, symbol)
 
 
 def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:

@@ -85,14 +85,17 @@ class PaymentRow:
         return Served.UNKNOWN if self.answer is None else self.answer.served
 
 
-def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState) -> dict[str, Any]:
-    """A payment as events show it, without what the seller answered, and without a symbol.
+def payment_view(
+    record: TransactionRecord, row: PaymentRow, state: PaymentState, symbol: str | None = None
+) -> PaymentView:
+    """A payment as its callers see it, without what the seller answered.
 
     Args:
         record: of the same transaction.
         state: see `states`.
+        symbol: of the asset, where it has one.
     """
-    view = PaymentView(
+    return PaymentView(
         id=record.id,
         wallet_id=record.wallet_id,
         status=record.status,
@@ -107,9 +110,15 @@ def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState
         amount=from_units(row.units, row.decimals),
         pay_to=row.pay_to,
         created_ms=record.created_ms,
+        symbol=symbol,
         signature=record.signature,
         error=record.error,
     )
+
+
+def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState) -> dict[str, Any]:
+    """A payment as events show it: without a symbol."""
+    view = payment_view(record, row, state)
     return view.to_json()
 
 
