@@ -12,6 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from tests.support.localnet_process import localnet_process
+from tests.support.page_commands import page_commands
 from tests.support.repository import DOCS, ROOT
 from tests.support.service_process import Service
 
@@ -35,18 +36,6 @@ STAND_INS = {
 }
 
 
-def commands() -> list[tuple[str, list[str]]]:
-    """Each command of the page with the lines that it prints, in their order."""
-    found: list[tuple[str, list[str]]] = []
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
-        for line in map(str.strip, block.splitlines()):
-            if line.startswith("$ "):
-                found.append((line.removeprefix("$ "), []))
-            elif line:
-                found[-1][1].append(line)
-    return found
-
-
 def test_its_settings_are_those_of_mainnet_and_may_be_served_with() -> None:
     given = Settings(_env_file=None, **{name.lower(): value for name, value in SETTINGS.items()})
     given.check_serving()
@@ -57,7 +46,7 @@ def test_its_settings_are_those_of_mainnet_and_may_be_served_with() -> None:
 def test_every_check_of_the_doctor_is_in_a_box() -> None:
     named = [
         name
-        for command, _ in commands()
+        for command, _ in page_commands(PAGE)
         if command.startswith("solward doctor ")
         for name in command.split()[2:]
         if name in CHECKS
@@ -115,7 +104,7 @@ def test_every_command_prints_what_the_page_says(
     passphrase = tmp_path / "passphrase"
     passphrase.write_text("correct horse battery staple\n")
     passphrase.chmod(0o600)
-    for command, lines in commands():
+    for command, lines in page_commands(PAGE):
         if command == START:
             service.start()
             continue

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.page_commands import page_commands
 from tests.support.repository import DOCS, ROOT
 from tests.support.up_process import ended, running
 
@@ -25,18 +26,6 @@ REFUSED = 3
 
 def section(title: str) -> str:
     return re.split(r"^## ", PAGE.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.M)[0]
-
-
-def commands() -> list[tuple[str, list[str]]]:
-    """Each command of the page with the lines that it prints, in their order."""
-    found: list[tuple[str, list[str]]] = []
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
-        for line in map(str.strip, block.splitlines()):
-            if line.startswith("$ "):
-                found.append((line.removeprefix("$ "), []))
-            elif line:
-                found[-1][1].append(line)
-    return found
 
 
 def test_every_state_mode_and_refusal_is_explained() -> None:
@@ -68,7 +57,7 @@ def test_its_two_minutes_buy_a_forecast(tmp_path: Path) -> None:
             "COLUMNS": "100",
         }
         codes = []
-        for command, lines in commands():
+        for command, lines in page_commands(PAGE):
             words = shlex.split(command.replace(SELLER, seller[1]))
             assert words[0] == "solward"
             ran = subprocess.run(
