@@ -26,6 +26,7 @@ from solward.audit import outbox
 from solward.clock import now_ms
 from solward.errors import ConfigError, StoreError
 from solward.events import Event
+from solward.prepared import hide_values
 from solward.telemetry import metrics
 from solward.vault.store import sqlite
 from solward.vault.store.file_lock import FileLock
@@ -411,12 +412,8 @@ def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
 
 
 def _without_values(context: ExceptionContext) -> None:
-    """Remove the row's values, which PostgreSQL quotes in errors and SQLite does not."""
-    cause, error = context.original_exception, context.sqlalchemy_exception
-    message = getattr(getattr(cause, "diag", None), "message_primary", None)
-    if message is not None and error is not None:
-        cause.args = (message,)
-        error.args = (f"({type(cause).__module__}.{type(cause).__name__}) {message}",)
+    if context.sqlalchemy_exception is not None:
+        hide_values(context.original_exception, context.sqlalchemy_exception)
 
 
 def _set_idle_timeout(connection: Any, _record: object) -> None:

@@ -1,0 +1,273 @@
+"""Statements of SQLAlchemy Core that are compiled once and run on the database's driver.
+
+Core compiles a statement once too, but what it does around each execution costs several times what
+SQLite takes for a keyed read. A `Prepared` statement does the same work at its first use and keeps
+it: text, order and types of the parameters, names and types of the columns. It is for statements
+that run for every transaction, cycle or request; all others stay Core's own.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeAlias
+
+from sqlalchemy import BindParameter, Insert, Update
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql import ClauseElement, visitors
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Row: TypeAlias = Any
+"""A named tuple; its names are those of the statement's columns, as Core's rows have them."""
+
+_Parameters: TypeAlias = Mapping[str, Any]
+_Process: TypeAlias = Callable[[Any], Any]
+
+_NONE: _Parameters = MappingProxyType({})
+# Lists of parameters are filled up with their last value to a length of which few are in use, so
+# that few texts are kept however many lengths there are.
+_STEP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """One parameter of the driver: a value of the caller's, one of a list of his, or a constant."""
+
+    name: str
+    source: str | None
+    index: int | None
+    process: _Process | None
+    constant: Any = None
+
+    def value(self, given: _Parameters) -> Any:
+        if self.source is None:
+            return self.constant
+        value = given[self.source]
+        if self.index is not None:
+            value = value[min(self.index, len(value) - 1)]
+        return value if self.process is None else self.process(value)
+
+
+class _Plan:
+    """What is kept of a statement for one dialect and the lengths of its lists."""
+
+    def __init__(
+        self,
+        statement: ClauseElement,
+        dialect: Dialect,
+        given: _Parameters,
+        lists: frozenset[str],
+    ) -> None:
+        self._dialect = dialect
+        # As Core decides: `returning` is asked for, never added for a key that is generated.
+        is_dml = isinstance(statement, Insert | Update)
+        self._columns = tuple(getattr(statement, "exported_columns", ()))
+        compiled = statement.compile(
+            dialect=dialect,
+            column_keys=list(given) if is_dml else None,
+            for_executemany=is_dml and not self._columns,
+        )
+        assert isinstance(compiled, SQLCompiler)
+        if unknown := given.keys() - compiled.binds.keys():
+            raise InvalidRequestError(f"The statement has no parameter {sorted(unknown)}")
+        state = compiled.construct_expanded_state(
+            {name: _filled(v) if name in lists else v for name, v in given.items()}
+        )
+        self.text = state.statement
+        expanded = {
+            name: (source, index)
+            for source, names in state.parameter_expansion.items()
+            for index, name in enumerate(names)
+        }
+        self._is_positional = compiled.positional
+        self._parameters: list[_Parameter] = []
+        for name in state.positiontup or () if compiled.positional else state.parameters:
+            source, index = expanded.get(name, (name, None))
+            process: _Process | None = (
+                compiled.binds[source].type.dialect_impl(dialect).bind_processor(dialect)
+            )
+            if source in given:
+                self._parameters.append(_Parameter(name, source, index, process))
+            else:
+                value = state.parameters[name]
+                constant = value if process is None else process(value)
+                self._parameters.append(_Parameter(name, None, None, None, constant))
+        self._make: Callable[[Any], Row] | None = None
+        self._processes: list[tuple[int, _Process]] = []
+
+    def values(self, given: _Parameters) -> Any:
+        """The driver's parameters, in its form."""
+        if self._is_positional:
+            return [each.value(given) for each in self._parameters]
+        return {each.name: each.value(given) for each in self._parameters}
+
+    def rows(self, description: Sequence[Any], found: Sequence[Any]) -> list[Row]:
+        """The driver's rows, by Core's types."""
+        if self._make is None:
+            self._set_shape(description)
+        assert self._make is not None
+        if not self._processes:
+            return list(map(self._make, found))
+        rows: list[Row] = []
+        for each in found:
+            values = list(each)
+            for place, process in self._processes:
+                values[place] = process(values[place])
+            rows.append(self._make(values))
+        return rows
+
+    def _set_shape(self, description: Sequence[Any]) -> None:
+        if len(self._columns) not in (0, len(description)):
+            raise TypeError(f"A statement of {len(self._columns)} columns has {len(description)}")
+        for place, column in enumerate(self._columns):
+            process = column.type.dialect_impl(self._dialect).result_processor(
+                self._dialect, description[place][1]
+            )
+            if process is not None:
+                self._processes.append((place, process))
+        names = [each[0] for each in description]
+        row = namedtuple("Row", names, rename=True)  # type: ignore[misc] # of the statement
+        self._make = row._make
+
+
+def _filled(value: Sequence[Any]) -> list[Any]:
+    return [*value, *[value[-1]] * (_length(len(value)) - len(value))] if value else []
+
+
+def _length(length: int) -> int:
+    """The length that is in use, a power of two or a multiple, for a list of this one."""
+    if length > _STEP:
+        return -(-length // _STEP) * _STEP
+    return 1 << (length - 1).bit_length() if length else 0
+
+
+class Prepared:
+    """A statement of Core; run it inside a transaction of `Database.read` or `Database.write`.
+
+    Parameters are given by name, for `insert(table)` by column; those of `in_` with
+    `expanding=True` are lists of single values. Types of parameters and columns are Core's, and so
+    are the errors, without the values of any row.
+    """
+
+    def __init__(self, statement: ClauseElement) -> None:
+        self.statement = statement
+        self._lists = frozenset(
+            part.key
+            for part in visitors.iterate(statement)
+            if isinstance(part, BindParameter) and part.expanding
+        )
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
+
+    async def all(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> list[Row]:
+        """Run it; all its rows.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: as Core; such as `IntegrityError`.
+            sqlalchemy.exc.InvalidRequestError: a parameter is missing, or is none of its.
+        """
+        plan, driver = await self._ready(connection, parameters)
+        try:
+            if connection.dialect.name == "sqlite":
+                cursor = driver.execute(plan.text, plan.values(parameters))
+                return plan.rows(cursor.description, cursor.fetchall())
+            cursor = await driver.execute(plan.text, plan.values(parameters))
+            return plan.rows(cursor.description, await cursor.fetchall())
+        except BaseException as error:
+            await _raise(connection, plan.text, error)
+
+    async def first(
+        self, connection: AsyncConnection, parameters: _Parameters = _NONE
+    ) -> Row | None:
+        """Run it; its first row, None where there is none. As `all`."""
+        rows = await self.all(connection, parameters)
+        return rows[0] if rows else None
+
+    async def scalar(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> Any:
+        """Run it; the first column of its first row, None where there is none. As `all`."""
+        rows = await self.all(connection, parameters)
+        return rows[0][0] if rows else None
+
+    async def run(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> int:
+        """Run a statement without rows; how many rows it changed. As `all`."""
+        plan, driver = await self._ready(connection, parameters)
+        try:
+            if connection.dialect.name == "sqlite":
+                return int(driver.execute(plan.text, plan.values(parameters)).rowcount)
+            return int((await driver.execute(plan.text, plan.values(parameters))).rowcount)
+        except BaseException as error:
+            await _raise(connection, plan.text, error)
+
+    async def many(self, connection: AsyncConnection, rows: Sequence[_Parameters]) -> int:
+        """Run a statement without rows once for each of `rows`, which all have the same names; how
+        many rows it changed. As `all`."""
+        if not rows:
+            return 0
+        if len(rows) == 1:
+            return await self.run(connection, rows[0])
+        plan, driver = await self._ready(connection, rows[0])
+        try:
+            values = [plan.values(row) for row in rows]
+            if connection.dialect.name == "sqlite":
+                return int(driver.executemany(plan.text, values).rowcount)
+            cursor = driver.cursor()
+            await cursor.executemany(plan.text, values)
+            return int(cursor.rowcount)
+        except BaseException as error:
+            await _raise(connection, plan.text, error)
+
+    async def _ready(
+        self, connection: AsyncConnection, parameters: _Parameters
+    ) -> tuple[_Plan, Any]:
+        """The plan for these parameters, and the driver's connection, inside a transaction."""
+        sync = connection.sync_connection
+        assert sync is not None
+        if not sync.in_transaction():
+            await connection.begin()
+        dialect = sync.dialect
+        key: tuple[Any, ...] = (dialect.name, *parameters)
+        for name in self._lists:
+            if name in parameters:
+                key += (_length(len(parameters[name])),)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _Plan(self.statement, dialect, parameters, self._lists)
+        return plan, sync.connection.driver_connection
+
+
+async def _raise(connection: AsyncConnection, text: str, error: BaseException) -> NoReturn:
+    """Raise Core's error for one of the driver; a connection that was lost or whose statement was
+    cut off is not used again, as by Core."""
+    sync, dialect = connection.sync_connection, connection.dialect
+    assert sync is not None
+    drivers: Any = dialect.loaded_dbapi.Error
+    lost = not isinstance(error, Exception)
+    if isinstance(error, drivers):
+        lost = dialect.is_disconnect(error, sync.connection.dbapi_connection, None)
+    if lost:
+        await connection.invalidate(error)
+    if not isinstance(error, drivers):
+        raise error
+    translated = DBAPIError.instance(
+        text,
+        None,
+        error,
+        drivers,
+        hide_parameters=True,
+        connection_invalidated=lost,
+        dialect=dialect,
+    )
+    hide_values(error, translated)
+    raise translated from error
+
+
+def hide_values(cause: BaseException, error: BaseException) -> None:
+    """Remove the row's values, which PostgreSQL quotes in errors and SQLite does not, from a
+    driver's error and the one that was made of it."""
+    message = getattr(getattr(cause, "diag", None), "message_primary", None)
+    if message is not None:
+        cause.args = (message,)
+        error.args = (f"({type(cause).__module__}.{type(cause).__name__}) {message}",)
