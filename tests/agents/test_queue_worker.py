@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from procrastinate import PsycopgConnector
-from procrastinate.jobs import Job, Status
+from procrastinate.jobs import Job
 from sqlalchemy import insert, text
 from tests.support.agent_rows import WALLET, fields
 
@@ -45,7 +45,7 @@ async def worker(jobs: BatchJobManager) -> int:
 
 
 async def ended(jobs: BatchJobManager, taken: Sequence[Job]) -> None:
-    await asyncio.gather(*(jobs.finish_job(job, Status.SUCCEEDED, True) for job in taken))
+    await asyncio.gather(*(jobs.finish(job.id) for job in taken if job.id is not None))
 
 
 async def left(database: Database) -> int:

@@ -114,9 +114,9 @@ def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
     return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")
 
 
-async def run_to_end(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+async def run_to_end(work: Awaitable[T]) -> tuple[T, bool]:
     """Await `work` to its end even when cancelled; the flag says whether it was."""
-    task = asyncio.create_task(work)
+    task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
         try:

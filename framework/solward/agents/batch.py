@@ -42,13 +42,13 @@ class Batcher(Generic[K, V]):
         self._waiting: list[tuple[K, asyncio.Future[V]]] = []
         self._worker: asyncio.Task[None] | None = None
 
-    async def __call__(self, item: K) -> V:
+    def __call__(self, item: K) -> asyncio.Future[V]:
         """The item's result; raises what `run` raised. Cancelling does not stop the batch."""
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
-        return await future
+        return future
 
     async def _work(self) -> None:
         try:

@@ -93,15 +93,15 @@ class CycleResult:
 class CycleJournal(Protocol):
     """Where cycles are entered and left: `remember.Journal`."""
 
-    async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
+    def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
         """See `Journal.enter`."""
         ...
 
-    async def leave(self, decision: Decision, fence: int, result: CycleResult) -> bool:
+    def leave(self, decision: Decision, fence: int, result: CycleResult) -> Awaitable[bool]:
         """See `Journal.leave`."""
         ...
 
-    async def abandon(self, agent_id: str, fence: int) -> None:
+    def abandon(self, agent_id: str, fence: int) -> Awaitable[None]:
         """See `Journal.abandon`."""
         ...
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import structlog
+from procrastinate import App
 from procrastinate.connector import BaseAsyncConnector
 from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.job_context import AbortReason, JobContext
-from procrastinate.jobs import Job, Status
+from procrastinate.jobs import Job
 from procrastinate.manager import JobManager
 from procrastinate.worker import Worker
 
+from solward.agents.act import run_to_end
 from solward.agents.batch import Batcher
 from solward.store import jobs as store
 
@@ -28,6 +31,8 @@ FETCH_MOST = 100
 FINISH_RETRIES_S = (0.05, 0.2, 1.0, 2.0, 4.0)
 # A full worker waits this long after a job's end, so that the next fetch gets more than one.
 LINGER_S = 0.02
+
+RunJob = Callable[..., Awaitable[None]]
 
 _log = structlog.get_logger(__name__)
 
@@ -52,13 +57,10 @@ class BatchJobManager(JobManager):
             return [] if job is None else [job]
         return [Job.from_row(row) for row in rows]
 
-    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        """See `JobManager.finish_job`. A job that was dropped with its worker counts as
-        finished."""
-        if job.queue != store.QUEUE or not delete_job or job.id is None:
-            await super().finish_job(job, status, delete_job)
-        else:
-            await self._finishing(job.id)
+    def finish(self, job_id: int) -> Awaitable[None]:
+        """Finish a job of `store.QUEUE`. One that was dropped with its worker counts as finished,
+        and a caller that is cancelled stops nothing."""
+        return self._finishing(job_id)
 
     async def _finish(self, ids: Sequence[int]) -> list[None]:
         for pause_s in FINISH_RETRIES_S:
@@ -74,7 +76,20 @@ class BatchJobManager(JobManager):
 
 
 class BatchWorker(Worker):
-    """A worker of `store.QUEUE` that starts all the jobs of a fetch at once."""
+    """A worker of `store.QUEUE` that starts all the jobs of a fetch at once.
+
+    Procrastinate's own way of a job, with middlewares, retries, a result and three lines of log
+    that nobody reads, took as much processor time as the prompt (benchmarks/scale.py).
+    """
+
+    def __init__(self, app: App, run: RunJob, **options: Any) -> None:
+        """Args:
+        run: runs a cycle, by the parameters of its job, and raises nothing but a cancellation.
+        options: of `procrastinate.worker.Worker`.
+        """
+        super().__init__(app, **options)
+        self._run_job = run
+        self._job_ended = asyncio.Event()
 
     async def _fetch_and_process_jobs(self) -> None:
         jobs = self.app.job_manager
@@ -94,11 +109,13 @@ class BatchWorker(Worker):
                 return
 
     async def _wait_for_room(self) -> None:
-        stop = asyncio.ensure_future(self._stop_event.wait())
+        self._job_ended.clear()
+        waits = [asyncio.ensure_future(e.wait()) for e in (self._stop_event, self._job_ended)]
         try:
-            await asyncio.wait({stop, *self._running_jobs}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            stop.cancel()
+            for each in waits:
+                each.cancel()
         await asyncio.sleep(LINGER_S)
 
     def _start_job(self, job: Job) -> None:
@@ -113,7 +130,22 @@ class BatchWorker(Worker):
         )
         task = asyncio.create_task(self._process_job(context), name=f"job {job.id}")
         self._running_jobs[task] = context
-        task.add_done_callback(self._running_jobs.pop)
+        task.add_done_callback(self._ended)
+
+    async def _process_job(self, context: JobContext) -> None:
+        jobs, job = self.app.job_manager, context.job
+        assert isinstance(jobs, BatchJobManager)
+        assert job.id is not None
+        try:
+            await self._run_job(**job.task_kwargs)
+        finally:
+            # Shutting down cancels a job that takes too long, and this waits for its end.
+            await run_to_end(jobs.finish(job.id))
+            self._job_ids_to_abort.pop(job.id, None)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running_jobs[task]
+        self._job_ended.set()
 
     def _abort_reason(self, job_id: int | None) -> AbortReason | None:
         return None if job_id is None else self._job_ids_to_abort.get(job_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,20 +42,20 @@ class Journal:
         self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
         self._abandoning: Batcher[tuple[str, int], None] = Batcher(self._abandon)
 
-    async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
+    def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
         """Take the fence; None when the cycle is stale or the agent must not run."""
-        return await self._entering((agent_id, cycle))
+        return self._entering((agent_id, cycle))
 
-    async def leave(self, decision: Decision, fence: int, result: CycleResult) -> bool:
+    def leave(self, decision: Decision, fence: int, result: CycleResult) -> Awaitable[bool]:
         """Record the decision and advance the agent; False when it must not run further.
 
         Nothing is recorded when another run has taken the fence.
         """
-        return await self._leaving(_Leaving(decision, fence, result))
+        return self._leaving(_Leaving(decision, fence, result))
 
-    async def abandon(self, agent_id: str, fence: int) -> None:
+    def abandon(self, agent_id: str, fence: int) -> Awaitable[None]:
         """Undo the entering of a cycle, so that it can be run again at once."""
-        await self._abandoning((agent_id, fence))
+        return self._abandoning((agent_id, fence))
 
     async def _abandon(self, runs: Sequence[tuple[str, int]]) -> list[None]:
         async with self._database.write() as connection:

@@ -155,21 +155,22 @@ class Worker:
     def _queue_worker(
         self, queue: str, *, concurrency: int, poll_s: float, listen: bool, grace_s: float
     ) -> QueueWorker:
-        kind = BatchWorker if queue == store.QUEUE else QueueWorker
-        return kind(
-            self._app,
-            queues=[queue],
-            name=queue,
-            concurrency=concurrency,
-            fetch_job_polling_interval=poll_s,
-            abort_job_polling_interval=1.0,
-            shutdown_graceful_timeout=grace_s,
-            listen_notify=listen,
-            delete_jobs="always",
-            install_signal_handlers=False,
-            update_heartbeat_interval=HEARTBEAT_S,
-            stalled_worker_timeout=PRUNE_S,
-        )
+        options: dict[str, Any] = {
+            "queues": [queue],
+            "name": queue,
+            "concurrency": concurrency,
+            "fetch_job_polling_interval": poll_s,
+            "abort_job_polling_interval": 1.0,
+            "shutdown_graceful_timeout": grace_s,
+            "listen_notify": listen,
+            "delete_jobs": "always",
+            "install_signal_handlers": False,
+            "update_heartbeat_interval": HEARTBEAT_S,
+            "stalled_worker_timeout": PRUNE_S,
+        }
+        if queue == store.QUEUE:
+            return BatchWorker(self._app, self._cycle, **options)
+        return QueueWorker(self._app, **options)
 
     def _add_tasks(self) -> None:
         self._app.task(name=store.TASK, queue=store.QUEUE)(self._cycle)
