@@ -62,19 +62,26 @@ def loads(text: str | bytes, *, unique_keys: bool = False) -> Any:
     if not unique_keys:
         return _DECODER.decode(text)
     value = _UNIQUE.decode(text)
-    _refuse_ambiguous(value, "")
+    keys = _to_ambiguous(value) if isinstance(value, dict | list) else None
+    if keys is not None:
+        path = ""
+        for key in reversed(keys):
+            path = member(path, key) if isinstance(key, str) else f"{path}[{key}]"
+        raise DuplicateKey(path)
     return value
 
 
-def _refuse_ambiguous(value: Any, path: str) -> None:
+def _to_ambiguous(value: Any) -> list[str | int] | None:
+    """Keys and indexes of the first key that stands twice, the innermost first; None where none
+    does."""
     if isinstance(value, _Ambiguous):
-        raise DuplicateKey(member(path, value.twice))
-    if isinstance(value, dict):
-        for key, each in value.items():
-            _refuse_ambiguous(each, member(path, key))
-    elif isinstance(value, list):
-        for at, each in enumerate(value):
-            _refuse_ambiguous(each, f"{path}[{at}]")
+        return [value.twice]
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(each, dict | list):
+            found = _to_ambiguous(each)
+            if found is not None:
+                return [*found, key]
+    return None
 
 
 def member(path: str, key: str) -> str:

@@ -7,14 +7,15 @@ epoch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
 from solward import jsontext
 from solward.errors import InvalidRequest
-from solward.solana.base58 import b58decode, b58encode
+from solward.solana.base58 import b58decode
 
 MAX_UNITS: Final = 2**64 - 1
 """As the token programs count."""
@@ -161,9 +162,16 @@ class PaymentReceipt:
     reason: str | None = None
 
 
+_FIELDS: Final = tuple(each.name for each in fields(PaymentOffer))
+
+
 def offer_json(offer: PaymentOffer) -> dict[str, Any]:
     """An offer as JSON; `read_offer` makes an equal one of it, also after it was stored."""
-    return asdict(offer) | {"modes": [mode.value for mode in offer.modes]}
+    return {name: getattr(offer, name) for name in _FIELDS} | {
+        "modes": [mode.value for mode in offer.modes],
+        "splits": [asdict(each) for each in offer.splits],
+        "raw": dict(offer.raw),
+    }
 
 
 def read_offer(stored: Mapping[str, Any]) -> PaymentOffer:
@@ -184,13 +192,16 @@ def is_signature(value: object) -> TypeGuard[str]:
 
 
 def _is_base58(value: object, size: int, most: int) -> bool:
-    if not isinstance(value, str) or len(value) > most:
-        return False
+    return isinstance(value, str) and len(value) <= most and _decoded_bytes(value) == size
+
+
+@functools.lru_cache(maxsize=1_024)
+def _decoded_bytes(text: str) -> int:
+    """How many bytes base58 text stands for, -1 where it is none; no other text stands for them."""
     try:
-        data = b58decode(value)
+        return len(b58decode(text))
     except ValueError:
-        return False
-    return len(data) == size and b58encode(data) == value
+        return -1
 
 
 def read_units(value: object, field: str) -> int:
@@ -221,7 +232,9 @@ def read_json(text: str | bytes, field: str) -> Any:
         if len(data) > MAX_JSON_BYTES:
             raise InvalidRequest(f"{field} must have at most {MAX_JSON_BYTES} bytes")
         value = jsontext.loads(data, unique_keys=True)
-        write_json(value).encode()
+        if b"\\" in data:
+            # Half a surrogate pair can only be an escape: UTF-8 has none.
+            write_json(value).encode()
     except jsontext.DuplicateKey as error:
         raise InvalidRequest(f"{field}: {error}") from None
     except (ValueError, ArithmeticError, RecursionError):

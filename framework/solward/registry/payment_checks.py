@@ -46,7 +46,7 @@ _MOST_DEEP: Final = 32
 _NETWORKS: Final = frozenset((*CHAIN_IDS, "localnet"))
 _CHAIN_ID: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
-_HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_PRINTABLE: Final = bytes(range(0x20, 0x7F))
 # They say where a request goes, or where it ends.
 _REFUSED_HEADERS: Final = frozenset(
     {
@@ -114,7 +114,7 @@ def checked_headers(found: object) -> dict[str, str]:
             raise InvalidRequest("headers must have names like Payment-Signature")
         if name.lower() in _REFUSED_HEADERS or name.lower().startswith("proxy-"):
             raise InvalidRequest(f"headers must not have {name}")
-        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+        if not isinstance(value, str) or not value or value != value.strip() or not is_plain(value):
             raise InvalidRequest(f"header {name} must be printable ASCII")
         made[str.__str__(name)] = str.__str__(value)
     if len({name.lower() for name in made}) != len(made):
@@ -125,6 +125,12 @@ def checked_headers(found: object) -> dict[str, str]:
             f"headers must have at most {MAX_HEADER_BYTES} bytes together, not {size}"
         )
     return made
+
+
+def is_plain(text: str) -> bool:
+    """Whether it is printable ASCII on one line."""
+    # A tenth of the time of `str.isprintable`: a payment's header has some thousand characters.
+    return text.isascii() and not text.encode().translate(None, _PRINTABLE)
 
 
 def checked_receipt(found: object) -> PaymentReceipt | None:

@@ -6,6 +6,7 @@ an account type at byte 165 and extensions after it as type-length-value entries
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -142,8 +143,14 @@ def token_account(account: Account | None, *, strict: bool = False) -> TokenAcco
     """
     if account is None or not _is_token_data(account, TOKEN_ACCOUNT_BYTES, _ACCOUNT_TYPE):
         return None
+    return _token_account(account.data[:TOKEN_ACCOUNT_BYTES], strict)
+
+
+# One assessment asks a dozen times about the same two or three accounts.
+@functools.lru_cache(maxsize=256)
+def _token_account(data: bytes, strict: bool) -> TokenAccount | None:
     mint, owner, amount, tag, delegate, state, reserve_tag, reserve, delegated, close_tag, close = (
-        _TOKEN_ACCOUNT.unpack_from(account.data)
+        _TOKEN_ACCOUNT.unpack(data)
     )
     if state == 0 or (strict and (state > 2 or max(tag, reserve_tag, close_tag) > 1)):
         return None
@@ -167,16 +174,21 @@ def mint_account(address: str, account: Account | None, *, strict: bool = False)
     """
     if account is None or not _is_token_data(account, MINT_BYTES, _MINT_TYPE):
         return None
-    tag, authority, supply, decimals, initialized, freeze_tag, freezer = _MINT.unpack_from(
-        account.data
-    )
+    # Extensions may be of any size.
+    read = _mint if len(account.data) <= TOKEN_ACCOUNT_BYTES else _mint.__wrapped__
+    return read(address, account.owner, account.data, strict)
+
+
+@functools.lru_cache(maxsize=256)
+def _mint(address: str, program: str, data: bytes, strict: bool) -> Mint | None:
+    tag, authority, supply, decimals, initialized, freeze_tag, freezer = _MINT.unpack_from(data)
     if initialized == 0 or (strict and (initialized > 1 or max(tag, freeze_tag) > 1)):
         return None
-    extensions = tuple(read_extensions(account.data))
+    extensions = tuple(read_extensions(data))
     name, symbol = _metadata(address, extensions)
     return Mint(
         address=address,
-        program=account.owner,
+        program=program,
         decimals=decimals,
         supply=supply,
         mint_authority=_option_key(tag, authority),
@@ -204,6 +216,7 @@ def read_extensions(data: bytes, *, strict: bool = False) -> Iterator[tuple[int,
         start += size
 
 
+@functools.lru_cache(maxsize=1_024)
 def associated_address(owner: str, mint: str, program: str) -> str:
     """The address of an owner's associated token account under a token program; pure."""
     keys = (Pubkey.from_string(key) for key in (owner, mint, program))

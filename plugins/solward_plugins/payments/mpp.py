@@ -11,6 +11,7 @@ import base64
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from solward import (
@@ -40,7 +41,6 @@ from solward_plugins.payments.reading import (
     shown,
 )
 
-PAYMENT_REQUIRED: Final = 402
 _CHALLENGE: Final = "WWW-Authenticate"
 _CREDENTIAL: Final = "Authorization"
 _RECEIPT: Final = "Payment-Receipt"
@@ -83,7 +83,7 @@ def payment_spec() -> PaymentSpec:
 @hookimpl
 async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
     """The charges on Solana among the challenges."""
-    if answer.status != PAYMENT_REQUIRED:
+    if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return []
     found: list[PaymentOffer] = []
     for header in answer.all_headers(_CHALLENGE):

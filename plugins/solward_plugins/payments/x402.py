@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -42,7 +43,6 @@ from solward_plugins.payments.reading import (
     text_of,
 )
 
-PAYMENT_REQUIRED: Final = 402
 _EXACT: Final = "exact"
 _REQUIRED: Final = "PAYMENT-REQUIRED"
 _VERSION: Final = "x402Version"
@@ -75,7 +75,7 @@ def payment_spec() -> PaymentSpec:
 @hookimpl
 async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
     """The entries of `accepts` that are `exact` on Solana."""
-    if answer.status != PAYMENT_REQUIRED:
+    if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return []
     headers = answer.all_headers(_REQUIRED)
     if headers:
@@ -123,7 +123,7 @@ async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentRec
         if settled.get("success") is not True:
             reason = shown(settled.get("errorReason")) or "the seller says that it failed"
         return PaymentReceipt(shown(settled.get("transaction")) or None, reason)
-    if answer.status != PAYMENT_REQUIRED:
+    if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return None
     header = answer.header(_REQUIRED)
     refusal = _body(answer.body) if header is None else json_in_header(header, _REQUIRED, url=False)

@@ -13,7 +13,12 @@ from tests.support.fake_seller import DEVNET, Reply, encoded, requirement
 from tests.support.market import BONK, USDC
 from tests.support.shop import OWNER, SPONSOR, Shop, charge, mpp, open_shop
 
-from solward.errors import InvalidRequest, PaymentRefused
+from solward.errors import (
+    GuardrailBlocked,
+    InvalidRequest,
+    PaymentRefused,
+    TransactionFailed,
+)
 from solward.operations.payments.offers import acceptable
 from solward.operations.payments.requests import read_request
 from solward.paid import PayRequest
@@ -223,6 +228,24 @@ async def test_what_a_seller_writes_is_shown_on_one_bounded_line(shop: Shop) -> 
     text = str(error.value)
     assert text.isprintable()
     assert len(text) < 600
+    assert shop.seller.paid == []
+
+
+async def test_a_sponsor_who_becomes_a_wallet_of_ours_is_refused_with_the_reservation(
+    shop: Shop,
+) -> None:
+    """Who was none of ours is remembered to be none while offers are chosen; never when units are
+    reserved."""
+    shop.seller.says(shop.asks())
+    with pytest.raises(TransactionFailed, match="has no token account"):
+        await shop.buys()
+    await shop.service.wallets.import_keypair(str(list(bytes(SPONSOR))))
+    await shop.api.post(f"/wallets/{shop.wallet}/airdrop", {"amount": 2})
+    swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
+    assert (await shop.api.post(f"/wallets/{shop.wallet}/swap", swap)).status == 200
+    shop.seller.says(shop.asks())
+    with pytest.raises(GuardrailBlocked, match="is a wallet of this service"):
+        await shop.buys()
     assert shop.seller.paid == []
 
 

@@ -20,13 +20,15 @@ from spl.token.models import FreezeAccountParams
 from tests.support.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
+from solward.clock import now_ms
 from solward.errors import GuardrailBlocked, Held, InvalidRequest, TransactionFailed
 from solward.hold import HoldState
 from solward.operations.transfer import plan_transfer
 from solward.payment import PaymentMode
 from solward.record import TransactionStatus, TransactionType
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.store import holds
+from solward.vault.store import holds, pockets
+from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.transactions.request import Actor, Draft
 
 AGENT = Actor("admin-like")
@@ -108,6 +110,17 @@ async def test_the_sponsor_is_nobody_of_ours(tmp_path: Path) -> None:
         with pytest.raises(GuardrailBlocked, match="is a wallet of this service") as caught:
             await shop.hand_over(fee_payer=other.address)
         assert caught.value.record.type == TransactionType.PAYMENT
+        # A pocket's key is derived from a wallet's, and signs for that wallet alone.
+        async with shop.bench.wallets.new_pocket(other.id) as pocket:
+            row = PocketRow(
+                other.id, pocket.counter, pocket.address, None, None, None, (), None,
+                PocketState.OPEN, now_ms(),
+            )  # fmt: skip
+            async with shop.bench.database.write() as connection:
+                await pockets.add(connection, row)
+        await shop.bench.localnet.call("requestAirdrop", [pocket.address, 10**9])
+        with pytest.raises(GuardrailBlocked, match="or a pocket of one"):
+            await shop.hand_over(fee_payer=pocket.address)
         assert await shop.counted() == 0
 
 

@@ -117,7 +117,7 @@ class Terms:
     Attributes:
         networks: names and CAIP-2 ids of the service's own ledger.
         wallet: the payer's address.
-        managed: those of these addresses that are wallets of this service.
+        managed: keys of wallets of this service, of those that the offers name as sponsors.
     """
 
     request: SellerRequest
@@ -259,7 +259,7 @@ def _check_words(offer: PaymentOffer) -> None:
 
 
 def _check_resource(offer: PaymentOffer, request: SellerRequest) -> None:
-    if offer.resource is None:
+    if offer.resource is None or offer.resource == request.url:
         return
     try:
         site = address_of(offer.resource, "resource")[1]
@@ -284,7 +284,7 @@ def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
     elif offer.fee_payer == terms.wallet or offer.fee_payer in terms.managed:
         # Signed by the wallet as its authority, it would be signed as the payer of the fee.
         problem = PaymentRefused(
-            "fee_payer_own", "it has a wallet of this service pay the network fee"
+            "fee_payer_own", "it has a wallet or pocket of this service pay the network fee"
         )
     if problem is None:
         return modes

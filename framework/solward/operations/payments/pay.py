@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
 import structlog
@@ -56,7 +57,7 @@ from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.token_list import TokenList
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import payments as store
-from solward.vault.store import spending
+from solward.vault.store import recipients, spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.store.payments import StoredAnswer
@@ -68,8 +69,6 @@ from solward.vault.wallets import Wallet, Wallets
 
 T = TypeVar("T")
 
-# The status of an answer that asks for a payment.
-PAYMENT_REQUIRED: Final = 402
 # A seller may compute what is asked for before it asks for a payment, or begins to answer a paid
 # request. A payment's bytes live about a minute.
 ASK_WAIT_S: Final = 15.0
@@ -77,6 +76,9 @@ ANSWER_WAIT_S: Final = 40.0
 # What is answered usually lands within it.
 SETTLE_WAIT_S: Final = 2.0
 _CLOSE_WAIT_S: Final = 5.0
+# Payers of fees that are remembered to be no wallets: sellers name them, and none may fill the
+# memory.
+_MOST_STRANGERS: Final = 1_000
 
 _log = structlog.get_logger(__name__)
 
@@ -161,6 +163,7 @@ class Payments:
     _protocols: Mapping[str, PaymentProtocol] = field(default_factory=dict, init=False)
     _assets: Assets = field(init=False)
     _chain: str | None = field(default=None, init=False)
+    _strangers: set[str] = field(default_factory=set, init=False)
     _busy: set[str] = field(default_factory=set, init=False)
     _running: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
@@ -207,7 +210,7 @@ class Payments:
         asked = read_request(request, needs_most=not actor.is_admins)
         found = await self._ask(asked)
         answer = _as_paid(found)
-        if found.answer.status != PAYMENT_REQUIRED:
+        if found.answer.status != HTTPStatus.PAYMENT_REQUIRED:
             return PaymentQuote(answer)
         with self.engine.deadline():
             chosen = await self._choose(wallet, asked, found.answer)
@@ -323,7 +326,7 @@ class Payments:
 
     async def _first(self, wallet: Wallet, actor: Actor, request: SellerRequest) -> PaidAnswer:
         found = await self._ask(request)
-        if found.answer.status != PAYMENT_REQUIRED:
+        if found.answer.status != HTTPStatus.PAYMENT_REQUIRED:
             return _as_paid(found)
         with self.engine.deadline():
             chosen = await self._choose(wallet, request, found.answer)
@@ -382,8 +385,20 @@ class Payments:
         if self.localnet_as is not None:
             networks |= {self.localnet_as, CHAIN_IDS[self.localnet_as]}
         payers = {each.fee_payer for each in offers if each.fee_payer is not None}
-        managed = await self.wallets.managed(payers) if payers else frozenset()
+        managed = await self._managed(payers - self._strangers)
         return Terms(request, networks, wallet.address, self.tokens, managed)
+
+    async def _managed(self, payers: Set[str]) -> frozenset[str]:
+        """Those that are keys of wallets of this service. A reservation asks again: who is none
+        when he is met first is not asked about before it from then on."""
+        if not payers:
+            return frozenset()
+        async with self.database.read() as connection:
+            found = await recipients.keys_of_ours(connection, payers)
+        if len(self._strangers) + len(payers) > _MOST_STRANGERS:
+            self._strangers.clear()
+        self._strangers |= payers - found
+        return found
 
     async def _paid(
         self,

@@ -15,6 +15,7 @@ from solward import jsontext
 from solward.errors import InvalidRequest, PaymentRefused, SkillError
 from solward.manifest import MAX_URL, Site, site_name, split_url
 from solward.paid import PayRequest, max_parts
+from solward.registry.payment_checks import is_plain
 from solward.site import read_site
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -176,8 +177,8 @@ def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, st
     found = tuple(made.items())
     fits = 0 < len(found) <= 8 and sum(len(n) + len(v) for n, v in found) <= 2 * MAX_HEADER_BYTES
     for name, value in found:
-        one_line = value.isascii() and value.isprintable()
-        fits = fits and bool(_TOKEN.fullmatch(name)) and one_line and name.lower() not in _FRAME
+        fits = fits and bool(_TOKEN.fullmatch(name)) and name.lower() not in _FRAME
+        fits = fits and is_plain(value)
     if not fits:
         raise PaymentRefused("protocol_failed", f"{protocol} made headers that cannot be sent")
     return found

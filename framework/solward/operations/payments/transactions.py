@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import secrets
 
-from solders.instruction import Instruction
+from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from spl.token.instructions import transfer_checked
-from spl.token.models import TransferCheckedParams
 
 from solward.guardrail import SOL, Intent
 from solward.manifest import site_name
@@ -17,6 +15,7 @@ from solward.operations.payments.offers import Chosen
 from solward.operations.payments.requests import SellerRequest
 from solward.payment import PaymentMode, offer_json
 from solward.record import TransactionType
+from solward.solana.instructions import Token
 from solward.solana.programs import MEMO_PROGRAM
 from solward.solana.tokens import associated_address
 from solward.vault.transactions.request import Draft, Payment
@@ -106,17 +105,16 @@ def _sol(wallet: str, to: str, lamports: int) -> Instruction:
 def _tokens(
     wallet: str, source: str, destination: str, chosen: Chosen, program: str, units: int
 ) -> Instruction:
-    return transfer_checked(
-        TransferCheckedParams(
-            program_id=Pubkey.from_string(program),
-            source=Pubkey.from_string(source),
-            mint=Pubkey.from_string(chosen.asset.mint),
-            dest=Pubkey.from_string(destination),
-            owner=Pubkey.from_string(wallet),
-            amount=units,
-            decimals=chosen.asset.decimals,
-        )
+    # As `spl.token` has it, whose own function takes a tenth of a millisecond to write ten bytes.
+    asset = chosen.asset
+    data = bytes((Token.TRANSFER_CHECKED,)) + units.to_bytes(8, "little") + bytes((asset.decimals,))
+    accounts = (
+        AccountMeta(Pubkey.from_string(source), is_signer=False, is_writable=True),
+        AccountMeta(Pubkey.from_string(asset.mint), is_signer=False, is_writable=False),
+        AccountMeta(Pubkey.from_string(destination), is_signer=False, is_writable=True),
+        AccountMeta(Pubkey.from_string(wallet), is_signer=True, is_writable=False),
     )
+    return Instruction(Pubkey.from_string(program), data, accounts)
 
 
 def _memo(text: str) -> Instruction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 from solward import jsontext
@@ -25,7 +26,6 @@ from solward.testing.conformance.watch import said
 from solward.testing.conformance.wording import errors_finding
 
 _PAYER = b58encode(bytes(range(32)))
-_PAYMENT_REQUIRED = 402
 # Of a transaction that is handed over, and of its signature; two of each, to be told apart.
 _WIRES = (b"\x01" + bytes(495), b"\x01" + bytes(range(250)) + bytes(245))
 _SIGNATURES = (b58encode(bytes(range(64))), b58encode(bytes(range(64, 128))))
@@ -139,7 +139,7 @@ async def _hostile(
     """What went wrong with answers that no honest seller gives, and how many were tried."""
     trouble: list[str] = []
     tried = 0
-    plain = HttpAnswer("https://seller.invalid/", "GET", _PAYMENT_REQUIRED)
+    plain = HttpAnswer("https://seller.invalid/", "GET", HTTPStatus.PAYMENT_REQUIRED)
     for answer in (each for base in (plain, *cases.answers) for each in _spoiled(base)):
         tried += 1
         await _survives(protocol.offers, answer, trouble, errors)

@@ -9,6 +9,7 @@ from sqlalchemy import (
     bindparam,
     select,
     text,
+    union_all,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -132,17 +133,18 @@ async def first_paid(
     return {(row.wallet_id, row.address): (int(row.created_ms), row.id) for row in rows}
 
 
-_POCKETS = select(pockets.c.address).where(
-    pockets.c.address.in_(bindparam("addresses", expanding=True))
+_KEYS = union_all(
+    select(wallets.c.public_key).where(
+        wallets.c.public_key.in_(bindparam("addresses", expanding=True))
+    ),
+    select(pockets.c.address).where(pockets.c.address.in_(bindparam("addresses", expanding=True))),
 )
 
 
-async def are_keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) -> bool:
-    """Whether any of `addresses` is a wallet of this service, or a pocket of one."""
-    if await own(connection, addresses):
-        return True
-    found = await connection.execute(_POCKETS, {"addresses": list(addresses)})
-    return found.first() is not None
+async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
+    """Those of `addresses` that are wallets of this service, or pockets of one."""
+    found = await connection.execute(_KEYS, {"addresses": list(addresses)})
+    return frozenset(found.scalars())
 
 
 async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:

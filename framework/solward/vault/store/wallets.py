@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, select, tuple_, update
@@ -92,12 +92,6 @@ async def newest_wallets(
     if before is not None:
         newest = newest.where(_place < tuple_(*before))
     return [dict(row) for row in (await connection.execute(newest)).mappings()]
-
-
-async def managed(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
-    """Those of these addresses that are wallets'."""
-    statement = select(wallets.c.public_key).where(wallets.c.public_key.in_(addresses))
-    return frozenset((await connection.execute(statement)).scalars())
 
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:

@@ -721,6 +721,8 @@ def _tables(
     tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
 ) -> list[AddressLookupTableAccount]:
     """The tables, with the accounts that must stay in the message itself taken out."""
+    if not tables:
+        return []
     static = {
         str(meta.pubkey)
         for instruction in instructions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +18,6 @@ from solward.vault.guardrails.grants.model import SwapTerms
 from solward.vault.transactions.request import PocketUse
 
 _SENT = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
-
-_associated = functools.lru_cache(maxsize=1_024)(associated_address)
 
 VENUE = "venue:"
 """Before a venue's name, of an account that is none: who receives what a swap sells."""
@@ -121,7 +118,7 @@ def is_pockets(line: Line, pocket: str) -> bool:
     if pocket in (line.account, line.owner):
         return True
     program = line.program or TOKEN_PROGRAM
-    return line.account == _associated(pocket, _mint(line, program), program)
+    return line.account == associated_address(pocket, _mint(line, program), program)
 
 
 def _proved(line: Line, declared: Collection[str]) -> Line:
@@ -133,7 +130,7 @@ def _proved(line: Line, declared: Collection[str]) -> Line:
         if address == line.account:
             continue
         try:
-            account = _associated(address, mint, line.program)
+            account = associated_address(address, mint, line.program)
         except ValueError:
             # A plugin declares what it likes.
             continue

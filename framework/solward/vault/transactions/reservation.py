@@ -145,7 +145,7 @@ async def _as_payment(
     if not judged.is_allowed:
         return judged
     sponsor = payment.fee_payer
-    if sponsor is not None and await recipient_store.are_keys_of_ours(connection, [sponsor]):
+    if sponsor is not None and await recipient_store.keys_of_ours(connection, [sponsor]):
         reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
         return judged.blocked(reason, PAYMENT_RULE)
     if actor.is_admins:

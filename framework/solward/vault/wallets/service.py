@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -231,11 +231,6 @@ class Wallets:
                 place = row["created_ms"], row["id"]
             rows = await store.newest_wallets(connection, limit, place)
         return [wallet_of(row) for row in rows]
-
-    async def managed(self, addresses: Collection[str]) -> frozenset[str]:
-        """Those of these addresses that are wallets of this service."""
-        async with self._database.read() as connection:
-            return await store.managed(connection, addresses)
 
     async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace a wallet's tags.
