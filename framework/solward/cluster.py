@@ -128,7 +128,9 @@ async def open_cluster(
                 options = localnet_options(settings, genesis)
                 localnet = await Localnet.open(settings.localnet_path, options)
             stack.push_async_callback(localnet.close)
-            ledger = RpcLedger(InProcessTransport(localnet.call, _rejection))
+            ledger = RpcLedger(
+                InProcessTransport(localnet.call, _rejection, lambda: localnet.changes)
+            )
             venue = httpx.AsyncClient(
                 transport=httpx.ASGITransport(venue_app(localnet.call)),
                 base_url="http://localnet",

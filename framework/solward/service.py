@@ -59,7 +59,7 @@ from solward.registry.loaded import LoadedSkill
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.settings.settings import MAINNET
-from solward.solana.balances import Balances, read_balances
+from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
 from solward.store.event_feed import event_feed
@@ -68,6 +68,7 @@ from solward.telemetry import metrics
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.grants.document import GrantPolicy
 from solward.vault.guardrails.grants.dollars import Worth, worth
+from solward.vault.ledger.display import Display, Shown
 from solward.vault.ledger.patience import READ_WAIT_S, within
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
@@ -128,6 +129,7 @@ class Solward:
     step_hook: StepHook = no_hook
     keys: Keys | None = None
     agents: AgentService = field(init=False)
+    display: Display = field(init=False)
     approvals: Approvals = field(init=False)
     policies: Policies = field(init=False)
 
@@ -135,6 +137,7 @@ class Solward:
         self.policies = Policies(
             self.database, self.tokens, self.ledger, lambda: self.registry, self._key_names
         )
+        self.display = Display(self.ledger)
         # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
         self.approvals = Approvals(
@@ -269,6 +272,7 @@ class Solward:
             if service.webhook is not None:
                 # Before anything can be held.
                 await stack.enter_async_context(service.webhook.delivering())
+            stack.push_async_callback(service.display.close)
             engine.sender.start()
             # On a shared database other processes serve already, so this start need not wait.
             await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
@@ -363,7 +367,16 @@ class Solward:
         """
         wallet = await self.wallets.get(wallet_id)
         with within(READ_WAIT_S):
-            return await read_balances(self.ledger, self.tokens, wallet.address, empty=empty)
+            return self._balances(await self.display.wallet(wallet.address), empty=empty)
+
+    async def observed_balances(self, wallet_id: str) -> Balances:
+        """As `balances`, for an agent's cycle; see `Display.observed`."""
+        wallet = await self.wallets.get(wallet_id)
+        with within(READ_WAIT_S):
+            return self._balances(await self.display.observed(wallet.address))
+
+    def _balances(self, shown: Shown, *, empty: bool = False) -> Balances:
+        return balances_of(shown.lamports, shown.holdings, self.tokens, empty=empty)
 
     async def worth(self, balances: Balances) -> Worth:
         """What a wallet holds, in dollars, as far as the price sources know."""
@@ -504,7 +517,7 @@ class Solward:
         """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
         slot = None
         with contextlib.suppress(LedgerError, TimeoutError):
-            slot = await asyncio.wait_for(self.ledger.slot(), HEALTH_WAIT_S)
+            slot = await asyncio.wait_for(self.display.slot(), HEALTH_WAIT_S)
         return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
 
     async def wallet_limits(

@@ -60,6 +60,7 @@ class Localnet:
         self._ticker: asyncio.Task[None] | None = None
         self._closing = False
         self._torn = False
+        self._changes = 0
         # A daemon: a process that ends without closing ends as if killed, and loses nothing either.
         self._thread = threading.Thread(target=self._work, name="localnet", daemon=True)
         self._thread.start()
@@ -89,6 +90,11 @@ class Localnet:
         if found is None:
             raise RpcError(METHOD_NOT_FOUND, "Method not found")
         return await self._enqueue(found, params)
+
+    @property
+    def changes(self) -> int:
+        """How many commits changed accounts since this opened, all whose answers are out."""
+        return self._changes
 
     async def advance_slots(self, slots: int) -> None:
         """Let `slots` pass at once: for tests, which have no time to wait."""
@@ -207,6 +213,7 @@ class Localnet:
 
     def _answer(self, batch: list[_Call], commit: Commit | None) -> None:
         if commit is not None:
+            self._changes += bool(commit.accounts)
             for listener in tuple(self._listeners):
                 try:
                     listener(commit)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from solward.money import from_units, lamports_to_sol
-from solward.solana.ledger import ReadLedger
+from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.token_list import TokenList
 
 
@@ -60,10 +61,18 @@ async def read_balances(
     Args:
         empty: also tokens of which it has an open account and holds none.
     """
-    lamports = await ledger.balance(address)
+    return balances_of(
+        await ledger.balance(address), await ledger.holdings(address), tokens, empty=empty
+    )
+
+
+def balances_of(
+    lamports: int, holdings: Iterable[TokenHolding], tokens: TokenList, *, empty: bool = False
+) -> Balances:
+    """What a wallet holds, by mint; see `read_balances`."""
     units: dict[str, int] = {}
     decimals: dict[str, int] = {}
-    for holding in await ledger.holdings(address):
+    for holding in holdings:
         units[holding.mint] = units.get(holding.mint, 0) + holding.units
         decimals[holding.mint] = holding.decimals
     return Balances(

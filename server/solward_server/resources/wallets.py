@@ -303,7 +303,7 @@ PATHS = {
             errors={
                 400: "empty must be true or false",
                 404: NO_WALLET,
-                500: "The ledger did not answer getBalance (ConnectError)",
+                500: "The ledger did not answer getMultipleAccounts (ConnectError)",
             },
         )
     },

@@ -35,6 +35,7 @@ from solward.provider import Completion, CompletionRequest, ToolCall
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
+from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.stakes import Stake
 from solward.store import agents as store
 from solward.testing import ScriptedProvider
@@ -368,8 +369,11 @@ def _lying(service: Solward, faults: dict[str, str]) -> None:
     direct = transport._call
 
     async def call(method: str, params: Sequence[Any]) -> Any:
-        if method == "getBalance" and params[0] in faults:
-            raise RpcError(-32000, faults[params[0]])
+        # The engine reads the time with its accounts; those without it are for display.
+        shown = method == "getMultipleAccounts" and CLOCK_SYSVAR not in params[0]
+        for address in params[0] if shown else ():
+            if address in faults:
+                raise RpcError(-32000, faults[address])
         return await direct(method, params)
 
     transport._call = call

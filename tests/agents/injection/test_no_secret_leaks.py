@@ -99,7 +99,7 @@ class Broken:
         return self.localnet.subscribe(listener)
 
     async def _call(self, method: str, params: Sequence[Any]) -> Any:
-        if method in ("getBalance", "simulateTransaction") and next(self.calls) % 7 == 0:
+        if method in ("getMultipleAccounts", "simulateTransaction") and next(self.calls) % 7 == 0:
             raise RpcError(-32005, f"rate limited: http://rpc/?api-key={self.key} ({self.key})")
         return await self.localnet.call(method, params)
 

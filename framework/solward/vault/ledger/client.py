@@ -26,7 +26,7 @@ from solward.vault.ledger.protocol import (
     Tip,
 )
 from solward.vault.ledger.rate_limits import RATE_CODES
-from solward.vault.ledger.transport import ManyNodes, Transport
+from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
 
 T = TypeVar("T")
 
@@ -50,10 +50,12 @@ _MAX_STATUSES = 256
 
 @dataclass(slots=True)
 class _Known:
-    """What the ledgers over the same nodes know: rent by size, and `landed_slot`."""
+    """What the ledgers over the same nodes know: rent by size, `landed_slot`, and how often a node
+    said that a transaction landed."""
 
     rent: dict[int, int] = field(default_factory=dict)
     landed_slot: int = 0
+    landed: int = 0
 
 
 class RpcLedger:
@@ -63,6 +65,7 @@ class RpcLedger:
     def __init__(self, transport: Transport, known: _Known | None = None) -> None:
         self._transport = transport
         self._known = _Known() if known is None else known
+        self._sees = transport if isinstance(transport, SeesChanges) else None
 
     def nodes(self) -> tuple[RpcLedger, ...]:
         """A ledger for each usable node; itself where there is one node."""
@@ -105,6 +108,12 @@ class RpcLedger:
         return self._known.landed_slot
 
     @property
+    def changes(self) -> int:
+        """See `Ledger.changes`."""
+        seen = 0 if self._sees is None else self._sees.changes
+        return self._known.landed + seen
+
+    @property
     def origin(self) -> str:
         """Whose answers these are; of several nodes, those of the one in use."""
         return self._transport.origin
@@ -132,36 +141,40 @@ class RpcLedger:
     ) -> tuple[int, dict[str, Account | None]]:
         """See `Ledger.accounts_at`."""
         options = _BASE64 | _at(finalized)
-        found: dict[str, Account | None] = {}
-        slots = []
-        for start in range(0, len(addresses), _MAX_ACCOUNTS):
-            chunk = list(addresses[start : start + _MAX_ACCOUNTS])
-            answer = await (
+        chunks = [
+            list(addresses[start : start + _MAX_ACCOUNTS])
+            for start in range(0, len(addresses), _MAX_ACCOUNTS)
+        ]
+        answers = await asyncio.gather(
+            *(
                 self._call("getMultipleAccounts", chunk, options | _from(min_slot))
                 if min_slot
                 else self._read("getMultipleAccounts", chunk, options)
+                for chunk in chunks
             )
+        )
+        found: dict[str, Account | None] = {}
+        for chunk, answer in zip(chunks, answers, strict=True):
             values = _value(answer)
-            slots.append(_context_slot(answer))
             if not isinstance(values, list) or len(values) != len(chunk):
                 raise _malformed("getMultipleAccounts")
             found |= {a: _account(value) for a, value in zip(chunk, values, strict=True)}
-        return min(slots, default=0), found
+        return min(map(_context_slot, answers), default=0), found
 
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
         """Token accounts of a wallet under both token programs, zero balances included."""
-        found: list[TokenHolding] = []
-        for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM):
-            values = _value(
-                await self._read(
-                    "getTokenAccountsByOwner",
-                    owner,
-                    {"programId": program},
-                    {"commitment": "confirmed", "encoding": "jsonParsed"},
-                )
+        programs = (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
+        options = {"commitment": "confirmed", "encoding": "jsonParsed"}
+        answers = await asyncio.gather(
+            *(
+                self._read("getTokenAccountsByOwner", owner, {"programId": program}, options)
+                for program in programs
             )
+        )
+        found: list[TokenHolding] = []
+        for program, answer in zip(programs, answers, strict=True):
             try:
-                for item in values:
+                for item in _value(answer):
                     info = item["account"]["data"]["parsed"]["info"]
                     amount = info["tokenAmount"]
                     found.append(
@@ -334,6 +347,7 @@ class RpcLedger:
                 raise LedgerUnavailable("The ledger node is behind what the ledger said before")
             found += [_status(value) for value in values]
         ended = [each for each in found if each and each.confirmation in _ENDED]
+        self._known.landed += len(ended)
         self._known.landed_slot = max(
             self._known.landed_slot, max((each.slot for each in ended), default=0)
         )

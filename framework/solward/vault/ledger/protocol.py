@@ -136,6 +136,11 @@ class Ledger(ReadLedger, Protocol):
         """The last slot in which a node said that a transaction landed, 0 for none: a node that has
         not reached it shows the wallets as they were."""
 
+    @property
+    def changes(self) -> int:
+        """How many changes of the ledger this process knows of: a node said that a transaction
+        landed; on the embedded ledger, whatever changed an account."""
+
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""
 

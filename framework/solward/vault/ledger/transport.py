@@ -58,6 +58,15 @@ class ManyNodes(Protocol):
         """A transport for each usable node, which never switches; the one to ask first."""
 
 
+@runtime_checkable
+class SeesChanges(Protocol):
+    """A transport to a ledger that nothing changes unseen by this process."""
+
+    @property
+    def changes(self) -> int:
+        """How often the ledger changed."""
+
+
 def host_of(url: str) -> str:
     """The host of an address in one spelling; this machine by any name is `localhost`."""
     host = (urlsplit(url).hostname or "").rstrip(".")
@@ -177,10 +186,18 @@ class InProcessTransport:
         self,
         call: Callable[[str, Sequence[Any]], Awaitable[Any]],
         rejection: Callable[[Exception], LedgerRejected | None],
+        changes: Callable[[], int],
     ) -> None:
-        """`rejection` turns the dispatcher's own error into ours, None for any other error."""
+        """`rejection` turns the dispatcher's own error into ours, None for any other error;
+        `changes` says how often the ledger changed."""
         self._call = call
         self._rejection = rejection
+        self._changes = changes
+
+    @property
+    def changes(self) -> int:
+        """See `SeesChanges`."""
+        return self._changes()
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`."""

@@ -1,0 +1,303 @@
+"""Shared reads for display: how many calls they take, what ends them, and how old they may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from tests.support.engine_harness import Bench
+from tests.support.tokens import TokenBench, tokens
+
+from solward.errors import LedgerUnavailable
+from solward.record import TransactionStatus
+from solward.solana.ledger import ReadLedger
+from solward.testing.stand import open_stand
+from solward.vault.ledger.display import BEHIND_S, FRESH_S, LISTED_S, Display
+from solward.vault.ledger.patience import within
+
+__all__ = ["tokens"]
+
+SOL = 1_000_000_000
+ACCOUNTS, LISTS = "getMultipleAccounts", "getTokenAccountsByOwner"
+
+
+class Clock:
+    """Monotonic seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def display(bench: Bench, clock: Clock) -> AsyncIterator[Display]:
+    opened = Display(bench.ledger, clock=clock)
+    yield opened
+    await opened.close()
+
+
+class Gate:
+    """Holds a method's answers, which are read from the ledger before, until it is opened."""
+
+    def __init__(self, bench: Bench, method: str) -> None:
+        self.opened, self.reached = asyncio.Event(), asyncio.Event()
+        self._bench = bench
+        bench.wire.faults[method] = self._hold
+
+    async def _hold(self, method: str, params: Sequence[Any]) -> Any:
+        answer = await self._bench.wire.direct(method, params)
+        self.reached.set()
+        await self.opened.wait()
+        return answer
+
+
+async def test_a_hundred_callers_of_one_wallet_are_one_read(bench: Bench, display: Display) -> None:
+    address = bench.wallet.address
+    bench.wire.calls.clear()
+    found = await asyncio.gather(*(display.wallet(address) for _ in range(100)))
+    assert {each.lamports for each in found} == {10 * SOL}
+    assert bench.wire.calls == {ACCOUNTS: 1, LISTS: 2}
+    await display.wallet(address)
+    assert bench.wire.calls.total() == 3
+
+
+async def test_wallets_that_are_observed_together_are_one_call_a_hundred_accounts(
+    bench: Bench, display: Display, clock: Clock
+) -> None:
+    addresses = [bench.wallet.address, *(str(Keypair().pubkey()) for _ in range(249))]
+
+    async def observe() -> list[int]:
+        bench.wire.calls.clear()
+        found = await asyncio.gather(*map(display.observed, addresses))
+        return [each.lamports for each in found]
+
+    assert await observe() == [10 * SOL, *[0] * 249]
+    assert bench.wire.calls == {ACCOUNTS: 3, LISTS: 500}
+    clock.now += 2 * FRESH_S
+    assert await observe() == [10 * SOL, *[0] * 249]
+    assert bench.wire.calls == {ACCOUNTS: 3}
+    clock.now += LISTED_S
+    await observe()
+    assert bench.wire.calls == {ACCOUNTS: 3, LISTS: 500}
+
+
+async def test_who_asks_while_another_wallet_is_read_begins_a_read(
+    bench: Bench, display: Display
+) -> None:
+    gate = Gate(bench, ACCOUNTS)
+    first = asyncio.create_task(display.wallet(bench.recipient))
+    await gate.reached.wait()
+    del bench.wire.faults[ACCOUNTS]
+    assert (await display.wallet(bench.wallet.address)).lamports == 10 * SOL
+    gate.opened.set()
+    assert (await first).lamports == 0
+
+
+async def test_a_state_is_shown_for_a_slot(bench: Bench, display: Display, clock: Clock) -> None:
+    address = bench.wallet.address
+    await display.wallet(address)
+    await bench.localnet.call("requestAirdrop", [address, SOL])
+    clock.now += FRESH_S
+    assert (await display.wallet(address)).lamports == 10 * SOL
+    clock.now += 0.001
+    assert (await display.wallet(address)).lamports == 11 * SOL
+
+
+async def test_who_was_told_that_a_transfer_is_confirmed_sees_no_state_before_it(
+    bench: Bench, display: Display
+) -> None:
+    source, target = bench.wallet.address, bench.recipient
+    for number in range(1, 4):
+        before = (await display.wallet(source)).lamports, (await display.observed(target)).lamports
+        record = await bench.transfer(Decimal("0.5"))
+        assert record.status is TransactionStatus.CONFIRMED
+        now = (await display.wallet(source)).lamports, (await display.observed(target)).lamports
+        assert now == (10 * SOL - number * (SOL // 2 + 5_000), number * SOL // 2)
+        assert now != before
+
+
+async def test_a_read_from_before_the_confirmation_is_joined_by_nobody_after_it(
+    bench: Bench, display: Display
+) -> None:
+    address = bench.wallet.address
+    gate = Gate(bench, LISTS)
+    early = asyncio.create_task(display.wallet(address))
+    await gate.reached.wait()
+    del bench.wire.faults[LISTS]
+    await bench.transfer(Decimal(1))
+    late = await display.wallet(address)
+    assert late.lamports == 9 * SOL - 5_000
+    gate.opened.set()
+    await early
+    # Nor does what it found come back.
+    assert await display.wallet(address) == late
+
+
+async def test_a_failure_is_told_to_those_who_wait_and_kept_for_nobody(
+    bench: Bench, display: Display
+) -> None:
+    address = bench.wallet.address
+    bench.wire.away(ACCOUNTS)
+    bench.wire.calls.clear()
+    answers = await asyncio.gather(
+        *(display.wallet(address) for _ in range(10)), return_exceptions=True
+    )
+    assert {type(each) for each in answers} == {LedgerUnavailable}
+    assert bench.wire.calls[ACCOUNTS] == 1
+    del bench.wire.faults[ACCOUNTS]
+    assert (await display.wallet(address)).lamports == 10 * SOL
+
+
+async def test_the_failure_of_one_wallet_is_not_the_others(bench: Bench, display: Display) -> None:
+    address, other = bench.wallet.address, str(Keypair().pubkey())
+
+    async def fault(method: str, params: Sequence[Any]) -> Any:
+        if params[0] == other:
+            raise LedgerUnavailable("away")
+        return await bench.wire.direct(method, params)
+
+    bench.wire.faults[LISTS] = fault
+    answers = await asyncio.gather(
+        display.observed(address), display.observed(other), return_exceptions=True
+    )
+    assert not isinstance(answers[0], BaseException)
+    assert answers[0].lamports == 10 * SOL
+    assert isinstance(answers[1], LedgerUnavailable)
+
+
+@pytest.mark.parametrize("leaver", range(3))
+async def test_who_leaves_stops_nothing_for_the_others(
+    bench: Bench, display: Display, leaver: int
+) -> None:
+    gate = Gate(bench, ACCOUNTS)
+    callers = [asyncio.create_task(display.wallet(bench.wallet.address)) for _ in range(3)]
+    await gate.reached.wait()
+    callers.pop(leaver).cancel()
+    gate.opened.set()
+    assert [each.lamports for each in await asyncio.gather(*callers)] == [10 * SOL] * 2
+    assert bench.wire.calls[ACCOUNTS] == 1
+
+
+async def test_a_caller_waits_no_longer_than_its_own_deadline(
+    bench: Bench, display: Display
+) -> None:
+    gate = Gate(bench, ACCOUNTS)
+
+    async def in_a_hurry() -> None:
+        with within(0.02):
+            await display.wallet(bench.wallet.address)
+
+    patient = asyncio.create_task(display.wallet(bench.wallet.address))
+    with pytest.raises(LedgerUnavailable, match="in time"):
+        await in_a_hurry()
+    gate.opened.set()
+    assert (await patient).lamports == 10 * SOL
+
+
+async def test_closing_tells_those_who_wait(bench: Bench, display: Display) -> None:
+    gate = Gate(bench, ACCOUNTS)
+    caller = asyncio.create_task(display.wallet(bench.wallet.address))
+    await gate.reached.wait()
+    await display.close()
+    with pytest.raises(LedgerUnavailable, match="stops"):
+        await caller
+
+
+async def test_a_node_that_is_behind_does_not_take_back_what_was_shown(
+    bench: Bench, display: Display, clock: Clock
+) -> None:
+    states = [(50, 7), (49, 5), (51, 9), (40, 5)]
+
+    async def fault(_method: str, params: Sequence[Any]) -> Any:
+        slot, lamports = states.pop(0)
+        account = {"lamports": lamports, "owner": "1" * 32, "data": ["", "base64"]}
+        return {"context": {"slot": slot}, "value": [account] * len(params[0])}
+
+    bench.wire.faults[ACCOUNTS] = fault
+    shown = []
+    for pause in (0, 1, 1, BEHIND_S + 1):
+        clock.now += pause
+        shown.append((await display.wallet(bench.wallet.address)).lamports)
+    # At the end, what was shown may have been a lie.
+    assert shown == [7, 7, 9, 5]
+
+
+async def test_token_accounts_show_with_the_units_of_now(tokens: TokenBench, clock: Clock) -> None:
+    bench, display = tokens.bench, Display(tokens.bench.ledger, clock=clock)
+
+    async def observed() -> dict[str, int]:
+        clock.now += 2 * FRESH_S
+        found = (await display.observed(tokens.address)).holdings
+        assert sorted(map(repr, found)) == sorted(map(repr, await exact()))
+        return {each.account: each.units for each in found}
+
+    async def exact() -> Sequence[Any]:
+        return (await display.wallet(tokens.address)).holdings
+
+    mint = await tokens.mint(units=5, ours=False)
+    assert await observed() == {tokens.account(mint): 5}
+    await tokens.fund(mint, 2)
+    bench.wire.calls.clear()
+    clock.now += 2 * FRESH_S
+    assert [each.units for each in (await display.observed(tokens.address)).holdings] == [7]
+    assert bench.wire.calls == {ACCOUNTS: 1}
+    # One that somebody else pays for, late; with anything the wallet pays for, at once.
+    another = await tokens.another_account(mint)
+    clock.now += 2 * FRESH_S
+    assert len((await display.observed(tokens.address)).holdings) == 1
+    await bench.transfer(Decimal(1))
+    assert await observed() == {tokens.account(mint): 7, another: 0}
+    late = await tokens.another_account(mint)
+    clock.now += LISTED_S
+    assert (await observed())[late] == 0
+    await display.close()
+
+
+async def test_the_slot_is_one_call_for_all_and_kept_for_a_slot(
+    bench: Bench, display: Display, clock: Clock
+) -> None:
+    bench.wire.calls.clear()
+    slots = set(await asyncio.gather(*(display.slot() for _ in range(100))))
+    assert bench.wire.calls == {"getSlot": 1}
+    await bench.localnet.advance_slots(5)
+    assert {await display.slot()} == slots
+    clock.now += FRESH_S + 0.001
+    assert await display.slot() >= max(slots) + 5
+    clock.now += FRESH_S + 0.001
+    bench.wire.away("getSlot")
+    with pytest.raises(LedgerUnavailable):
+        await display.slot()
+    del bench.wire.faults["getSlot"]
+    await display.slot()
+
+
+async def test_on_the_embedded_ledger_a_change_by_anybody_ends_what_is_shown(
+    tmp_path: Any, clock: Clock
+) -> None:
+    async with open_stand(tmp_path) as stand:
+        service = stand.service
+        wallet = await service.wallets.create("shown")
+        service.display = Display(service.ledger, clock=clock)
+        for number in range(3):
+            assert (await service.balances(wallet.id)).lamports == number * SOL
+            assert (await service.observed_balances(wallet.id)).lamports == number * SOL
+            assert service.localnet is not None
+            await service.localnet.call("requestAirdrop", [wallet.address, SOL])
+        await service.display.close()
+
+
+def test_what_decides_over_money_cannot_take_it() -> None:
+    reads = {name for name in vars(ReadLedger) if not name.startswith("_")}
+    assert reads - {"slot"}
+    assert not reads & set(dir(Display)) - {"slot"}
