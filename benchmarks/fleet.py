@@ -44,6 +44,7 @@ class Fleet:
 
     Attributes:
         cpu_ms: processor time of the service's own process for each cycle.
+        loop_p99_ms: how much later than asked a sleep of its event loop ended.
         turns: cycles of the agent with the fewest and of the one with the most.
         rss_mb: resident memory at the middle and at the end, in MB.
     """
@@ -52,6 +53,7 @@ class Fleet:
     cycles_per_s: float
     cpu_ms: float
     lag_ms: tuple[float, float]
+    loop_p99_ms: float
     turns: tuple[int, int]
     health_p99_ms: float
     rss_mb: tuple[float, float]
@@ -62,6 +64,7 @@ class Fleet:
         return (
             f"{self.cycles_per_s:,.0f} cycles/s over {self.seconds:.0f} s, "
             f"{self.cpu_ms:.2f} ms CPU a cycle, lag p50 {p50:.0f} ms p99 {p99:.0f} ms, "
+            f"loop p99 {self.loop_p99_ms:.0f} ms, "
             f"{self.turns[0]} to {self.turns[1]} cycles an agent, "
             f"health p99 {self.health_p99_ms:.1f} ms, memory {middle:.0f} -> {end:.0f} MB"
         )
@@ -114,6 +117,7 @@ async def observe(
         cycles_per_s=sum(turns) / took,
         cpu_ms=(after["cpu_s"] - before["cpu_s"]) / sum(turns) * 1_000,
         lag_ms=(_at(lags, 0.5), _at(lags, 0.99)),
+        loop_p99_ms=_at(sorted(after["loop_ms"]), 0.99),
         turns=(min(turns), max(turns)),
         health_p99_ms=_at(sorted(health), 0.99),
         rss_mb=(rss[0], rss[1]),
@@ -127,11 +131,11 @@ async def in_process(tmp: Path, seconds: float) -> Fleet:
         return await observe(process, port, seconds)
 
 
-async def through_litellm(tmp: Path, seconds: float) -> Fleet:
+async def through_litellm(tmp: Path, seconds: float, agents: int = AGENTS) -> Fleet:
     """Agents on the `openai` provider in two model hosts, and a loopback server that answers at
     once."""
     port = free_port()
-    arguments = ["--provider", "openai", "--model", "gpt-4.1-mini"]
+    arguments = ["--provider", "openai", "--model", "gpt-4.1-mini", "--agents", str(agents)]
     with vendor_process() as vendor:
         environment = {"OPENAI_API_KEY": "key", "MODEL_PROCESSES": "2"} | vendor.base_urls
         with fleet(tmp / "openai", port, arguments, environment) as process:

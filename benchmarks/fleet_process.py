@@ -2,9 +2,9 @@
 
     python benchmarks/fleet_process.py HOME PORT --agents 1000 --interval-ms 1000 --provider rules
 
-It prints {"running": N} when every agent runs, and {"cycles", "lags_ms", "cpu_s"} for each line it
-is sent, with the cycles of each agent; the lag of a cycle is how long after its due time it was
-entered.
+It prints {"running": N} when every agent runs, and {"cycles", "lags_ms", "loop_ms", "cpu_s"} for
+each line it is sent, with the cycles of each agent; the lag of a cycle is how long after its due
+time it was entered, that of the loop how much later than asked a sleep ended.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from solward_cli.entrypoint import freeze_gc
 from solward_server.listening import listen
 from solward_server.serve import serve
 
+LOOP_S = 0.02
+
 
 class Watch:
     """Counts the cycles of a fleet, and how late each began."""
@@ -38,6 +40,15 @@ class Watch:
         self.due: dict[str, int] = {}
         self._cycles: Counter[str] = Counter()
         self._lags_ms: list[int] = []
+        self._loop_ms: list[float] = []
+
+    async def watch_loop(self) -> None:
+        """Note how late the event loop is, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LOOP_S
+            await asyncio.sleep(LOOP_S)
+            self._loop_ms.append((loop.time() - due) * 1_000)
 
     def __call__(self, agent_id: str, phase: Phase) -> None:
         """The service's phase hook."""
@@ -53,8 +64,13 @@ class Watch:
     def report(self) -> dict[str, Any]:
         """What happened since the last report."""
         counts = [self._cycles[agent_id] for agent_id in self.due]
-        told = {"cycles": counts, "lags_ms": self._lags_ms, "cpu_s": time.process_time()}
-        self._cycles, self._lags_ms = Counter(), []
+        told = {
+            "cycles": counts,
+            "lags_ms": self._lags_ms,
+            "loop_ms": self._loop_ms,
+            "cpu_s": time.process_time(),
+        }
+        self._cycles, self._lags_ms, self._loop_ms = Counter(), [], []
         return told
 
 
@@ -76,10 +92,12 @@ async def run(options: argparse.Namespace) -> None:
             assert started.next_run_ms is not None
             watch.due[agent_id] = started.next_run_ms
         freeze_gc()
+        watching = asyncio.create_task(watch.watch_loop())
         _tell({"running": len(agents)})
         loop = asyncio.get_running_loop()
         while await loop.run_in_executor(None, sys.stdin.readline):
             _tell(watch.report())
+        watching.cancel()
         stop.set()
         await server
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ import httpx
 
 SECRET = "a-secret-for-benchmarks-of-at-least-32-bytes"
 CONCURRENCY = 16
+SOLWARD = (sys.executable, "-m", "solward_cli")
+HEALTH = "/api/v1/health"
 
 
 def free_port() -> int:
@@ -29,17 +31,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(command: list[str], environment: dict[str, str], port: int) -> Iterator[str]:
-    """A server process for as long as the block runs; yields its address."""
-    with process_of(command, environment, port, "/api/v1/health") as (url, _pid):
-        yield url
-
-
-@contextmanager
 def process_of(
     command: list[str], environment: dict[str, str], port: int, ready: str
 ) -> Iterator[tuple[str, int]]:
-    """As `served`, with the process id; it serves once the path `ready` answers 200."""
+    """A server process for as long as the block runs, once the path `ready` answers 200: its
+    address and process id."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
@@ -64,30 +60,47 @@ def _answers(url: str) -> bool:
 @contextmanager
 def service(home: Path, **variables: str) -> Iterator[str]:
     """The service on a home of its own, its limits out of the way."""
-    port = free_port()
-    environment = (
-        os.environ
-        | variables
-        | {
-            "SOLWARD_HOME": str(home),
-            "API_SECRET": SECRET,
-            "MAX_TRANSACTIONS_PER_MINUTE": "1000000",
-            "DAILY_SPENDING_LIMIT_SOL": "1000000",
-            "MAX_COSTS_SOL_PER_DAY": "1000000",
-        }
-    )
-    command = [sys.executable, "-m", "solward_cli", "server", "start", "--port", str(port)]
-    with served(command, environment, port) as url:
+    with service_process(home, **variables) as (url, _pid):
         yield url
+
+
+@contextmanager
+def service_process(home: Path, **variables: str) -> Iterator[tuple[str, int]]:
+    """As `service`, with the process id."""
+    port = free_port()
+    command = [*SOLWARD, "server", "start", "--port", str(port)]
+    with process_of(command, environment(home, **variables), port, HEALTH) as served_at:
+        yield served_at
+
+
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    """What a service on `home` has in its environment: a secret, and limits out of the way."""
+    return {
+        **os.environ,
+        **variables,
+        "SOLWARD_HOME": str(home),
+        "API_SECRET": SECRET,
+        "MAX_TRANSACTIONS_PER_MINUTE": "1000000",
+        "DAILY_SPENDING_LIMIT_SOL": "1000000",
+        "MAX_COSTS_SOL_PER_DAY": "1000000",
+    }
 
 
 @contextmanager
 def bare() -> Iterator[str]:
     """The bare handler."""
+    with bare_process() as (url, _pid):
+        yield url
+
+
+@contextmanager
+def bare_process() -> Iterator[tuple[str, int]]:
+    """As `bare`, with the process id."""
     port = free_port()
     script = str(Path(__file__).with_name("bare.py"))
-    with served([sys.executable, script, str(port)], dict(os.environ), port) as url:
-        yield url
+    command = [sys.executable, script, str(port)]
+    with process_of(command, dict(os.environ), port, HEALTH) as served_at:
+        yield served_at
 
 
 @asynccontextmanager
@@ -117,13 +130,25 @@ async def answer(opened: aiohttp.ClientSession, request: Request) -> Any:
         return body
 
 
-async def per_second(opened: aiohttp.ClientSession, requests: Sequence[Request]) -> float:
-    """Requests a second with `CONCURRENCY` under way."""
+def unchecked(_answer: Any) -> None:
+    """Take any answer with 200."""
+
+
+async def per_second(
+    opened: aiohttp.ClientSession,
+    requests: Sequence[Request],
+    check: Callable[[Any], None] = unchecked,
+) -> float:
+    """Requests a second with `CONCURRENCY` under way.
+
+    Args:
+        check: called with each answer; raises where it is not the one to be measured.
+    """
     waiting = iter(requests)
 
     async def work() -> None:
         for request in waiting:
-            await answer(opened, request)
+            check(await answer(opened, request))
 
     started = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(CONCURRENCY)))

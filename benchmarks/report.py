@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -10,6 +11,7 @@ class Ratio:
     """One comparison of two figures of the same run.
 
     Attributes:
+        name: the same in every run, since runs are laid beside each other by it.
         at_least: the stated limit of figure / against; only this is a verdict.
     """
 
@@ -35,3 +37,17 @@ class Ratio:
             f"{self.name:<58} {self.figure:>9,.1f} / {self.against:>9,.1f} {self.unit:<6} "
             f"= {self.ratio:>7.3f}  (at least {self.at_least:g}: {verdict})"
         )
+
+
+def at_most(name: str, limit: float, figure: float, unit: str) -> Ratio:
+    """A figure that must not be above `limit`, as the ratio limit / figure of at least 1."""
+    return Ratio(f"{name}: {limit:g} {unit} / measured", limit, figure, unit, 1.0)
+
+
+def middle(name: str, pairs: Sequence[tuple[float, float]], unit: str, at_least: float) -> Ratio:
+    """The pair of the middle ratio, of pairs (figure, against) that were measured in turn.
+
+    What else the machine did meanwhile then hit both figures of each.
+    """
+    figure, against = sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
+    return Ratio(name, figure, against, unit, at_least)

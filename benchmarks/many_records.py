@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import load
-from benchmarks.report import Ratio
+from benchmarks.report import Ratio, middle
 from sqlalchemy import insert, select
 
 from solward.clock import now_ms
@@ -78,10 +78,10 @@ async def measure(tmp: Path) -> Iterator[Ratio]:
                     for client, records in ((on_short, SHORT), (on_long, LONG)):
                         get = load.Request("GET", path.format(wallet=ids[records]))
                         rates.append(await load.per_second(client, [get] * SLICE))
-                    found[title].append((rates[0], rates[1]))
-    return iter([_median(title, pairs) for title, pairs in found.items()])
-
-
-def _median(title: str, pairs: list[tuple[float, float]]) -> Ratio:
-    short, long = sorted(pairs, key=lambda pair: pair[1] / pair[0])[len(pairs) // 2]
-    return Ratio(f"{title}: {LONG:,} / {SHORT} records", long, short, "1/s", 0.9)
+                    found[title].append((rates[1], rates[0]))
+    return iter(
+        [
+            middle(f"{title}: {LONG:,} / {SHORT} records", pairs, "1/s", 0.9)
+            for title, pairs in found.items()
+        ]
+    )
