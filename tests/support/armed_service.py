@@ -7,7 +7,8 @@
 With `whole` its venue gives whole transactions in place of instructions, with `asking` a plugin's
 guardrail asks a person of whatever leaves, with `fresh` it keeps a blockhash as few slots as
 elsewhere on a localnet whose slots are a fourth as long, with `pushing` it pays by push where a
-seller may take that. The service itself has no such switch; this script puts it in from outside.
+seller may take that, with `rules` it has the demo's provider. The service itself has no such
+switch; this script puts it in from outside.
 """
 
 from __future__ import annotations
@@ -147,6 +148,16 @@ def push_first() -> None:
     offers._PREFERENCE = tuple(reversed(offers._PREFERENCE))  # type: ignore[misc, assignment]
 
 
+def load_rules() -> None:
+    """The demo's provider, whatever the command says of a demo."""
+    made = Solward.open
+
+    def opened(*given: Any, **options: Any) -> Any:
+        return made(*given, **(options | {"demo": True}))
+
+    Solward.open = opened  # type: ignore[method-assign, assignment]
+
+
 def main() -> None:
     """Arm, then run the command as its console script would."""
     for arming in sys.argv[1].split(","):
@@ -163,6 +174,8 @@ def main() -> None:
             fresh_blockhashes()
         elif kind == "pushing":
             push_first()
+        elif kind == "rules":
+            load_rules()
     from solward_cli import main as solward
 
     sys.argv = ["solward", *sys.argv[2:]]

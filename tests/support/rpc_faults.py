@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 from solders.transaction import VersionedTransaction
@@ -62,6 +62,7 @@ _HEIGHTS = frozenset(
         "getSlot",
         "getLatestBlockhash",
         "getSignatureStatuses",
+        "getSignaturesForAddress",
         "getTransaction",
         "sendTransaction",
     }
@@ -86,6 +87,13 @@ class Request:
     fault: str | None
 
 
+class Answering(Protocol):
+    """A ledger, in this process or another."""
+
+    async def call(self, method: str, params: Sequence[Any] = ()) -> Any:
+        """The result of a method; raises `RpcError`."""
+
+
 @dataclass(slots=True)
 class FaultyProvider:
     """The provider.
@@ -95,9 +103,10 @@ class FaultyProvider:
         only: methods that the faults meet; None for every one.
         most: how many requests they still meet; None for any number.
         ledger: whose answers these are; another one makes it a node of another cluster.
+        lag_slots: how far a node that lags is behind.
     """
 
-    ledger: Localnet
+    ledger: Answering
     seed: int = 0
     chances: dict[str, float] = field(default_factory=dict)
     only: frozenset[str] | None = None
@@ -105,6 +114,7 @@ class FaultyProvider:
     requests: list[Request] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     url: str = ""
+    lag_slots: int = LAG_SLOTS
     _dice: random.Random = field(init=False)
     _tips: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     _seen: dict[str, list[tuple[int, Any]]] = field(default_factory=lambda: defaultdict(list))
@@ -179,10 +189,10 @@ class FaultyProvider:
         return result
 
     async def _lagging(self, method: str, params: Sequence[Any]) -> Any:
-        """What a node says that has seen nothing of the last `LAG_SLOTS`."""
+        """What a node says that has seen nothing of the last `lag_slots`."""
         tip = await self.ledger.call("getEpochInfo", [])
-        slot = max(0, tip["absoluteSlot"] - LAG_SLOTS)
-        height = max(0, tip["blockHeight"] - LAG_SLOTS)
+        slot = max(0, tip["absoluteSlot"] - self.lag_slots)
+        height = max(0, tip["blockHeight"] - self.lag_slots)
         options = next((each for each in params if isinstance(each, dict)), {})
         if options.get("minContextSlot", 0) > slot:
             raise RpcError(
@@ -209,6 +219,8 @@ class FaultyProvider:
         if method == "getTransaction":
             found = await self._now(method, params)
             return None if found is None or found["slot"] > slot else found
+        if method == "getSignaturesForAddress":
+            return [each for each in await self._now(method, params) if each["slot"] <= slot]
         if method == "getSignatureStatuses":
             found = await self._now(method, params)
             values = [each if each and each["slot"] <= slot else None for each in found["value"]]

@@ -58,6 +58,8 @@ class SettlingSeller:
         protocol: `x402`, or `mpp` without a sponsor.
         price: units that it asks for now.
         extra: what it adds to each offer beside its sponsor, such as a memo.
+        details: what it adds to the details of each charge of MPP, such as splits.
+        parameters: what it adds to each challenge of MPP, such as when it expires.
         handed: all that it was shown, in order.
         unpaid: how often it asked for a payment.
         served: how often it gave what it sells.
@@ -89,6 +91,8 @@ class SettlingSeller:
         self.protocol = "x402"
         self.price = 50_000
         self.extra: dict[str, Any] = {}
+        self.details: dict[str, Any] = {}
+        self.parameters: dict[str, str] = {}
         self.handed: list[Handed] = []
         self.unpaid = 0
         self.served = 0
@@ -138,7 +142,7 @@ class SettlingSeller:
             "amount": str(self.price),
             "currency": USDC,
             "recipient": self.pay_to,
-            "methodDetails": details,
+            "methodDetails": details | self.details,
         }
 
     def settle(self, handed: Handed, sponsor: Keypair | None = None) -> str:
@@ -208,7 +212,8 @@ class SettlingSeller:
             number = self.unpaid
         if self.protocol == "mpp":
             asked = f'method="solana", intent="charge", request="{_url_encoded(self.charge())}"'
-            value = f'Payment id="challenge-{number}", realm="tests", {asked}'
+            more = "".join(f', {name}="{value}"' for name, value in self.parameters.items())
+            value = f'Payment id="challenge-{number}", realm="tests", {asked}{more}'
             return Reply(402, {}, {"WWW-Authenticate": value})
         required = {
             "x402Version": 2,

@@ -285,3 +285,44 @@ def test_an_answer_that_never_comes_leaves_a_payment_that_can_be_shown_again(pla
     assert (ended["state"], ended["served"]) == ("landed", "yes")
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
     assert json.loads(again.json()["response"]["body"]) == {"served": 1}
+
+
+def test_a_challenge_that_has_expired_is_not_paid(place: Place) -> None:
+    seller = place.seller
+    seller.protocol = "mpp"
+    buyer = place.buyer()
+    seller.parameters = {"expires": "2020-01-01T00:00:00Z"}
+    assert "(offer_expired)" in buyer.refused(seller.url)
+    assert (seller.unpaid, seller.handed, buyer.payments()) == (1, [], [])
+    assert buyer.spent() == buyer.counted() == seller.took == 0
+    seller.parameters = {"expires": "2120-01-01T00:00:00Z"}
+    assert buyer.ended(buyer.paid(seller.url)["payment"]["id"])["state"] == "landed"
+    assert buyer.spent() == buyer.counted() == seller.took == PRICE
+
+
+def test_splits_cost_no_rent(place: Place) -> None:
+    """Eight accounts opened at the wallet's cost would take a hundred times the price."""
+    seller = place.seller
+    seller.protocol = "mpp"
+    buyer = place.buyer()
+    lamports = place.ledger.call("getBalance", buyer.address)["value"]
+    there = [str(place.ledger.buyer(0).pubkey()) for _ in range(8)]
+    strangers = [str(Keypair().pubkey()) for _ in range(8)]
+
+    def split(recipients: list[str], **more: Any) -> None:
+        splits = [{"recipient": each, "amount": "1000"} | more for each in recipients]
+        seller.details = {"splits": splits}
+
+    for recipients in (strangers, there):
+        split(recipients, ataCreationRequired=True)
+        assert "(opens_accounts)" in buyer.refused(seller.url)
+    split([*there[:7], strangers[0]])
+    assert "does not exist, and the payment opens none" in buyer.refused(seller.url)
+    assert (seller.handed, buyer.spent(), buyer.counted()) == ([], 0, 0)
+    assert place.ledger.call("getBalance", buyer.address)["value"] == lamports
+    split(there)
+    assert buyer.ended(buyer.paid(seller.url)["payment"]["id"])["state"] == "landed"
+    assert buyer.spent() == buyer.counted() == PRICE
+    assert [place.ledger.usdc(each) for each in (*there, seller.pay_to)] == [1_000] * 8 + [42_000]
+    left = place.ledger.call("getBalance", buyer.address)["value"]
+    assert 5_000 <= lamports - left < 6_000, "more than the network fee left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
@@ -34,6 +35,7 @@ from solward.vault.transactions.request import ADMIN, Actor
 AGENT, KEY = "agent:a", "key:k"
 SITE = "site:api.example.com"
 PAY = [Operation.PAY]
+AT_ONCE = 50
 
 
 @pytest.fixture
@@ -228,3 +230,39 @@ async def test_the_site_of_a_payment_is_of_its_chain_whatever_its_caller_says(sh
     await under(shop, grant(AGENT, PAY, via=("site:other.example",), **at(shop, PRICE)))
     says = "Grant 1 lets agent a pay through other.example only."
     await refused(shop, actor(AGENT, "site:other.example"), says)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param(300, marks=pytest.mark.more),
+        pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
+)
+async def test_one_unit_many_times_is_counted_to_the_unit(shop: Shop, times: int) -> None:
+    """A window of as many units as payments of one, asked for by fifty at once: each is signed,
+    each lands, none is rounded away and none beyond the last is paid."""
+    made = grant(AGENT, PAY, via=(SITE,), costs=0, **at(shop, times))
+    await under(shop, made)
+    landed: list[str] = []
+    refusals = 0
+
+    async def buys() -> None:
+        nonlocal refusals
+        try:
+            handed = await shop.hand_over(1, actor=actor())
+        except GuardrailBlocked:
+            refusals += 1
+            return
+        signature = await shop.settle(handed)
+        await shop.answer(handed, signature)
+        ended = await shop.ended(handed, 60)
+        assert (ended.status, ended.signature) == (TransactionStatus.CONFIRMED, signature)
+        landed.append(signature)
+
+    for _ in range(0, times + AT_ONCE, AT_ONCE):
+        await asyncio.gather(*(buys() for _ in range(AT_ONCE)))
+    assert (len(landed), len(set(landed)), refusals) == (times, times, AT_ONCE)
+    assert await shop.received() == times
+    assert await counted(shop, made, shop.mint) == await shop.counted() == times
+    await refused(shop, actor(), "has 0 of", units=1)
