@@ -187,9 +187,7 @@ def test_ten_agents_that_buy_at_once_spend_their_windows_to_the_unit(
         }
         put = admin.put("/policy", json={"grants": [rule]})
         assert put.status_code == 200, put.text
-        alone = [
-            AgentBuyer.made(market, seller, window, f"alone-{number}") for number in range(5)
-        ]
+        alone = [AgentBuyer.made(market, seller, window, f"alone-{number}") for number in range(5)]
         together = [
             AgentBuyer.made(market, other, PRICE * calls * 2, f"together-{number}")
             for number in range(5)
