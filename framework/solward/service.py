@@ -21,6 +21,7 @@ with needs(__name__, "up"):
     import structlog
     from solders.account import Account
     from solders.pubkey import Pubkey
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.cycle import PhaseHook
 from solward.agents.cycle import no_hook as no_phase_hook
@@ -74,6 +75,7 @@ from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
+from solward.vault.store.record_pages import RecordPages
 from solward.vault.store.token_lists import read_list
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.grant_report import principal_grants, wallet_grants
@@ -132,6 +134,7 @@ class Solward:
     display: Display = field(init=False)
     approvals: Approvals = field(init=False)
     policies: Policies = field(init=False)
+    _record_pages: RecordPages = field(init=False, default_factory=RecordPages)
 
     def __post_init__(self) -> None:
         self.policies = Policies(
@@ -420,9 +423,32 @@ class Solward:
         if wallet_id is not None:
             await self.wallets.get(wallet_id)
         async with self.database.read() as connection:
-            if before is not None and await transaction_store.get(connection, before) is None:
-                raise InvalidRequest("before must be the id of a transaction")
-            return await transaction_store.history(connection, wallet_id, limit, before)
+            found = await transaction_store.history(connection, wallet_id, limit, before)
+            if not found:
+                await _check_place(connection, before)
+        return found
+
+    async def transactions_json(
+        self,
+        wallet_id: str | None = None,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        fee: bool = False,
+    ) -> list[bytes]:
+        """The records of `transactions`, each as JSON in UTF-8.
+
+        Args:
+            fee: see `TransactionRecord.to_json`.
+
+        Raises:
+            InvalidRequest: `before` is no record's id.
+        """
+        async with self.database.read() as connection:
+            found = await self._record_pages.page(connection, wallet_id, limit, before, fee=fee)
+            if not found:
+                await _check_place(connection, before)
+        return found
 
     async def record(self, transaction_id: str) -> TransactionRecord:
         """One record; raises `NotFound`."""
@@ -574,6 +600,12 @@ class Solward:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
             await spending.set_frozen(connection, scope, frozen, reason)
+
+
+async def _check_place(connection: AsyncConnection, before: str | None) -> None:
+    """Raise `InvalidRequest` where a page that is empty is older than no record."""
+    if before is not None and await transaction_store.get(connection, before) is None:
+        raise InvalidRequest("before must be the id of a transaction")
 
 
 def _tell_problems(new: Iterable[Problem], every: Iterable[Problem]) -> None:

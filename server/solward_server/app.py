@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 def create_app(service: Solward) -> Quart:
     """The REST application over an open service; it neither opens nor closes the service."""
-    app = middleware.ObservedQuart("solward_server", static_folder=None)
+    app = middleware.ObservedQuart("solward_server")
     app.json = ExactJSON(app)
     app.request_class = SizedRequest
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES

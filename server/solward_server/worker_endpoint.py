@@ -27,7 +27,7 @@ READY_WAIT_S = 1.0
 
 def create_worker_app(service: Solward, worker: Worker) -> Quart:
     """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
-    app = ObservedQuart("solward_worker", static_folder=None)
+    app = ObservedQuart("solward_worker")
     authenticate(app, service.settings, MemoryKeys(service.audit), RateLimiter(counted=ALL))
     handle_errors(app, service.settings.dashboard_address)
     app.register_blueprint(metrics.blueprint())

@@ -222,7 +222,7 @@ async def test_health_answers_within_a_second_whatever_hangs(
 
     # What is loaded at a first request is no part of a second's answer.
     assert (await api.get("/health", token=None)).status == 200
-    monkeypatch.setattr(type(api.service.ledger), "slot", hang)
+    monkeypatch.setattr(type(api.service.display), "slot", hang)
     monkeypatch.setattr(api.service.agents, "statistics", hang)
     began = time.monotonic()
     answer = await api.get("/health", token=None)

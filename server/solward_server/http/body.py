@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from werkzeug.sansio.response import Response as BaseResponse
 from solward import jsontext
 from solward.errors import InvalidRequest
 
+JSON = "application/json"
 MAX_BODY_BYTES = 64 * 1024
 # Holds a book of 1,000 addresses and 1,000 grants, written out.
 MAX_POLICY_BYTES = 1024 * 1024
@@ -42,12 +43,18 @@ class ExactJSON(JSONProvider):
     def response(self, *args: Any, **kwargs: Any) -> BaseResponse:
         """A JSON response."""
         value = self._prepare_response_obj(args, kwargs)
-        return self._app.response_class(self.dumps(value), mimetype="application/json")
+        return self._app.response_class(self.dumps(value), content_type=JSON)
 
 
 def json_response(body: dict[str, Any], status: int = 200) -> Response:
     """A JSON response with a status, for routes that do more than return a dict."""
-    return Response(jsontext.dumps(body), status, mimetype="application/json")
+    return Response(jsontext.dumps(body), status, content_type=JSON)
+
+
+def list_response(field: str, texts: Iterable[bytes]) -> Response:
+    """The response `{field: [...]}`, of texts that are JSON."""
+    body = b"".join((b'{"', field.encode(), b'":[', b",".join(texts), b"]}"))
+    return Response(body, content_type=JSON)
 
 
 def max_body_bytes(path: str) -> int:

@@ -6,16 +6,21 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
-from quart import Quart, Response, g, request
+from prometheus_client import Counter, Histogram
+from quart import Quart, Request, Response, g, request
 from quart.ctx import RequestContext
-from quart.typing import ResponseTypes
+from quart.globals import request_ctx
+from quart.typing import ResponseReturnValue, ResponseTypes
 from quart_cors import cors
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
+from solward_server.http.connection import Connection
 
 REQUEST_ID = "X-Request-Id"
 
@@ -53,34 +58,87 @@ class ForeignOrigin(Exception):
 
 
 class ObservedQuart(Quart):
-    """An application whose every response carries `X-Request-Id`: the caller's, or a new one."""
+    """An application whose every response carries `X-Request-Id`: the caller's, or a new one.
+
+    Its views, hooks and error handlers are asynchronous, and its hooks are the application's: a
+    blueprint's own are not called, and a function that is not asynchronous fails.
+    """
+
+    asgi_http_class = Connection
+
+    def __init__(self, import_name: str) -> None:
+        super().__init__(import_name, static_folder=None)
+        # `Connection` limits the time, without a task of its own for it.
+        self.config["RESPONSE_TIMEOUT"] = None
 
     async def full_dispatch_request(
         self, request_context: RequestContext | None = None
     ) -> ResponseTypes:
         """See `Quart.full_dispatch_request`; the measured time ends where the response begins."""
         began = time.perf_counter()
-        sent_id = request.headers.get(REQUEST_ID, "")
-        g.request_id = sent_id if _ACCEPTED_ID.fullmatch(sent_id) else uuid.uuid4().hex
-        rule = request.url_rule
+        # The proxy `request` costs a look-up for each attribute.
+        current = (request_context or request_ctx).request
+        sent_id = sent_header(current, REQUEST_ID)
+        id_ = sent_id if _ACCEPTED_ID.fullmatch(sent_id) else uuid.uuid4().hex
+        g.request_id = id_
+        rule = current.url_rule
         # Unknown paths and methods are the caller's text: as labels they would be unbounded.
         route = "unmatched" if rule is None else rule.rule
-        method = request.method if request.method in _MEASURED_METHODS else "other"
-        with (
-            bound_contextvars(request_id=g.request_id),
-            tracing.request_span(
-                f"{method} {route}",
-                request.headers.get("Traceparent", ""),
-                request_id=g.request_id,
-            ) as span,
-        ):
-            response = await super().full_dispatch_request(request_context)
-            status = response.status_code
-            span.set(status=status)
-        response.headers[REQUEST_ID] = g.request_id
-        metrics.HTTP_REQUESTS.labels(route, method, status).inc()
-        metrics.HTTP_REQUEST.labels(route, method).observe(time.perf_counter() - began)
+        method = current.method if current.method in _MEASURED_METHODS else "other"
+        bound = bind_contextvars(request_id=id_)
+        try:
+            parent = sent_header(current, "Traceparent")
+            with tracing.request_span(f"{method} {route}", parent, request_id=id_) as span:
+                response = await super().full_dispatch_request(request_context)
+                span.set(status=response.status_code)
+        finally:
+            reset_contextvars(**bound)
+        response.headers.add(REQUEST_ID, id_)
+        _count(route, method, response.status_code, time.perf_counter() - began)
         return response
+
+    async def preprocess_request(
+        self, request_context: RequestContext | None = None
+    ) -> ResponseReturnValue | None:
+        """Call the hooks before the view, until one answers."""
+        for check in self.before_request_funcs[None]:
+            answer: ResponseReturnValue | None = await check()  # type: ignore[misc] # all are
+            if answer is not None:
+                return answer
+        return None
+
+    async def process_response(
+        self, response: ResponseTypes, request_context: RequestContext | None = None
+    ) -> ResponseTypes:
+        """Call the hooks after the view, the last one first; there are no sessions to save."""
+        for change in reversed(self.after_request_funcs[None]):
+            response = await change(response)
+        return response
+
+    def ensure_async(self, func: Any) -> Any:
+        """The function as it is."""
+        return func
+
+
+@cache
+def _counters(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
+    """What counts the answers of a route; prometheus-client's own look-up costs as much again."""
+    return (
+        metrics.HTTP_REQUESTS.labels(route, method, status),
+        metrics.HTTP_REQUEST.labels(route, method),
+    )
+
+
+def _count(route: str, method: str, status: int, seconds: float) -> None:
+    answered, took = _counters(route, method, status)
+    answered.inc()
+    took.observe(seconds)
+
+
+def sent_header(sent: Request, name: str) -> str:
+    """A header of a request, empty where there is none: `get` makes an exception of that."""
+    values = sent.headers.getlist(name)
+    return values[0] if values else ""
 
 
 def request_id() -> str:
@@ -98,9 +156,11 @@ def allow_origins(app: Quart, origins: Sequence[str]) -> None:
 
     @app.before_request
     async def preflight() -> Response | None:
+        if request.method != "OPTIONS":
+            return None
         headers = request.headers
         is_preflight = "Access-Control-Request-Method" in headers and "Origin" in headers
-        return Response(status=204) if request.method == "OPTIONS" and is_preflight else None
+        return Response(status=204) if is_preflight else None
 
     cors(
         app,
@@ -111,6 +171,16 @@ def allow_origins(app: Quart, origins: Sequence[str]) -> None:
         expose_headers=_CORS_EXPOSED,
         max_age=_CORS_MAX_AGE_S,
     )
+    # It reads six headers of every request; only those of browsers have an Origin.
+    of_browsers: Any = app.after_request_funcs[None].pop()
+
+    @app.after_request
+    async def allow(response: Response) -> Response:
+        if sent_header(request, "Origin"):
+            allowed: Response = await of_browsers(response)
+            return allowed
+        response.headers.add("Vary", "Origin")
+        return response
 
 
 def check_hosts(app: Quart, settings: Settings) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from quart import Blueprint
+from quart import Blueprint, Response
 
 from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import query_flag, query_limit, query_text
+from solward_server.http.body import list_response, query_flag, query_limit, query_text
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, success
@@ -28,24 +26,24 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.get("/transactions")
     @keyed
-    async def across_wallets() -> dict[str, Any]:
+    async def across_wallets() -> Response:
         return await _listing(context, caller().wallet_id)
 
     @routes.get("/wallets/<wallet_id>/transactions")
     @keyed
-    async def of_wallet(wallet_id: str) -> dict[str, Any]:
+    async def of_wallet(wallet_id: str) -> Response:
         await context.wallet(wallet_id)
         return await _listing(context, wallet_id)
 
     return routes
 
 
-async def _listing(context: RouteContext, wallet_id: str | None) -> dict[str, Any]:
-    fees = query_flag("fees")
-    records = await context.service.transactions(
-        wallet_id, limit=query_limit(), before=query_text("before")
+async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
+    fee = query_flag("fees")
+    records = await context.service.transactions_json(
+        wallet_id, limit=query_limit(), before=query_text("before"), fee=fee
     )
-    return {"transactions": [record.to_json(fee=fees) for record in records]}
+    return list_response("transactions", records)
 
 
 _LIST = success(

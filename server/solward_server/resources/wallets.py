@@ -8,20 +8,20 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward import jsontext
 from solward.errors import InvalidRequest, TooManyWallets
 from solward.money import from_units
 from solward.vault.guardrails.grants.dollars import Worth
 from solward.vault.guardrails.grants.model import USD_DECIMALS
 from solward.vault.transactions.request import ADMIN
 from solward.vault.wallets import MOST_OF_A_KEY
-from solward.vault.wallets.model import DEFAULT_NAME, Wallet
+from solward.vault.wallets.model import DEFAULT_NAME
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
     DEFAULT_LIST,
     MAX_LIST,
     body_text,
     body_texts,
+    list_response,
     query_flag,
     query_text,
     query_whole,
@@ -85,19 +85,19 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.get("/wallets")
     @keyed
-    async def listing() -> dict[str, Any] | Response:
+    async def listing() -> Response | dict[str, Any]:
         limit, before = query_whole("limit", None, 1, MAX_LIST), query_text("before")
         only = caller().wallet_id
         if only is not None:
             # Nothing is older than the one; another's id is not told from one that is not there.
             if before not in (None, only):
                 raise InvalidRequest("before must be the id of a wallet")
-            found: Sequence[Wallet] = [await context.current_wallet(only)] if before is None else []
-        elif limit is not None or before is not None:
-            found = await service.wallets.newest(limit or DEFAULT_LIST, before)
-        else:
-            return await _all(service.wallets.pages())
-        return {"wallets": [wallet.to_json() for wallet in found]}
+            own = [await context.current_wallet(only)] if before is None else []
+            return {"wallets": [wallet.to_json() for wallet in own]}
+        if limit is not None or before is not None:
+            page = await service.wallets.newest_json(limit or DEFAULT_LIST, before)
+            return list_response("wallets", page)
+        return await _all(service.wallets.pages_json())
 
     @routes.get("/wallets/<wallet_id>")
     @keyed
@@ -143,25 +143,28 @@ def blueprint(context: RouteContext) -> Blueprint:
     return routes
 
 
-async def _all(pages: AsyncIterator[Sequence[Wallet]]) -> Response:
-    # The first page is read before the status is sent, so that an error has its own status.
-    first: Sequence[Wallet] = await anext(pages, [])
-    response = Response(_written(first, pages), 200, content_type=JSON)
+async def _all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
+    # Read before the status is sent, so that an error has its own status.
+    first: Sequence[bytes] = await anext(pages, [])
+    second: Sequence[bytes] = await anext(pages, [])
+    if not second:
+        return list_response("wallets", first)
+    response = Response(_written(first, second, pages), 200, content_type=JSON)
     # Their number is not known, so no time is too long for them.
     response.timeout = None
     return response
 
 
 async def _written(
-    page: Sequence[Wallet], pages: AsyncIterator[Sequence[Wallet]]
-) -> AsyncGenerator[str, None]:
+    first: Sequence[bytes], second: Sequence[bytes], others: AsyncIterator[Sequence[bytes]]
+) -> AsyncGenerator[bytes, None]:
     """The list's JSON, a page at a time."""
-    before = '{"wallets":['
+    yield b'{"wallets":[' + b",".join(first)
+    page = second
     while page:
-        yield before + ",".join(jsontext.dumps(wallet.to_json()) for wallet in page)
-        before = ","
-        page = await anext(pages, [])
-    yield "]}" if before == "," else before + "]}"
+        yield b"," + b",".join(page)
+        page = await anext(others, [])
+    yield b"]}"
 
 
 _WALLET = {

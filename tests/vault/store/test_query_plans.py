@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -105,6 +107,9 @@ async def everything(connection: AsyncConnection) -> None:
     await transactions.history(connection, None, 50, "t1")
     await transactions.history(connection, "w", 50, None)
     await transactions.history(connection, "w", 50, "t1")
+    for wallet, before in product((None, "w"), (None, "t1")):
+        await transactions.history_ids(connection, wallet, 50, before)
+    await transactions.of_ids(connection, ["t1"])
     await idempotency.claim(connection, "s", "f", "t1", 1)
     await idempotency.lookup(connection, "s")
     await idempotency.finish(connection, "s", 200, "{}")

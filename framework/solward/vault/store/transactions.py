@@ -5,15 +5,17 @@ Each function works inside the caller's transaction; the engine decides what bel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
+from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.store import alerts
 from solward.vault.store.tables import transactions, wallets
@@ -45,6 +47,7 @@ RECORD = (
 )
 
 _INSERT = insert(transactions)
+_OF_IDS = Prepared(select(*RECORD).where(transactions.c.id.in_(bindparam("b_ids", expanding=True))))
 
 
 async def insert_record(
@@ -125,9 +128,10 @@ async def of_ids(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, TransactionRecord]:
     """id -> its record, of those that exist."""
-    statement = select(*RECORD).where(transactions.c.id.in_(transaction_ids))
-    found = [record_of(row) for row in await connection.execute(statement)]
-    return {record.id: record for record in found}
+    if not transaction_ids:
+        return {}
+    rows = await _OF_IDS.all(connection, {"b_ids": list(transaction_ids)})
+    return {record.id: record for record in map(record_of, rows)}
 
 
 async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:
@@ -141,25 +145,56 @@ async def by_action_key(connection: AsyncConnection, action_key: str) -> Transac
     return await _first(connection, select(*RECORD).where(transactions.c.action_key == action_key))
 
 
-def history_statement(
-    wallet_id: str | None, limit: int, before: str | None
-) -> Select[tuple[Any, ...]]:
-    """The newest records, of one wallet or all, older than the record `before`."""
-    newest: Any = _NEWEST
-    if before is not None:
-        newest = select(transactions.c.seq).where(transactions.c.id == before).scalar_subquery()
-    statement = select(*RECORD).where(transactions.c.seq < newest)
-    if wallet_id is not None:
-        statement = statement.where(transactions.c.wallet_id == wallet_id)
-    return statement.order_by(transactions.c.seq.desc()).limit(limit)
+def _newest(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bool) -> Prepared:
+    """Of the newest records, of one wallet or all, the newest or those older than one."""
+    place: Any = _NEWEST
+    if older:
+        before = select(transactions.c.seq).where(transactions.c.id == bindparam("b_before"))
+        place = before.scalar_subquery()
+    statement = select(*columns).where(transactions.c.seq < place)
+    if of_wallet:
+        statement = statement.where(transactions.c.wallet_id == bindparam("b_wallet"))
+    return Prepared(statement.order_by(transactions.c.seq.desc()).limit(bindparam("b_limit")))
+
+
+_FORMS = tuple(product((False, True), repeat=2))
+_HISTORY, _HISTORY_IDS = (
+    {
+        (of_wallet, older): _newest(columns, of_wallet=of_wallet, older=older)
+        for of_wallet, older in _FORMS
+    }
+    for columns in (RECORD, (transactions.c.id,))
+)
 
 
 async def history(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[TransactionRecord]:
-    """See `history_statement`."""
-    rows = await connection.execute(history_statement(wallet_id, limit, before))
-    return [record_of(row) for row in rows]
+    """The newest records, of one wallet or all, older than the record `before`."""
+    statement, parameters = _page(_HISTORY, wallet_id, limit, before)
+    return [record_of(row) for row in await statement.all(connection, parameters)]
+
+
+async def history_ids(
+    connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
+) -> list[str]:
+    """The ids of `history`."""
+    statement, parameters = _page(_HISTORY_IDS, wallet_id, limit, before)
+    return [row[0] for row in await statement.all(connection, parameters)]
+
+
+def _page(
+    forms: Mapping[tuple[bool, bool], Prepared],
+    wallet_id: str | None,
+    limit: int,
+    before: str | None,
+) -> tuple[Prepared, dict[str, Any]]:
+    parameters: dict[str, Any] = {"b_limit": limit}
+    if wallet_id is not None:
+        parameters["b_wallet"] = wallet_id
+    if before is not None:
+        parameters["b_before"] = before
+    return forms[wallet_id is not None, before is not None], parameters
 
 
 # The newest few of each wallet: the inner statement finds the oldest of them on the same index.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import Text, bindparam, cast, delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal, record_act
 from solward.events import EventKind
+from solward.prepared import Prepared, Row
 from solward.vault.store.database import lock_exclusive
 from solward.vault.store.tables import keystore, wallets
 
@@ -67,31 +68,47 @@ async def made_by(connection: AsyncConnection, principal: str) -> int:
 _SHOWN = select(
     wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.tags, wallets.c.created_ms
 )
-_place = tuple_(wallets.c.created_ms, wallets.c.id)
+_LISTED = select(
+    wallets.c.id,
+    wallets.c.name,
+    wallets.c.public_key,
+    # As it is stored, because it is compared more often than it is read.
+    cast(wallets.c.tags, Text).label("tags"),
+    wallets.c.created_ms,
+).limit(bindparam("b_limit"))
+_PLACE = tuple_(wallets.c.created_ms, wallets.c.id)
+_OF_ONE = tuple_(
+    select(wallets.c.created_ms).where(wallets.c.id == bindparam("b_id")).scalar_subquery(),
+    bindparam("b_id", type_=Text()),
+)
+_OLDEST = _LISTED.order_by(wallets.c.created_ms, wallets.c.id)
+_NEWEST = _LISTED.order_by(wallets.c.created_ms.desc(), wallets.c.id.desc())
+_FIRST, _AFTER = Prepared(_OLDEST), Prepared(_OLDEST.where(_PLACE > _OF_ONE))
+_LAST, _BEFORE = Prepared(_NEWEST), Prepared(_NEWEST.where(_PLACE < _OF_ONE))
 
 
-async def list_wallets(
-    connection: AsyncConnection, *, after: tuple[int, str] | None = None, limit: int | None = None
-) -> list[Fields]:
-    """Wallets without their sealed keys, oldest first.
-
-    Args:
-        after: creation time and id of a wallet: only what follows it.
-    """
-    statement = _SHOWN.order_by(wallets.c.created_ms, wallets.c.id).limit(limit)
-    if after is not None:
-        statement = statement.where(_place > tuple_(*after))
+async def list_wallets(connection: AsyncConnection) -> list[Fields]:
+    """Every wallet without its sealed key, oldest first."""
+    statement = _SHOWN.order_by(wallets.c.created_ms, wallets.c.id)
     return [dict(row) for row in (await connection.execute(statement)).mappings()]
 
 
+async def oldest_wallets(
+    connection: AsyncConnection, limit: int, after: str | None = None
+) -> list[Row]:
+    """Wallets without their sealed keys, oldest first, made after one; `tags` is JSON."""
+    if after is None:
+        return await _FIRST.all(connection, {"b_limit": limit})
+    return await _AFTER.all(connection, {"b_limit": limit, "b_id": after})
+
+
 async def newest_wallets(
-    connection: AsyncConnection, limit: int, before: tuple[int, str] | None
-) -> list[Fields]:
-    """Wallets without their sealed keys, newest first, made before one by its time and id."""
-    newest = _SHOWN.order_by(wallets.c.created_ms.desc(), wallets.c.id.desc()).limit(limit)
-    if before is not None:
-        newest = newest.where(_place < tuple_(*before))
-    return [dict(row) for row in (await connection.execute(newest)).mappings()]
+    connection: AsyncConnection, limit: int, before: str | None = None
+) -> list[Row]:
+    """As `oldest_wallets`, newest first, made before one."""
+    if before is None:
+        return await _LAST.all(connection, {"b_limit": limit})
+    return await _BEFORE.all(connection, {"b_limit": limit, "b_id": before})
 
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:

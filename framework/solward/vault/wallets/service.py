@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -16,13 +17,16 @@ from solders.keypair import Keypair
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward import jsontext
 from solward.audit.acts import principal
 from solward.clock import now_ms
 from solward.errors import InvalidRequest, TooManyWallets, WalletNotFound
+from solward.prepared import Row
 from solward.settings import Settings
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database
+from solward.vault.store.kept_texts import KeptTexts
 from solward.vault.store.pockets import PocketRow
 from solward.vault.wallets.envelope import Envelope, open_envelope, seal
 from solward.vault.wallets.keyring import KeySource
@@ -42,6 +46,8 @@ KEY_FILE = "keystore.key"
 MOST_OF_A_KEY = 100
 # Wallets in memory, 2 KiB each: the least recently used is read again from the database.
 MOST_CACHED = 10_000
+# Of their JSON, of about 30,000.
+MOST_TEXT_BYTES = 16 * 1024 * 1024
 # Rows of one read where all are listed.
 _PAGE = 500
 
@@ -135,6 +141,8 @@ class Wallets:
         self._database = database
         self._keystore = keystore
         self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
+        # By id and tags, as stored.
+        self._texts: KeptTexts[tuple[str, str]] = KeptTexts(MOST_TEXT_BYTES)
         self._waiting: list[_Creation] = []
         self._planned: dict[str, set[int]] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -204,33 +212,44 @@ class Wallets:
         async with self._database.read() as connection:
             return [wallet_of(row) for row in await store.list_wallets(connection)]
 
-    async def pages(self) -> AsyncGenerator[Sequence[Wallet], None]:
-        """Every wallet, oldest first, some at a time; each page is a read of its own."""
-        after: tuple[int, str] | None = None
+    async def pages_json(self) -> AsyncGenerator[Sequence[bytes], None]:
+        """Every wallet as JSON, oldest first, some at a time; each page is a read of its own."""
+        last: str | None = None
         while True:
             async with self._database.read() as connection:
-                rows = await store.list_wallets(connection, after=after, limit=_PAGE)
+                rows = await store.oldest_wallets(connection, _PAGE, last)
             if rows:
-                yield [wallet_of(row) for row in rows]
+                yield [self._json(row) for row in rows]
             if len(rows) < _PAGE:
                 return
-            after = rows[-1]["created_ms"], rows[-1]["id"]
+            last = rows[-1].id
 
-    async def newest(self, limit: int, before: str | None = None) -> Sequence[Wallet]:
-        """Wallets, newest first, made before the wallet `before`.
+    async def newest_json(self, limit: int, before: str | None = None) -> Sequence[bytes]:
+        """Wallets as JSON, newest first, made before the wallet `before`.
 
         Raises:
             InvalidRequest: `before` is no wallet's id.
         """
-        place: tuple[int, str] | None = None
         async with self._database.read() as connection:
-            if before is not None:
-                row = await store.get_wallet(connection, before)
-                if row is None:
-                    raise InvalidRequest("before must be the id of a wallet")
-                place = row["created_ms"], row["id"]
-            rows = await store.newest_wallets(connection, limit, place)
-        return [wallet_of(row) for row in rows]
+            rows = await store.newest_wallets(connection, limit, before)
+            unknown = (
+                not rows
+                and before is not None
+                and await store.get_wallet(connection, before) is None
+            )
+        if unknown:
+            raise InvalidRequest("before must be the id of a wallet")
+        return [self._json(row) for row in rows]
+
+    def _json(self, row: Row) -> bytes:
+        """The JSON of `Wallet.to_json`, made once for the same tags: nothing else of it changes."""
+        text = self._texts.get((row.id, row.tags))
+        if text is None:
+            tags = tuple(json.loads(row.tags))
+            wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms)
+            text = jsontext.dumps(wallet.to_json()).encode()
+            self._texts.keep((row.id, row.tags), text)
+        return text
 
     async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace a wallet's tags.
