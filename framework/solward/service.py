@@ -562,9 +562,7 @@ class Solward:
         ceilings = wallet_limits(self.settings)
         report = await limits_report(self.database, scope, ceilings)
         callers = [
-            (f"agent:{agent.id}", agent.limits)
-            for agent in await self.agents.list()
-            if agent.wallet_id == wallet.id
+            (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
         ]
         if self.keys is not None:
             callers += await self.keys.of_wallet(wallet.id)

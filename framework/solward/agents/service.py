@@ -131,10 +131,10 @@ class AgentService:
             record_act(connection, EventKind.AGENT_CREATED, _subject(agent), after=agent.audited())
         return agent
 
-    async def list(self) -> tuple[Agent, ...]:
-        """All agents, oldest first."""
+    async def list(self, wallet_id: str | None = None) -> tuple[Agent, ...]:
+        """The agents of a wallet, all where it is None; oldest first."""
         async with self._database.read() as connection:
-            rows = await store.list_agents(connection)
+            rows = await store.list_agents(connection, wallet_id)
         return tuple(map(self._agent, rows))
 
     async def get(self, agent_id: str) -> Agent:

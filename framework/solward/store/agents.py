@@ -46,10 +46,12 @@ async def get_agent(
     return _one(await connection.execute(statement))
 
 
-async def list_agents(connection: AsyncConnection) -> list[Fields]:
-    """All agents, oldest first."""
-    rows = await connection.execute(select(agents).order_by(agents.c.created_ms, agents.c.id))
-    return [dict(row) for row in rows.mappings()]
+async def list_agents(connection: AsyncConnection, wallet_id: str | None = None) -> list[Fields]:
+    """The agents of a wallet, all where it is None; oldest first."""
+    statement = select(agents).order_by(agents.c.created_ms, agents.c.id)
+    if wallet_id is not None:
+        statement = statement.where(agents.c.wallet_id == wallet_id)
+    return [dict(row) for row in (await connection.execute(statement)).mappings()]
 
 
 async def providers_to_run(connection: AsyncConnection) -> set[str]:

@@ -88,9 +88,11 @@ async def key_by_hash(connection: AsyncConnection, hash_: str) -> Fields | None:
     return dict(row)
 
 
-async def get_key(connection: AsyncConnection, key_id: str) -> Fields | None:
-    """One key, its row locked until the transaction ends; None when there is none."""
-    statement = select(api_keys).where(api_keys.c.id == key_id).with_for_update()
+async def get_key(connection: AsyncConnection, key_id: str, *, lock: bool = False) -> Fields | None:
+    """One key, or None; `lock` locks its row until the transaction ends."""
+    statement = select(api_keys).where(api_keys.c.id == key_id)
+    if lock:
+        statement = statement.with_for_update()
     row = (await connection.execute(statement)).mappings().first()
     return None if row is None else dict(row)
 

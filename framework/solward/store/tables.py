@@ -40,6 +40,7 @@ api_keys = Table(
     Column("previous_hash", Text),  # of the secret before the latest rotation
     Column("previous_until_ms", BigInteger),
     Index(None, "previous_hash"),
+    Index(None, "name"),
 )
 
 # Transaction requests of keys in the last minute, counted here where several processes serve.
@@ -86,6 +87,8 @@ agents = Table(
     Column("entered_ms", BigInteger),  # when its cycle was entered; None while none runs
     Column("deferred_cycle", BigInteger),  # the newest cycle that has a job in the queue
     Index("ix_agents_due", "desired_state", "next_run_ms"),
+    Index(None, "name"),
+    Index(None, "wallet_id"),
 )
 
 decisions = Table(

@@ -10,7 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import BindParameter, bindparam, case, delete, exists, func, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -29,7 +40,8 @@ _WAITING = "waiting"
 _NOW: BindParameter[int] = bindparam("now")
 _rows = webhook_deliveries.c
 _sent = webhook_deliveries.alias("sent")
-_IS_WAITING = _rows.state == _WAITING
+# As the partial index has it, so that both databases use it.
+_IS_WAITING = _rows.state == literal_column("'waiting'")
 _FREE = _rows.lease_until_ms <= _NOW
 _OF_THE_HOLD = _sent.c.hold_id == _rows.hold_id
 _SUPERSEDE = (

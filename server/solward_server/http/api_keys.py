@@ -164,6 +164,9 @@ class ApiKeyStore(Protocol):
     async def find(self, hash_: str) -> ApiKey | None:
         """The key whose secret has this hash, unless that does not work any more."""
 
+    async def get(self, key_id: str) -> ApiKey | None:
+        """The key with this id."""
+
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
 
@@ -201,6 +204,10 @@ class MemoryKeys:
     async def find(self, hash_: str) -> ApiKey | None:
         """The key whose secret has this hash."""
         return self._usable(hash_)
+
+    async def get(self, key_id: str) -> ApiKey | None:
+        """The key with this id."""
+        return self._by_id.get(key_id)
 
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""

@@ -38,6 +38,12 @@ class DatabaseKeys:
             row = await store.key_by_hash(connection, hash_)
         return None if row is None else self._key(row)
 
+    async def get(self, key_id: str) -> ApiKey | None:
+        """The key with this id."""
+        async with self._database.read() as connection:
+            row = await store.get_key(connection, key_id)
+        return None if row is None else self._key(row)
+
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
         async with self._database.read() as connection:
@@ -46,7 +52,7 @@ class DatabaseKeys:
     async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
         """Give a key another secret."""
         async with self._database.write() as connection:
-            row = await store.get_key(connection, key_id)
+            row = await store.get_key(connection, key_id, lock=True)
             if row is None:
                 raise key_not_found()
             was = self._key(row)

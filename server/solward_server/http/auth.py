@@ -106,10 +106,10 @@ class KnownKeys:
         return {key.id: key.name for key in await self.keys.list()}
 
     async def _key(self, key_id: str) -> ApiKey:
-        for key in await self.keys.list():
-            if key.id == key_id:
-                return key
-        raise KeyRevoked
+        key = await self.keys.get(key_id)
+        if key is None:
+            raise KeyRevoked
+        return key
 
 
 def public(view: View) -> View:

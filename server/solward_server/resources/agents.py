@@ -48,8 +48,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.get("")
     @keyed
     async def listing() -> dict[str, Any]:
-        only = caller().wallet_id
-        found = [a for a in await agents.list() if only is None or a.wallet_id == only]
+        found = await agents.list(caller().wallet_id)
         return {"agents": [agent.to_json() for agent in found]}
 
     @routes.post("")

@@ -151,7 +151,13 @@ async def room_at(
     return None
 
 
-_SCOPES = select(grant_totals.c.scope).distinct()
+# From each scope to the next one: DISTINCT would read every hour of every scope.
+_SCOPES = text(
+    "WITH RECURSIVE scopes(scope) AS (SELECT min(scope) FROM grant_totals UNION ALL"
+    " SELECT (SELECT min(totals.scope) FROM grant_totals AS totals"
+    " WHERE totals.scope > scopes.scope) FROM scopes WHERE scopes.scope IS NOT NULL)"
+    " SELECT scope FROM scopes WHERE scope IS NOT NULL"
+)
 
 
 async def scopes_that_count(connection: AsyncConnection) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import iso
@@ -61,6 +61,9 @@ class PocketRow:
         body["atRisk"] = {asset: str(units) for asset, units in sorted(self.at_risk.items())}
         return body | {"createdAt": iso(self.created_ms)}
 
+
+# As the partial index has it, so that both databases use it.
+_IS_OPEN = pockets.c.state == literal_column("'open'")
 
 _INSERT = insert(pockets)
 _LAST = select(func.max(pockets.c.counter)).where(pockets.c.wallet_id == bindparam("b_wallet"))
@@ -129,7 +132,7 @@ async def of_wallet(
     """A wallet's pockets, oldest first."""
     statement = select(pockets).where(pockets.c.wallet_id == wallet_id)
     if open_only:
-        statement = statement.where(pockets.c.state == PocketState.OPEN.value)
+        statement = statement.where(_IS_OPEN)
     return [_row(row) for row in await connection.execute(statement.order_by(pockets.c.counter))]
 
 
@@ -220,10 +223,12 @@ async def set_state(
     )
 
 
+_COUNT_OPEN = select(func.count()).select_from(pockets).where(_IS_OPEN)
+
+
 async def count_open(connection: AsyncConnection) -> int:
     """How many pockets may hold something."""
-    statement = select(func.count()).where(pockets.c.state == PocketState.OPEN.value)
-    return int((await connection.execute(statement)).scalar_one())
+    return int((await connection.execute(_COUNT_OPEN)).scalar_one())
 
 
 def _row(row: Any) -> PocketRow:

@@ -14,6 +14,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward import jsontext
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
     paid_recipients,
@@ -97,21 +98,23 @@ async def paid(
 _WALLETS_MADE = select(wallets.c.public_key, wallets.c.created_ms).where(
     wallets.c.public_key.in_(bindparam("addresses", expanding=True))
 )
-_FIRST_PAID = (
-    select(
-        paid_recipients.c.wallet_id,
-        paid_recipients.c.address,
-        transactions.c.created_ms,
-        transactions.c.id,
-    )
-    .join(transactions, transactions.c.id == paid_recipients.c.transaction_id)
-    .where(
-        paid_recipients.c.wallet_id.in_(bindparam("wallets", expanding=True)),
-        paid_recipients.c.address.in_(bindparam("addresses", expanding=True)),
-        transactions.c.status == _CONFIRMED,
-        _NO_POCKET,
-    )
+# The pairs drive it: SQLite walks the table for a list of row values.
+_PAIRS = {
+    "sqlite": "WITH pairs AS MATERIALIZED (SELECT json_extract(value, '$[0]') AS wallet_id,"
+    " json_extract(value, '$[1]') AS address FROM json_each(:pairs))",
+    "postgresql": "WITH pairs AS MATERIALIZED (SELECT pair ->> 0 AS wallet_id,"
+    " pair ->> 1 AS address FROM json_array_elements(CAST(:pairs AS json)) AS pair)",
+}
+_OF_PAIRS = (
+    " SELECT paid.wallet_id, paid.address, transactions.created_ms, transactions.id"
+    " FROM pairs CROSS JOIN paid_recipients AS paid CROSS JOIN transactions"
+    " WHERE paid.wallet_id = pairs.wallet_id AND paid.address = pairs.address"
+    " AND transactions.id = paid.transaction_id AND transactions.status = :confirmed"
+    " AND NOT EXISTS (SELECT 1 FROM pockets WHERE pockets.address = paid.address)"
 )
+_FIRST_PAID = {
+    name: text(pairs + _OF_PAIRS).bindparams(confirmed=_CONFIRMED) for name, pairs in _PAIRS.items()
+}
 
 
 async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, int]:
@@ -123,13 +126,14 @@ async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) 
 
 
 async def first_paid(
-    connection: AsyncConnection, wallet_ids: Collection[str], addresses: Collection[str]
+    connection: AsyncConnection, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[int, str]]:
-    """Wallet and address -> when a confirmed transaction first paid it, and its id."""
-    if not addresses:
+    """Of these wallets and addresses those of which a confirmed transaction of the wallet paid the
+    address -> when one first did, and its id."""
+    if not pairs:
         return {}
-    parameters = {"wallets": list(wallet_ids), "addresses": list(addresses)}
-    rows = await connection.execute(_FIRST_PAID, parameters)
+    wanted = {"pairs": jsontext.dumps([list(each) for each in pairs])}
+    rows = await connection.execute(_FIRST_PAID[connection.dialect.name], wanted)
     return {(row.wallet_id, row.address): (int(row.created_ms), row.id) for row in rows}
 
 

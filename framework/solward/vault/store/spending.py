@@ -381,6 +381,21 @@ async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]
         await connection.execute(_CREDIT_COSTS, credited)
 
 
+# What is unfinished is little, however much a scope has in its index, so the scope must ask for no
+# index.
+_SCOPE = reservations.c.scope.concat("")
+_RESERVED = (
+    select(
+        _SCOPE.label("scope"), reservations.c.asset, func.sum(reservations.c.units).label("units")
+    )
+    .where(
+        reservations.c.transaction_id.in_(select(transactions.c.id).where(UNFINISHED)),
+        _SCOPE.in_(bindparam("scopes", expanding=True)),
+    )
+    .group_by(_SCOPE, reservations.c.asset)
+)
+
+
 async def reserved(
     connection: AsyncConnection, scopes: Collection[str]
 ) -> dict[str, dict[str, int]]:
@@ -388,18 +403,8 @@ async def reserved(
 
     Every scope is in it.
     """
-    unfinished = select(transactions.c.id).where(UNFINISHED)
-    statement = (
-        select(
-            reservations.c.scope,
-            reservations.c.asset,
-            func.sum(reservations.c.units).label("units"),
-        )
-        .where(reservations.c.transaction_id.in_(unfinished), reservations.c.scope.in_(scopes))
-        .group_by(reservations.c.scope, reservations.c.asset)
-    )
     found: dict[str, dict[str, int]] = {scope: {} for scope in scopes}
-    for row in await connection.execute(statement):
+    for row in await connection.execute(_RESERVED, {"scopes": list(scopes)}):
         found[row.scope][row.asset] = int(row.units)
     return found
 

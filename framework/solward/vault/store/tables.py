@@ -56,6 +56,7 @@ wallets = Table(
     Column("created_by", Text),  # a principal; null: made before that was stored
     Index(None, "created_by"),
     Index(None, "created_ms", "id"),
+    Index(None, "name"),
 )
 
 keystore = Table(
@@ -131,6 +132,13 @@ transactions = Table(
         "wallet_id",
         sqlite_where=text("type = 'token_launch'"),
         postgresql_where=text("type = 'token_launch'"),
+    ),
+    # Its stakes, where no RPC provider lists them.
+    Index(
+        "ix_transactions_stakes",
+        "wallet_id",
+        sqlite_where=text("type = 'stake'"),
+        postgresql_where=text("type = 'stake'"),
     ),
 )
 
@@ -348,6 +356,7 @@ holds = Table(
     Column("owner", Text),  # the process that carries out an approved one
     Column("trace", Text),
     Index(None, "wallet_id", "seq"),
+    Index(None, "principal", "seq"),
     # What is open is little, however long the history is.
     Index(
         "uq_holds_open",

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward import jsontext
 from solward.audit import outbox
 from solward.prepared import Prepared
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store import alerts
 from solward.vault.store.tables import transactions, wallets
 
@@ -273,15 +273,17 @@ def record_of(values: Sequence[Any]) -> TransactionRecord:
     )
 
 
+_STAKED = select(transactions.c.details).where(
+    transactions.c.wallet_id == bindparam("b_wallet"),
+    # As the index has it.
+    text("transactions.type = 'stake'"),
+    transactions.c.signature.is_not(None),
+)
+
+
 async def stake_accounts(connection: AsyncConnection, wallet_id: str) -> list[str]:
     """The accounts of a wallet's stakes that were sent, by its records."""
-    rows = await connection.execute(
-        select(transactions.c.details).where(
-            transactions.c.wallet_id == wallet_id,
-            transactions.c.type == TransactionType.STAKE.value,
-            transactions.c.signature.is_not(None),
-        )
-    )
+    rows = await connection.execute(_STAKED, {"b_wallet": wallet_id})
     found = (jsontext.loads(details).get("stakeAccount") for details in rows.scalars())
     return sorted({each for each in found if isinstance(each, str)})
 

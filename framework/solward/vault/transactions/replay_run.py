@@ -125,7 +125,10 @@ async def _with_facts(connection: AsyncConnection, past: Sequence[Past]) -> list
     burned = {(case.wallet_id, mint) for case in cases for mint in _burned(case)}
     facts = _Facts(
         await recipient_store.wallets_made(connection, named),
-        await recipient_store.first_paid(connection, {case.wallet_id for case in cases}, named),
+        await recipient_store.first_paid(
+            connection,
+            {(case.wallet_id, each) for case in cases for each in addresses(case.lines)},
+        ),
         {
             (wallet_id, mint)
             for wallet_id, mint in burned
