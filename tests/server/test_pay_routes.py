@@ -358,7 +358,10 @@ async def test_a_key_that_may_spend_nothing_pays_nothing(shop: Shop) -> None:
 async def test_the_feed_tells_of_payments(shop: Shop) -> None:
     paid = (await shop.post()).json["payment"]
     entries = (await shop.api.get("/audit?limit=20")).json["entries"]
-    told = {each["event"]: each["data"] for each in entries if each["event"].startswith("payment:")}
+    of_payments = [each for each in entries if each["event"].startswith("payment:")]
+    # Who pays from another wallet does not wait for this one's chain.
+    assert {each["chain"] for each in of_payments} == {f"wallet:{shop.wallet}"}
+    told = {each["event"]: each["data"] for each in of_payments}
     assert set(told) == {"payment:handed_over", "payment:answered"}
     assert told["payment:handed_over"]["state"] == "handed_over"
     assert told["payment:answered"]["served"] == "yes"

@@ -210,7 +210,8 @@ def _raw(at: str, raw: object) -> Mapping[str, Any]:
         if len(text.encode()) > MAX_RAW_BYTES:
             raise InvalidRequest(f"{at}.raw must be at most {MAX_RAW_BYTES} bytes of JSON")
         read: dict[str, Any] = jsontext.loads(text)
-        if _deep(read, _MOST_DEEP):
+        # As many levels take as many brackets.
+        if text.count("{") + text.count("[") > _MOST_DEEP and _deep(read, _MOST_DEEP):
             raise ValueError
     except (TypeError, ValueError, ArithmeticError, RecursionError):
         raise InvalidRequest(

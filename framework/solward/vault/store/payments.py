@@ -15,6 +15,7 @@ from solward.events import EventKind
 from solward.money import from_units
 from solward.paid import PaymentState, PaymentView
 from solward.payment import PaymentMode, Served
+from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.tables import attempts, payments, reservations, transactions
@@ -136,10 +137,13 @@ _WITHOUT_BODIES = tuple(
 )
 
 
+_ADD = Prepared(insert(payments))
+
+
 async def add(connection: AsyncConnection, row: PaymentRow) -> None:
     """Store a payment with its reservation, before anything is signed."""
-    await connection.execute(
-        insert(payments),
+    await _ADD.run(
+        connection,
         {
             "transaction_id": row.transaction_id,
             "wallet_id": row.wallet_id,
@@ -165,23 +169,28 @@ async def add(connection: AsyncConnection, row: PaymentRow) -> None:
     )
 
 
+_NOTE_ANSWER = update(payments).where(payments.c.transaction_id == bindparam("b_id"))
+_NOTE_SERVED = Prepared(_NOTE_ANSWER)
+_NOTE_UNSERVED = Prepared(_NOTE_ANSWER.where(payments.c.served != Served.YES.value))
+
+
 async def note_answer(
     connection: AsyncConnection, transaction_id: str, answer: StoredAnswer
 ) -> None:
     """Store what the seller answered. An answer that served is never replaced by one that did
     not: the same request may be sent again after a crash."""
-    statement = update(payments).where(payments.c.transaction_id == transaction_id)
-    if answer.served is not Served.YES:
-        statement = statement.where(payments.c.served != Served.YES.value)
-    await connection.execute(
-        statement.values(
-            served=answer.served.value,
-            hint=answer.hint,
-            answer_status=answer.status,
-            answer_headers=jsontext.dumps([list(each) for each in answer.headers]),
-            answer_body=answer.body,
-            answered_ms=answer.answered_ms,
-        )
+    statement = _NOTE_SERVED if answer.served is Served.YES else _NOTE_UNSERVED
+    await statement.run(
+        connection,
+        {
+            "b_id": transaction_id,
+            "served": answer.served.value,
+            "hint": answer.hint,
+            "answer_status": answer.status,
+            "answer_headers": jsontext.dumps([list(each) for each in answer.headers]),
+            "answer_body": answer.body,
+            "answered_ms": answer.answered_ms,
+        },
     )
 
 
@@ -214,15 +223,18 @@ def record_answered(
     outbox.record(connection, EventKind.PAYMENT_ANSWERED, payment_json(record, row, state))
 
 
+_ATTEMPTS = Prepared(
+    select(attempts.c.transaction_id, attempts.c.state).where(
+        attempts.c.transaction_id.in_(bindparam("b_ids", expanding=True))
+    )
+)
+
+
 async def states(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentState]:
     """transaction id -> where its payment stands; those without signed bytes are reserved."""
-    rows = await connection.execute(
-        select(attempts.c.transaction_id, attempts.c.state).where(
-            attempts.c.transaction_id.in_(transaction_ids)
-        )
-    )
+    rows = await _ATTEMPTS.all(connection, {"b_ids": list(transaction_ids)})
     found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
     return found | {row.transaction_id: _STATES[row.state] for row in rows}
 
@@ -264,10 +276,12 @@ async def taken_since(
     return int((await connection.execute(_TAKEN, parameters)).scalar_one())
 
 
+_OF_ID = Prepared(select(*_COLUMNS).where(payments.c.transaction_id == bindparam("b_id")))
+
+
 async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:
     """The payment of a record, None where it has none."""
-    statement = select(*_COLUMNS).where(payments.c.transaction_id == transaction_id)
-    row = (await connection.execute(statement)).one_or_none()
+    row = await _OF_ID.first(connection, {"b_id": transaction_id})
     return None if row is None else _row(row)
 
 
@@ -293,7 +307,7 @@ async def listed(
     return [_row(row) for row in await connection.execute(statement)]
 
 
-_LAST_PAID = (
+_LAST_PAID = Prepared(
     select(payments.c.units)
     .join(transactions, transactions.c.id == payments.c.transaction_id)
     .where(
@@ -314,7 +328,7 @@ async def last_paid(
 ) -> int | None:
     """Units that a wallet paid at an address last, None where it never did."""
     parameters = {"b_wallet": wallet_id, "b_url": url, "b_asset": asset}
-    found: int | None = (await connection.execute(_LAST_PAID, parameters)).scalar()
+    found: int | None = await _LAST_PAID.scalar(connection, parameters)
     return found
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.prepared import Prepared
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
     paid_recipients,
@@ -137,18 +138,22 @@ async def first_paid(
     return {(row.wallet_id, row.address): (int(row.created_ms), row.id) for row in rows}
 
 
-_KEYS = union_all(
-    select(wallets.c.public_key).where(
-        wallets.c.public_key.in_(bindparam("addresses", expanding=True))
-    ),
-    select(pockets.c.address).where(pockets.c.address.in_(bindparam("addresses", expanding=True))),
+_KEYS = Prepared(
+    union_all(
+        select(wallets.c.public_key).where(
+            wallets.c.public_key.in_(bindparam("addresses", expanding=True))
+        ),
+        select(pockets.c.address).where(
+            pockets.c.address.in_(bindparam("addresses", expanding=True))
+        ),
+    )
 )
 
 
 async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
     """Those of `addresses` that are wallets of this service, or pockets of one."""
-    found = await connection.execute(_KEYS, {"addresses": list(addresses)})
-    return frozenset(found.scalars())
+    found = await _KEYS.all(connection, {"addresses": list(addresses)})
+    return frozenset(address for (address,) in found)
 
 
 async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
