@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -372,11 +372,11 @@ class Solward:
         with within(READ_WAIT_S):
             return self._balances(await self.display.wallet(wallet.address), empty=empty)
 
-    async def observed_balances(self, wallet_id: str) -> Balances:
+    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
         """As `balances`, for an agent's cycle; see `Display.observed`."""
         wallet = await self.wallets.get(wallet_id)
         with within(READ_WAIT_S):
-            return self._balances(await self.display.observed(wallet.address))
+            return self._balances(await self.display.observed(wallet.address, mark))
 
     def _balances(self, shown: Shown, *, empty: bool = False) -> Balances:
         return balances_of(shown.lamports, shown.holdings, self.tokens, empty=empty)

@@ -163,7 +163,7 @@ async def test_an_unknown_skill_is_the_outcome_and_no_error() -> None:
 
 
 async def test_think_still_runs_when_the_wallet_cannot_be_observed() -> None:
-    async def away(wallet_id: str) -> Any:
+    async def away(wallet_id: str, mark: object) -> Any:
         raise LedgerUnavailable("the ledger did not answer")
 
     scripted, notebook = Scripted(Completion("Waiting.")), Notebook()
@@ -180,7 +180,7 @@ async def test_think_still_runs_when_the_wallet_cannot_be_observed() -> None:
 
 
 async def test_a_bug_while_observing_is_shown_without_its_text() -> None:
-    async def broken(wallet_id: str) -> Any:
+    async def broken(wallet_id: str, mark: object) -> Any:
         raise RuntimeError("secret path")
 
     notebook = Notebook()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,11 @@ from tests.support.hold_rows import hold_row
 from solward.agents.act import act
 from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.agents.observe import observe
+from solward.agents.stored_reads import Stored
 from solward.clock import iso
 from solward.errors import Held
 from solward.hold import Hold, HoldState
 from solward.provider import ToolCall
-from solward.record import TransactionRecord
 from solward.solana.balances import Balances
 
 AGENT = Agent(
@@ -63,20 +63,17 @@ class Sources:
     async def wallet(self, _wallet_id: str) -> Wallet:
         return Wallet()
 
-    async def balances(self, _wallet_id: str) -> Balances:
+    async def balances(self, _wallet_id: str, _mark: Hashable) -> Balances:
         return Balances(0, ())
 
-    async def recent(self, _wallet_id: str) -> Sequence[TransactionRecord]:
-        return ()
-
-    async def held(self, agent_id: str) -> Sequence[Hold]:
-        assert agent_id == "a1"
-        return self.waiting
+    async def stored(self, agent: Agent) -> Stored:
+        assert agent is AGENT
+        return Stored(held=self.waiting)
 
 
 async def test_it_observes_what_waits_and_nothing_where_nothing_does() -> None:
     seen = await observe(AGENT, 1, Sources((HOLD,)), 0)
-    assert seen["heldTransactions"] == [
+    assert seen.body["heldTransactions"] == [
         {
             "id": HOLD.id,
             "state": "held",
@@ -85,4 +82,4 @@ async def test_it_observes_what_waits_and_nothing_where_nothing_does() -> None:
             "expiresAt": iso(HOLD.expires_ms),
         }
     ]
-    assert "heldTransactions" not in await observe(AGENT, 1, Sources(()), 0)
+    assert "heldTransactions" not in (await observe(AGENT, 1, Sources(()), 0)).body

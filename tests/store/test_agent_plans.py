@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +18,7 @@ from solward.vault.store.tables import wallets
 
 async def everything(connection: AsyncConnection) -> None:
     """Each statement that must not walk a table that grows, once."""
+    late = agents.MEMORY_KEPT + 1
     await agents.get_agent(connection, "a")
     await agents.agents_to_run(connection)
     await agents.update_agent(connection, "a", {"name": "Ada"})
@@ -27,7 +30,10 @@ async def everything(connection: AsyncConnection) -> None:
     await transactions.recent(connection, ["w"], 5)
     leaving = cycles.LeavingCycle("a", 1, 1, "running", 0, None, decision("a", 1))
     await cycles.leave(connection, [leaving])
-    await connection.execute(cycles.FORGET, [{"of_agent": "a", "up_to": 1}])
+    # So late that it forgets an entry.
+    await agents.update_agent(connection, "a", {"cycle_no": late})
+    leaving = replace(leaving, decision=decision("a", late))
+    await cycles.leave(connection, [leaving])
     usage = {"agent_id": "a", "hour": 1, "tokens": 1, "cost_nanousd": 1, "unpriced_tokens": 0}
     await agents.add_usage(connection, [usage])
     await agents.used(connection, ["a", "b"], 1)
@@ -39,8 +45,10 @@ async def everything(connection: AsyncConnection) -> None:
 @pytest.mark.sqlite("its query plans")
 async def test_no_statement_about_agents_walks_a_table(database: Database) -> None:
     plans = await query_plans(database, everything)
-    assert len(plans) == 25
+    assert len(plans) == 30
     for statement, steps in plans:
+        # A row that is given is scanned too: it is one.
+        steps = [step for step in steps if step != "SCAN CONSTANT ROW"]
         assert not any(step.startswith("SCAN") or "TEMP B-TREE" in step for step in steps), (
             statement,
             steps,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,7 +154,7 @@ class Host:
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    async def balances(self, wallet_id: str) -> Balances:
+    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
         return Balances(10**9, ())
 
     async def run_skill(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -11,6 +11,8 @@ from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredSta
 from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget
+from solward.agents.permissions import WITHOUT_GRANTS, Permissions
+from solward.agents.stored_reads import Stored
 from solward.context import AgentView
 from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
 from solward.record import TransactionRecord, TransactionStatus
@@ -163,17 +165,21 @@ def parts(
     async def wallet(wallet_id: str) -> Facts:
         return Facts()
 
-    async def balances(wallet_id: str) -> Balances:
+    async def balances(wallet_id: str, mark: Hashable) -> Balances:
         return Balances(1_500_000_000, (TokenBalance(USDC, 2_500_000, 6, "USDC"),))
 
-    async def recent(wallet_id: str) -> Sequence[TransactionRecord]:
-        return [record()]
+    async def stored(agent: Agent) -> Stored:
+        return Stored(recent=[record()])
+
+    async def permissions(agent: Agent) -> Permissions:
+        return WITHOUT_GRANTS
 
     ready = CycleParts(
         journal=notebook or Notebook(),
         wallet=wallet,
         balances=balances,
-        recent=recent,
+        stored=stored,
+        permissions=permissions,
         tools=lambda: TOOLS,
         provider=lambda agent: scripted.complete,
         # Agents of these tests have no budget of which anything is reserved.

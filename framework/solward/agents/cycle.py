@@ -6,7 +6,7 @@ The embedded runner and the queue's workers run this same function.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -18,9 +18,10 @@ from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, r
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
-from solward.agents.observe import ObservedWallet, nothing_held, observe
-from solward.agents.permissions import Permissions, without_grants
+from solward.agents.observe import ObservedWallet, observe
+from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
+from solward.agents.stored_reads import Stored
 from solward.agents.think import NO_REASONING, storable, think
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError, TokenBudgetReached
@@ -112,9 +113,8 @@ class CycleParts:
 
     Attributes:
         wallet: wallet id -> its name and address.
-        balances: wallet id -> its SOL and tokens.
-        recent: wallet id -> its newest transactions.
-        held: agent id -> what it asked for that waits for a person.
+        balances: wallet id and `Stored.mark` -> its SOL and tokens.
+        stored: what the store says of an agent and its wallet.
         tools: the definitions of all skills.
         provider: an agent -> its provider's call; raises `ProviderError` when it is not installed.
         budget: of the agents' models.
@@ -126,16 +126,15 @@ class CycleParts:
 
     journal: CycleJournal
     wallet: Callable[[str], Awaitable[ObservedWallet]]
-    balances: Callable[[str], Awaitable[Balances]]
-    recent: Callable[[str], Awaitable[Sequence[TransactionRecord]]]
+    balances: Callable[[str, Hashable], Awaitable[Balances]]
+    stored: Callable[[Agent], Awaitable[Stored]]
+    permissions: Callable[[Agent], Awaitable[Permissions]]
     tools: Callable[[], tuple[ToolDefinition, ...]]
     provider: Callable[[Agent], Complete]
     budget: ModelBudget
     run_skill: RunSkill
     spends: Callable[[str], bool]
     network: str
-    permissions: Callable[[Agent], Awaitable[Permissions]] = without_grants
-    held: Callable[[str], Awaitable[Sequence[Hold]]] = nothing_held
     clock: Callable[[], int] = now_ms
     hook: PhaseHook = no_hook
 
@@ -245,11 +244,13 @@ async def _decide_and_act(
 ) -> Act:
     agent = entered.agent
     with tracing.span("agent.observe"):
-        progress.observation = await observe(agent, cycle, parts, parts.clock())
+        progress.observation, permissions = await observe(agent, cycle, parts, parts.clock())
     parts.hook(agent.id, Phase.OBSERVED)
     if entered.earlier_action is not None:
         progress.reasoning = RESUMED_REASONING
         return resumed(*entered.earlier_action)
+    if permissions is None:
+        permissions = await parts.permissions(agent)
     with tracing.span("agent.think"):
         thought = await think(
             agent,
@@ -259,7 +260,7 @@ async def _decide_and_act(
             tools=parts.tools(),
             provider=parts.provider(agent),
             budget=parts.budget,
-            permissions=await parts.permissions(agent),
+            permissions=permissions,
         )
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
     progress.reserved = thought.reserved

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
-from solward.agents.batch import Batcher
 from solward.agents.cycle import CycleParts, PhaseHook
 from solward.agents.model_budget import ModelBudget
-from solward.agents.observe import RECENT_TRANSACTIONS
 from solward.agents.permissions import PermissionReader
 from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
+from solward.agents.stored_reads import StoredReads
 from solward.context import AgentView
-from solward.hold import Hold
 from solward.policies import Policies
-from solward.record import TransactionRecord
 from solward.registry import Registry
 from solward.settings import Settings
 from solward.skill import Effects
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
-from solward.vault.store import holds as hold_store
-from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.transactions.request import Actor
 from solward.vault.wallets import Wallets
@@ -44,8 +39,8 @@ class ServiceForAgents(Protocol):
         """Called after each phase of a cycle."""
         ...
 
-    async def balances(self, wallet_id: str) -> Balances:
-        """See `Solward.balances`."""
+    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
+        """See `Solward.observed_balances`."""
         ...
 
     async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
@@ -67,33 +62,22 @@ class ServiceForAgents(Protocol):
 def parts_of(service: ServiceForAgents) -> CycleParts:
     """The parts of a cycle, from the service."""
 
-    async def newest(wallet_ids: Sequence[str]) -> list[Sequence[TransactionRecord]]:
-        async with service.database.read() as connection:
-            found = await transaction_store.recent(connection, wallet_ids, RECENT_TRANSACTIONS)
-        return [found.get(wallet_id, ()) for wallet_id in wallet_ids]
-
-    async def held(agent_ids: Sequence[str]) -> list[Sequence[Hold]]:
-        principals = [f"agent:{agent_id}" for agent_id in agent_ids]
-        async with service.database.read() as connection:
-            found = await hold_store.open_of(connection, principals)
-        return [found.get(principal, ()) for principal in principals]
-
     def spends(skill: str) -> bool:
         loaded = service.registry.skills.get(skill)
         return loaded is not None and loaded.spec.effects is Effects.SPEND
 
+    permissions = PermissionReader(service.database, service.tokens)
     return CycleParts(
         journal=Journal(service.database),
         wallet=service.wallets.get,
-        balances=service.balances,
-        recent=Batcher(newest),
-        held=Batcher(held),
+        balances=service.observed_balances,
+        stored=StoredReads(service.database, permissions),
+        permissions=permissions,
         tools=lambda: service.registry.tools(),
         provider=lambda agent: completer(service.settings, service.registry, agent),
         budget=ModelBudget(service.database, lambda: service.registry),
         run_skill=service.run_skill,
         spends=spends,
         network=service.network,
-        permissions=PermissionReader(service.database, service.tokens),
         hook=service.phase_hook,
     )

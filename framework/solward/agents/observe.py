@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
 from solward.agents.agent import Agent
+from solward.agents.permissions import Permissions
+from solward.agents.stored_reads import Stored
 from solward.clock import iso
 from solward.errors import SolwardError
 from solward.hold import Hold
 from solward.money import lamports_to_sol
 from solward.record import TransactionRecord
 from solward.solana.balances import Balances
-
-RECENT_TRANSACTIONS = 5
 
 _log = structlog.get_logger(__name__)
 
@@ -43,58 +43,55 @@ class ObservationSources(Protocol):
         ...
 
     @property
-    def balances(self) -> Callable[[str], Awaitable[Balances]]:
-        """Wallet id -> its SOL and tokens."""
+    def balances(self) -> Callable[[str, Hashable], Awaitable[Balances]]:
+        """Wallet id and `Stored.mark` -> its SOL and tokens."""
         ...
 
     @property
-    def recent(self) -> Callable[[str], Awaitable[Sequence[TransactionRecord]]]:
-        """Wallet id -> its `RECENT_TRANSACTIONS` newest transactions."""
-        ...
-
-    @property
-    def held(self) -> Callable[[str], Awaitable[Sequence[Hold]]]:
-        """Agent id -> what it asked for that waits for a person."""
+    def stored(self) -> Callable[[Agent], Awaitable[Stored]]:
+        """What the store says of an agent and its wallet."""
         ...
 
 
-async def nothing_held(_agent_id: str) -> Sequence[Hold]:
-    """Where nothing waits for a person."""
-    return ()
+class Observed(NamedTuple):
+    """An observation, and what the agent may do by what was read with it; None where that
+    failed."""
+
+    body: dict[str, Any]
+    permissions: Permissions | None
 
 
-async def observe(
-    agent: Agent, cycle: int, sources: ObservationSources, now_ms: int
-) -> dict[str, Any]:
+async def observe(agent: Agent, cycle: int, sources: ObservationSources, now_ms: int) -> Observed:
     """Name, address, balances and recent transactions of the wallet, and what the agent asked for
     that waits for a person; amounts are Decimal.
 
     Never raises: when collecting fails it is `{error, cycle, timestamp}`, and Think still runs.
     """
     when = {"cycle": cycle, "timestamp": iso(now_ms)}
+    permissions = None
     try:
         wallet = await sources.wallet(agent.wallet_id)
-        balances = await sources.balances(agent.wallet_id)
-        recent = await sources.recent(agent.wallet_id)
-        held = await sources.held(agent.id)
+        # Before the balances: what is stored as confirmed has changed these.
+        stored = await sources.stored(agent)
+        permissions = stored.permissions
+        balances = await sources.balances(agent.wallet_id, stored.mark)
     except SolwardError as error:
-        return {"error": f"The wallet could not be observed: {error}"} | when
+        body = {"error": f"The wallet could not be observed: {error}"}
+        return Observed(body | when, permissions)
     except Exception:
         _log.exception("observation_failed", agent_id=agent.id, cycle=cycle)
-        return {"error": "The wallet could not be observed: an internal error"} | when
+        body = {"error": "The wallet could not be observed: an internal error"}
+        return Observed(body | when, permissions)
     # Only where there is something: a model that reads of it every time asks for it.
-    waiting = {"heldTransactions": [_held(each) for each in held]} if held else {}
-    return (
-        {
-            "walletName": wallet.name,
-            "walletAddress": wallet.address,
-            "solBalance": lamports_to_sol(balances.lamports),
-            "tokenBalances": [_token(token) for token in balances.to_json()["tokens"]],
-            "recentTransactions": [_transaction(record) for record in recent],
-        }
-        | waiting
-        | when
-    )
+    waiting = {"heldTransactions": [_held(each) for each in stored.held]} if stored.held else {}
+    seen = {
+        "walletName": wallet.name,
+        "walletAddress": wallet.address,
+        "solBalance": lamports_to_sol(balances.lamports),
+        "tokenBalances": [_token(token) for token in balances.to_json()["tokens"]],
+        "recentTransactions": [_transaction(record) for record in stored.recent],
+    }
+    return Observed(seen | waiting | when, permissions)
 
 
 def _token(token: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from solward.agents.agent import Agent
-from solward.agents.batch import Batcher
 from solward.guardrail import SOL, Operation
 from solward.provider import ToolDefinition
 from solward.solana.token_list import TokenList
@@ -62,44 +63,41 @@ _BY_GRANT_ALONE: Final[Mapping[str, Callable[[Grant], bool]]] = {
 WITHOUT_GRANTS: Final = Permissions()
 
 
-async def without_grants(_agent: Agent) -> Permissions:
-    """Where there are no grants."""
-    return WITHOUT_GRANTS
-
-
 class PermissionReader:
     """Reads permissions; of agents whose grants did not change it asks for the version alone."""
 
     def __init__(self, database: Database, tokens: TokenList) -> None:
         self._database = database
         self._tokens = tokens
-        self._versions: Batcher[str, int] = Batcher(self._read_versions)
         self._known: OrderedDict[tuple[str, str, str], tuple[int, Permissions]] = OrderedDict()
 
     async def __call__(self, agent: Agent) -> Permissions:
         """What grants let an agent do now; judged anew by each transaction."""
-        version = await self._versions(agent.id)
+        async with self._database.read() as connection:
+            [permissions] = await self.read(connection, [agent])
+        return permissions
+
+    async def read(self, connection: AsyncConnection, agents: Sequence[Agent]) -> list[Permissions]:
+        """As for each of them, in the caller's transaction."""
+        version = await store.version(connection)
+        return [await self._of(connection, agent, version) for agent in agents]
+
+    async def _of(self, connection: AsyncConnection, agent: Agent, version: int) -> Permissions:
         key = (agent.id, agent.name, agent.wallet_id)
         known = self._known.get(key)
         if known is None or known[0] != version:
-            known = (version, await self._read(agent))
+            known = (version, await self._read(connection, agent))
             self._known[key] = known
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         return known[1]
 
-    async def _read_versions(self, agents: Sequence[str]) -> list[int]:
-        async with self._database.read() as connection:
-            version = await store.version(connection)
-        return [version] * len(agents)
-
-    async def _read(self, agent: Agent) -> Permissions:
+    async def _read(self, connection: AsyncConnection, agent: Agent) -> Permissions:
         who, wallet = f"agent:{agent.id}", f"wallet:{agent.wallet_id}"
-        async with self._database.read() as connection:
-            stored = await store.sets_of(connection, [who, wallet])
-            sets = {each: tuple(map(from_stored, grants)) for each, grants in stored.items()}
-            named = {f"wallet:{g.wallet}" for grants in sets.values() for g in grants if g.wallet}
-            names = await names_of(connection, self._tokens, {who, wallet, *named})
+        stored = await store.sets_of(connection, [who, wallet])
+        sets = {each: tuple(map(from_stored, grants)) for each, grants in stored.items()}
+        named = {f"wallet:{g.wallet}" for grants in sets.values() for g in grants if g.wallet}
+        names = await names_of(connection, self._tokens, {who, wallet, *named})
         sentences: list[str] = [] if who in sets else [DEFAULTS_SENTENCE]
         for each, grants in sets.items():
             sentences.extend(grant_sentence(grant, names) for grant in grants)

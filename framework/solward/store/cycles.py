@@ -6,16 +6,31 @@ locked in the order of their ids, so that batches of several processes cannot de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import BindParameter, Text, bindparam, cast, delete, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Integer,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import TypeEngine
 
 from solward.clock import now_ms
 from solward.hold import Hold
+from solward.prepared import Prepared
+from solward.prepared_rows import ForEachRow
 from solward.record import TransactionRecord
 from solward.store.agents import MEMORY_KEPT, Fields
 from solward.store.tables import agents, decisions, memory
@@ -40,8 +55,10 @@ ENTRY = (
 _AGENT = tuple(agents.c.keys())
 
 # Statements of every cycle are built once: building one costs more than running it.
-_LOCKED = select(agents).where(agents.c.id.in_(_IDS)).order_by(agents.c.id).with_for_update()
-_LOCKED_STATE = (
+_LOCKED = Prepared(
+    select(agents).where(agents.c.id.in_(_IDS)).order_by(agents.c.id).with_for_update()
+)
+_LOCKED_STATE = Prepared(
     select(
         agents.c.id,
         agents.c.name,
@@ -54,7 +71,7 @@ _LOCKED_STATE = (
     .order_by(agents.c.id)
     .with_for_update()
 )
-_FENCE = (
+_FENCE = Prepared(
     update(agents)
     .where(agents.c.id.in_(_IDS))
     .values(fence=agents.c.fence + 1, entered_ms=bindparam("at_ms"))
@@ -66,10 +83,12 @@ _ABANDON = (
     .values(entered_ms=None, deferred_cycle=None)
 )
 # Every cycle that is left adds exactly one entry, so cycle numbers count the entries.
-_REMEMBERED = select(memory.c.agent_id, *ENTRY).where(
-    agents.c.id.in_(_IDS),
-    memory.c.agent_id == agents.c.id,
-    memory.c.cycle >= agents.c.cycle_no - MEMORY_GIVEN,
+_REMEMBERED = Prepared(
+    select(memory.c.agent_id, *ENTRY).where(
+        agents.c.id.in_(_IDS),
+        memory.c.agent_id == agents.c.id,
+        memory.c.cycle >= agents.c.cycle_no - MEMORY_GIVEN,
+    )
 )
 # Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes the
 # prefix a range of the unique index.
@@ -86,22 +105,43 @@ _EARLIER_HOLD = select(agents.c.id.label("of_agent"), *holds_store.COLUMNS).wher
     holds.c.action_key >= _PREFIX + ":",
     holds.c.action_key < _PREFIX + ";",
 )
-_LEAVE = (
-    update(agents)
-    .where(agents.c.id == bindparam("of_agent"))
-    .values(
-        cycle_no=agents.c.cycle_no + 1,
-        next_run_ms=bindparam("to_next_run_ms"),
-        status=bindparam("to_status"),
-        failures=bindparam("to_failures"),
-        error=bindparam("to_error"),
-        entered_ms=None,
-    )
+_LEFT: Final[Mapping[str, TypeEngine[Any]]] = {
+    "of_agent": Text(),
+    "to_next_run_ms": BigInteger(),
+    "to_status": Text(),
+    "to_failures": Integer(),
+    "to_error": Text(),
+}
+_LEAVE = ForEachRow(
+    _LEFT,
+    lambda row: (
+        update(agents)
+        .where(agents.c.id == row["of_agent"])
+        .values(
+            cycle_no=agents.c.cycle_no + 1,
+            next_run_ms=row["to_next_run_ms"],
+            status=row["to_status"],
+            failures=row["to_failures"],
+            error=row["to_error"],
+            entered_ms=None,
+        )
+    ),
 )
-_DECIDE = insert(decisions)
-_REMEMBER = insert(memory)
-FORGET = delete(memory).where(
-    memory.c.agent_id == bindparam("of_agent"), memory.c.cycle <= bindparam("up_to")
+
+
+def _insert(table: Table) -> ForEachRow:
+    return ForEachRow(
+        {column.name: column.type for column in table.columns},
+        lambda row: insert(table).from_select(list(row), select(*row.values())),
+    )
+
+
+_DECIDE, _REMEMBER = _insert(decisions), _insert(memory)
+_FORGET = ForEachRow(
+    {"of_agent": Text(), "up_to": BigInteger()},
+    lambda row: delete(memory).where(
+        memory.c.agent_id == row["of_agent"], memory.c.cycle <= row["up_to"]
+    ),
 )
 
 
@@ -151,7 +191,7 @@ async def enter(
     """
     at_ms = now_ms()
     ids = {"of_agents": [agent_id for agent_id, _cycle in cycles]}
-    rows = (await connection.execute(_LOCKED, ids)).all()
+    rows = await _LOCKED.all(connection, ids)
     agents_by_id = {row[0]: dict(zip(_AGENT, row, strict=True)) for row in rows}
     entered: list[Fields | None] = []
     for agent_id, cycle in cycles:
@@ -164,7 +204,7 @@ async def enter(
             del agents_by_id[agent_id]
     fenced = [agent["id"] for agent in entered if agent is not None]
     if fenced:
-        await connection.execute(_FENCE, {"of_agents": fenced, "at_ms": at_ms})
+        await _FENCE.run(connection, {"of_agents": fenced, "at_ms": at_ms})
     return entered
 
 
@@ -182,7 +222,7 @@ async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[
     if not found:
         return found
     ids = {"of_agents": list(found)}
-    for agent_id, *entry in (await connection.execute(_REMEMBERED, ids)).all():
+    for agent_id, *entry in await _REMEMBERED.all(connection, ids):
         found[agent_id].memory.append(tuple(entry))
     for each in found.values():
         each.memory.sort(key=itemgetter(0), reverse=True)
@@ -204,7 +244,7 @@ async def leave(
     An agent that was stopped or paused meanwhile keeps that status.
     """
     ids = {"of_agents": [each.agent_id for each in leaving]}
-    rows = {row.id: row for row in await connection.execute(_LOCKED_STATE, ids)}
+    rows = {row.id: row for row in await _LOCKED_STATE.all(connection, ids)}
     left: list[LeftCycle | None] = []
     moved: list[Fields] = []
     decided: list[Fields] = []
@@ -226,16 +266,15 @@ async def leave(
         )
         decided.append(each.decision)
     if moved:
-        await connection.execute(_LEAVE, moved)
-        await connection.execute(_DECIDE, decided)
-        await connection.execute(_REMEMBER, [_entry(decision) for decision in decided])
+        await _LEAVE.run(connection, moved)
+        await _DECIDE.run(connection, decided)
+        await _REMEMBER.run(connection, [_entry(decision) for decision in decided])
         forgotten = [
             {"of_agent": decision["agent_id"], "up_to": decision["cycle"] - MEMORY_KEPT}
             for decision in decided
             if decision["cycle"] > MEMORY_KEPT
         ]
-        if forgotten:
-            await connection.execute(FORGET, forgotten)
+        await _FORGET.run(connection, forgotten)
     return left
 
 

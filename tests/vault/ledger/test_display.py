@@ -92,6 +92,33 @@ async def test_wallets_that_are_observed_together_are_one_call_a_hundred_account
     assert bench.wire.calls == {ACCOUNTS: 3, LISTS: 500}
 
 
+async def test_what_is_observed_is_read_anew_each_time(bench: Bench, display: Display) -> None:
+    # Another process may have confirmed the agent's own transaction since.
+    address = bench.recipient
+    for number in range(3):
+        assert (await display.observed(address)).lamports == number * SOL
+        bench.wire.calls.clear()
+        await bench.localnet.call("requestAirdrop", [address, SOL])
+        assert bench.wire.calls == {}
+
+
+async def test_token_accounts_are_listed_again_for_who_knows_of_another_transaction(
+    tokens: TokenBench, clock: Clock
+) -> None:
+    display = Display(tokens.bench.ledger, clock=clock)
+    mint = await tokens.mint(units=5, ours=False)
+
+    async def accounts(mark: str) -> set[str]:
+        found = await display.observed(tokens.address, mark)
+        return {each.account for each in found.holdings}
+
+    before = await accounts("a")
+    another = await tokens.another_account(mint)
+    assert await accounts("a") == before
+    assert await accounts("b") == before | {another}
+    await display.close()
+
+
 async def test_who_asks_while_another_wallet_is_read_begins_a_read(
     bench: Bench, display: Display
 ) -> None:
@@ -214,6 +241,15 @@ async def test_closing_tells_those_who_wait(bench: Bench, display: Display) -> N
         await caller
 
 
+async def test_closing_before_a_read_begins_tells_those_who_wait(display: Display) -> None:
+    callers = [asyncio.create_task(display.observed(str(Keypair().pubkey()))) for _ in range(3)]
+    while not display._wanted:
+        await asyncio.sleep(0)
+    await display.close()
+    for answer in await asyncio.gather(*callers, return_exceptions=True):
+        assert isinstance(answer, LedgerUnavailable)
+
+
 async def test_a_node_that_is_behind_does_not_take_back_what_was_shown(
     bench: Bench, display: Display, clock: Clock
 ) -> None:
@@ -291,7 +327,7 @@ async def test_on_the_embedded_ledger_a_change_by_anybody_ends_what_is_shown(
         service.display = Display(service.ledger, clock=clock)
         for number in range(3):
             assert (await service.balances(wallet.id)).lamports == number * SOL
-            assert (await service.observed_balances(wallet.id)).lamports == number * SOL
+            assert (await service.observed_balances(wallet.id, None)).lamports == number * SOL
             assert service.localnet is not None
             await service.localnet.call("requestAirdrop", [wallet.address, SOL])
         await service.display.close()

@@ -13,9 +13,10 @@ import asyncio
 import contextvars
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from solward.errors import LedgerUnavailable
 from solward.solana.accounts import Account
@@ -28,16 +29,21 @@ from solward.vault.ledger.protocol import Ledger
 FRESH_S: Final = 0.4
 # How late, with `Display.observed`, a token account may show that somebody else opened at his own
 # cost. To list a wallet's token accounts takes two calls for each wallet; to read those that are
-# known takes one for a hundred accounts of any wallets.
-LISTED_S: Final = 5.0
+# known takes one for a hundred accounts of any wallets. With 5 s these lists were still two thirds
+# of a call for each cycle of a thousand agents (benchmarks/scale.py).
+LISTED_S: Final = 15.0
 # A node that is behind does not take back what was shown, for as long as nodes are behind.
 BEHIND_S: Final = 5.0
 # Wallets that are kept; the one that was asked for longest ago goes first.
 MOST_KEPT: Final = 10_000
 # Wallets whose token accounts are listed at one time.
 _LISTINGS: Final = 32
+_STOPS: Final = "The ledger is not asked any more: the service stops"
 
 T = TypeVar("T")
+
+_Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
+"""The slot that accounts were read at, and what is at each address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +77,11 @@ class _Kept(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The token accounts of a wallet, as listed when it had `lamports`."""
+    """The token accounts of a wallet, as listed when it had `lamports` and its caller knew
+    `mark`."""
 
     lamports: int
+    mark: Hashable
     holdings: tuple[TokenHolding, ...]
     listed_at: float
 
@@ -101,15 +109,13 @@ class Display:
         self._listed_s = listed_s
         self._clock = clock
         self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
-        self._observed: OrderedDict[str, _Kept[Shown]] = OrderedDict()
         # The newest state that was shown of each wallet, and when it was read.
         self._newest: OrderedDict[str, tuple[float, Shown]] = OrderedDict()
         self._listings: OrderedDict[str, _Listing] = OrderedDict()
         self._listing = asyncio.Semaphore(_LISTINGS)
         self._slot: _Kept[int] | None = None
         # The accounts that callers of this moment ask for, and the call that reads them.
-        self._wanted: dict[str, None] = {}
-        self._reading: asyncio.Task[tuple[int, dict[str, Account | None]]] | None = None
+        self._wanted: list[tuple[Sequence[str], asyncio.Future[_Accounts]]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wallet(self, address: str) -> Shown:
@@ -120,15 +126,19 @@ class Display:
         """
         return await self._share(self._exact, address, self._read)
 
-    async def observed(self, address: str) -> Shown:
+    async def observed(self, address: str, mark: Hashable = None) -> Shown:
         """As `wallet`, for many wallets again and again: those asked for in one moment are read in
-        one call for each hundred accounts. A token account that somebody else opens at his own
-        cost shows within `LISTED_S`; one that the wallet pays for shows at once.
+        one call for each hundred accounts, always anew. A token account that somebody else opens
+        at his own cost shows within `LISTED_S`; one that the wallet pays for shows at once.
+
+        Args:
+            mark: what the caller knows of the wallet's own transactions: what another process
+                confirmed is another mark, and shows at once too.
 
         Raises:
             LedgerError: see `wallet`.
         """
-        return await self._share(self._observed, address, self._observe)
+        return await self._observe(address, mark)
 
     async def slot(self) -> int:
         """The current slot, at most `FRESH_S` old.
@@ -138,7 +148,7 @@ class Display:
         """
         kept = self._slot
         if kept is None or self._clock() - kept.asked_at > self._fresh_s or _failed(kept.task):
-            kept = self._slot = self._ask(self._ledger.slot())
+            kept = self._slot = self._ask(self._ledger.slot)
         return await _await(kept.task)
 
     async def close(self) -> None:
@@ -147,12 +157,14 @@ class Display:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A read that was stopped before it began.
+        _fail(self._wanted, LedgerUnavailable(_STOPS))
 
     async def _share(
         self,
         kept: OrderedDict[str, _Kept[Shown]],
         address: str,
-        read: Callable[[str], Coroutine[Any, Any, Shown]],
+        read: Callable[[str], Awaitable[Shown]],
     ) -> Shown:
         found = kept.get(address)
         if (
@@ -161,16 +173,16 @@ class Display:
             or self._clock() - found.asked_at > self._fresh_s
             or _failed(found.task)
         ):
-            found = kept[address] = self._ask(read(address))
+            found = kept[address] = self._ask(partial(read, address))
         _use(kept, address)
         return await _await(found.task)
 
-    def _ask(self, work: Coroutine[Any, Any, T]) -> _Kept[T]:
+    def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
         """Begin work that belongs to no caller: it has a deadline and a context of its own."""
 
         async def bounded() -> T:
             with within(READ_WAIT_S, own=True):
-                return await work
+                return await work()
 
         changes, now = self._ledger.changes, self._clock()
         task = asyncio.create_task(bounded(), context=contextvars.Context())
@@ -191,10 +203,12 @@ class Display:
         )
         return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
 
-    async def _observe(self, address: str) -> Shown:
+    async def _observe(self, address: str, mark: Hashable) -> Shown:
         began = self._clock()
         listing = self._listings.get(address)
-        if listing is not None and began - listing.listed_at > self._listed_s:
+        if listing is not None and (
+            listing.mark != mark or began - listing.listed_at > self._listed_s
+        ):
             listing = None
         known = () if listing is None else listing.holdings
         slot, accounts = await self._accounts([address, *(each.account for each in known)])
@@ -208,7 +222,7 @@ class Display:
             async with self._listing:
                 listed_at = self._clock()
                 holdings = await self._ledger.holdings(address)
-            self._listings[address] = _Listing(lamports, holdings, listed_at)
+            self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
         _use(self._listings, address)
         return self._shown(address, Shown(lamports, holdings, slot), began)
 
@@ -221,18 +235,39 @@ class Display:
         _use(self._newest, address)
         return found
 
-    async def _accounts(self, addresses: Sequence[str]) -> tuple[int, Mapping[str, Account | None]]:
+    async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
         """The accounts and the slot they were read at, with what others ask for in this moment."""
-        if self._reading is None or self._reading.done():
-            self._reading = self._ask(self._together()).task
-        self._wanted |= dict.fromkeys(addresses)
-        return await _await(self._reading)
+        if not self._wanted:
+            self._ask(self._together)
+        answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
+        self._wanted.append((addresses, answer))
+        return await answer
 
-    async def _together(self) -> tuple[int, dict[str, Account | None]]:
-        # Whoever is ready to run now asks before this goes on.
-        await asyncio.sleep(0)
-        wanted, self._wanted, self._reading = list(self._wanted), {}, None
-        return await self._ledger.accounts_at(wanted)
+    async def _together(self) -> None:
+        wanted = self._wanted
+        try:
+            # Whoever is ready to run now asks before this goes on.
+            await asyncio.sleep(0)
+            self._wanted = []
+            addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
+            found = await self._ledger.accounts_at(list(addresses))
+        except asyncio.CancelledError:
+            _fail(wanted, LedgerUnavailable(_STOPS))
+            raise
+        except Exception as error:
+            _fail(wanted, error)
+        else:
+            for _addresses, answer in wanted:
+                if not answer.done():
+                    answer.set_result(found)
+
+
+def _fail(
+    wanted: Sequence[tuple[Sequence[str], asyncio.Future[_Accounts]]], error: Exception
+) -> None:
+    for _addresses, answer in wanted:
+        if not answer.done():
+            answer.set_exception(error)
 
 
 async def _await(task: asyncio.Task[T]) -> T:
@@ -247,7 +282,7 @@ async def _await(task: asyncio.Task[T]) -> T:
         caller = asyncio.current_task()
         if not task.cancelled() or (caller is not None and caller.cancelling()):
             raise
-        raise LedgerUnavailable("The ledger is not asked any more: the service stops") from None
+        raise LedgerUnavailable(_STOPS) from None
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:

@@ -15,6 +15,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.prepared import Prepared
 from solward.vault.store.tables import (
     address_book,
     grant_sets,
@@ -23,6 +24,7 @@ from solward.vault.store.tables import (
 
 VERSION = select(grant_version.c.version).where(grant_version.c.id == 1).scalar_subquery()
 """How often grants or book were changed."""
+_VERSION = Prepared(select(VERSION))
 _COUNT_UP = (
     update(grant_version)
     .values(version=grant_version.c.version + 1)
@@ -34,7 +36,7 @@ _SETS_OF = _SETS.where(grant_sets.c.principal.in_(bindparam("principals", expand
 
 async def version(connection: AsyncConnection) -> int:
     """How often grants or book were changed; what was read under another one may be wrong."""
-    return int((await connection.execute(select(VERSION))).scalar_one())
+    return int(await _VERSION.scalar(connection))
 
 
 async def count_up(connection: AsyncConnection) -> int:

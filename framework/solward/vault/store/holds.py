@@ -20,6 +20,7 @@ from solward.audit.acts import SERVICE, record_act
 from solward.clock import iso
 from solward.events import EventKind
 from solward.hold import Hold, HoldState
+from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store import transactions
 from solward.vault.store.database import clock
@@ -84,7 +85,9 @@ _BACKLOG = (
     .group_by(holds.c.state)
 )
 _DUE = _SELECT.where(OPEN, holds.c.expires_ms <= bindparam("b_now"))
-_OPEN_OF = _SELECT.where(OPEN, holds.c.principal.in_(bindparam("b_principals", expanding=True)))
+_OPEN_OF = Prepared(
+    _SELECT.where(OPEN, holds.c.principal.in_(bindparam("b_principals", expanding=True)))
+)
 _INSERT = insert(holds)
 _ORPHANED = _SELECT.where(
     OPEN,
@@ -180,7 +183,7 @@ async def open_of(
 ) -> dict[str, list[Hold]]:
     """Open holds of some principals, oldest first; those without any left out."""
     found: dict[str, list[Hold]] = {}
-    rows = await connection.execute(_OPEN_OF, {"b_principals": list(principals)})
+    rows = await _OPEN_OF.all(connection, {"b_principals": list(principals)})
     for row in sorted(rows, key=_seq):
         found.setdefault(row.principal, []).append(row_of(row).hold)
     return found

@@ -199,19 +199,21 @@ def _page(
 
 # The newest few of each wallet: the inner statement finds the oldest of them on the same index.
 _OLDER = transactions.alias("older")
-_RECENT = select(transactions.c.seq, *RECORD).where(
-    wallets.c.id.in_(bindparam("of_wallets", expanding=True)),
-    transactions.c.wallet_id == wallets.c.id,
-    transactions.c.seq
-    >= func.coalesce(
-        select(_OLDER.c.seq)
-        .where(_OLDER.c.wallet_id == wallets.c.id)
-        .order_by(_OLDER.c.seq.desc())
-        .limit(1)
-        .offset(bindparam("but"))
-        .scalar_subquery(),
-        0,
-    ),
+_RECENT = Prepared(
+    select(transactions.c.seq, *RECORD).where(
+        wallets.c.id.in_(bindparam("of_wallets", expanding=True)),
+        transactions.c.wallet_id == wallets.c.id,
+        transactions.c.seq
+        >= func.coalesce(
+            select(_OLDER.c.seq)
+            .where(_OLDER.c.wallet_id == wallets.c.id)
+            .order_by(_OLDER.c.seq.desc())
+            .limit(1)
+            .offset(bindparam("but"))
+            .scalar_subquery(),
+            0,
+        ),
+    )
 )
 
 
@@ -221,7 +223,7 @@ async def recent(
     """Up to `limit` newest records of each wallet, newest first; wallets without any left out."""
     parameters = {"of_wallets": list(wallet_ids), "but": limit - 1}
     found: dict[str, list[TransactionRecord]] = {}
-    rows = [tuple(row) for row in await connection.execute(_RECENT, parameters)]
+    rows = await _RECENT.all(connection, parameters)
     for _seq, *values in sorted(rows, key=itemgetter(0), reverse=True):
         record = record_of(values)
         found.setdefault(record.wallet_id, []).append(record)
