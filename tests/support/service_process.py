@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import socket
 import ssl
@@ -23,11 +25,18 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"
 
 
+# Below those that Linux gives to connections which name none (`ip_local_port_range`): a service
+# that is killed listens on its port again, and no connection may have got it meanwhile.
+_PORTS = range(20_000, 32_768)
+
+
 def free_port() -> int:
-    """A port nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nothing listens on, and that no connection gets by itself."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Service:

@@ -55,10 +55,11 @@ class Place:
     seller: SettlingSeller
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
     """A service with its embedded ledger, which is killed with it."""
-    home: Path = tmp_path_factory.mktemp("service") / "home"
+    home = tmp_path / "service" / "home"
+    home.parent.mkdir()
     seller = SettlingSeller()
     service = with_ledger(home, seller.site).start()
     try:
@@ -79,11 +80,13 @@ def again_until_known(buyer: Buyer, url: str, key: str) -> httpx.Response:
         time.sleep(0.1)
 
 
-def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], None]:
+def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], bool]:
     """One purchase, killed at `step`, asked for again with its key after a restart.
 
     Returns:
-        What checks it by the ledger; it waits for the end of the payment.
+        What checks it by the ledger; it waits for the end of the payment, and says whether the
+        seller was paid. On a busy machine a restart may take longer than the payment's bytes live:
+        then nobody is.
     """
     service, seller = place.service, place.seller
     seller.forget()
@@ -103,13 +106,13 @@ def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], N
     told = (answer.status_code, answer.text)
     handed, took = list(seller.handed), seller.pay_to
 
-    def check() -> None:
+    def check() -> bool:
         payments = [buyer.ended(each["id"]) for each in buyer.payments()]
         assert len(payments) == 1, (told, payments)
         [payment] = payments
         paid = place.ledger.usdc(took)
-        due = 0 if step in RELEASED or settling == "never" else PRICE
-        assert buyer.spent() == paid == due, (told, payment)
+        assert buyer.spent() == paid, (told, payment)
+        assert paid in ((0, PRICE) if is_due(step, settling) else (0,)), (told, payment)
         assert buyer.counted() == paid, (told, payment)
         assert len({each.wire for each in handed}) <= 1, "two payments for one purchase"
         assert (payment["state"] == "landed") == bool(paid), payment
@@ -118,8 +121,14 @@ def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], N
             assert answer.status_code == 500
         succeeded = [each for each in place.ledger.history(buyer.address) if each["err"] is None]
         assert len(succeeded) == 1 + bool(paid), "but for the one that filled the account"
+        return bool(paid)
 
     return check
+
+
+def is_due(step: Step, settling: str) -> bool:
+    """Whether the seller is paid where the service is back in time."""
+    return settling != "never" and step not in RELEASED
 
 
 def passed(settling: str) -> tuple[Step, ...]:
@@ -141,7 +150,8 @@ def passed(settling: str) -> tuple[Step, ...]:
 def test_a_purchase_killed_while_it_is_paid_is_paid_once_at_most(
     place: Place, step: Step, settling: str
 ) -> None:
-    killed(place, step, settling, 0)()
+    turns = range(3) if is_due(step, settling) else range(1)
+    assert any(killed(place, step, settling, turn)() for turn in turns) == is_due(step, settling)
 
 
 @pytest.mark.long
@@ -150,8 +160,9 @@ def test_a_purchase_killed_while_it_is_paid_is_paid_once_at_most(
 )
 def test_every_point_twenty_times(place: Place, step: Step, settling: str) -> None:
     # What expires is waited for at the end, once for all turns.
-    for check in [killed(place, step, settling, turn) for turn in range(1, 21)]:
-        check()
+    checks = [killed(place, step, settling, turn) for turn in range(1, 21)]
+    paid = [check() for check in checks]
+    assert any(paid) == is_due(step, settling)
 
 
 @pytest.fixture
