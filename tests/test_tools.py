@@ -102,3 +102,21 @@ def test_definitions_share_nothing_with_the_skills_and_hold_plain_numbers() -> N
     sent["properties"].clear()
     assert second["function"]["parameters"]["properties"]
     assert parameters["properties"] == {"a": {"maximum": Decimal("0.5")}}
+
+
+def test_a_tool_is_written_once_however_often_it_is_sent() -> None:
+    class Read(dict[str, Any]):
+        times = 0
+
+        def items(self) -> Any:
+            Read.times += 1
+            return super().items()
+
+    tool = ToolDefinition("t", "Does.", Read(type="object", properties={}))
+    once = tool_definitions([tool])
+    times = Read.times
+    assert times > 0
+    assert [tool_definitions([tool]) for _ in range(3)] == [once] * 3
+    assert Read.times == times
+    assert tool_definitions([tool], narrow=True) == once
+    assert Read.times > times

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from solward.provider import ToolDefinition
 
@@ -62,7 +62,24 @@ def tool_definitions(
     Args:
         narrow: in Gemini's part of JSON Schema, as `narrowed` gives it.
     """
-    return [_definition(tool, narrow) for tool in tools]
+    made: list[dict[str, Any]] = json.loads(f"[{','.join(_text(tool, narrow) for tool in tools)}]")
+    return made
+
+
+_MOST_TEXTS: Final = 1_024
+# By identity, which holds as the tool is kept beside what was written of it.
+_texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
+
+
+def _text(tool: ToolDefinition, narrow: bool) -> str:
+    """A tool's definition as JSON, written once: agents send the same tools in each cycle."""
+    found = _texts.get((id(tool), narrow))
+    if found is None:
+        found = (tool, json.dumps(_definition(tool, narrow)))
+        if len(_texts) >= _MOST_TEXTS:
+            _texts.clear()
+        _texts[id(tool), narrow] = found
+    return found[1]
 
 
 def _definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:

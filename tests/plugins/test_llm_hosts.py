@@ -115,7 +115,7 @@ async def test_warm_hosts_have_imported_litellm_before_anybody_calls(server: Ven
         warm = model.host.pid
         assert warm is not None
         # A library of litellm's, and it stands back as after a first call.
-        assert "/jiter/" in Path(f"/proc/{warm}/maps").read_text()
+        assert "/tiktoken/" in Path(f"/proc/{warm}/maps").read_text()
         assert os.getpriority(os.PRIO_PROCESS, warm) == 15
         assert not server.requests
         answer = await providers["openai"].complete(REQUEST, {}, lent(server))

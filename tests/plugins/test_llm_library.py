@@ -11,6 +11,7 @@ import pytest
 from tests.support.repository import ROOT
 
 from solward.folders import models
+from solward_plugins.llm import library
 
 pytestmark = pytest.mark.samples("test_loading_every_provider_imports_no_litellm")
 
@@ -109,3 +110,56 @@ def test_many_that_ask_at_once_make_it_ready_once_without_stalling_the_loop() ->
         "print(json.dumps({'modules': asyncio.run(main()), 'prepared': prepared}))\n"
     )
     assert (told["modules"], told["prepared"]) == (1, [False])
+
+
+def test_calls_share_a_client_whatever_their_keys_and_load_no_vocabulary() -> None:
+    told = run(
+        "import asyncio, httpx\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.support.llm_providers import VENDORS, WAIT, asked_of, complete, streamed\n"
+        "from tests.support.vendors.server import vendor_server\n"
+        "from solward import ProviderContext\n"
+        "from solward_plugins.llm import call\n"
+        "made, begin = [], httpx.AsyncClient.__init__\n"
+        "def counted(self, *given, **named):\n"
+        "    made.append(self)\n"
+        "    begin(self, *given, **named)\n"
+        "httpx.AsyncClient.__init__ = counted\n"
+        "async def main():\n"
+        "    async with vendor_server() as server:\n"
+        "        for vendor in VENDORS.values():\n"
+        "            await complete(vendor, server, None, WAIT)\n"
+        "            await streamed(vendor, server)\n"
+        "        first = len(made)\n"
+        "        for vendor in VENDORS.values():\n"
+        "            for number in range(3):\n"
+        "                url = server.base_urls[vendor.base_url_env]\n"
+        "                lent = ProviderContext(f'key-{number}', url)\n"
+        "                await call.complete(vendor, asked_of(vendor, WAIT), {}, lent)\n"
+        "        keys = {request.key for request in server.requests}\n"
+        "        return first, len(made) - first, len(keys)\n"
+        "first, more, keys = asyncio.run(main())\n"
+        "loaded = sorted({'mcp.server', 'tokenizers'} & set(sys.modules))\n"
+        "vocabulary = sys.modules['litellm.main']._encoding_cache is not None\n"
+        "print(json.dumps({'first': first > 0, 'more': more, 'keys': keys, 'loaded': loaded,"
+        " 'vocabulary': vocabulary}))\n"
+    )
+    del told["stderr"]
+    assert told == {"first": True, "more": 0, "keys": 4, "loaded": [], "vocabulary": False}
+
+
+def test_a_models_entry_is_looked_up_once_and_each_caller_has_its_own() -> None:
+    asked: list[str] = []
+
+    def look_up(*, model: str, custom_llm_provider: str) -> dict[str, Any]:
+        asked.append(f"{custom_llm_provider}/{model}")
+        if model == "new":
+            raise ValueError("not on the list")
+        return {"mode": "chat"}
+
+    listed = library._kept(look_up)
+    listed(model="a", custom_llm_provider="openai")["mode"] = "responses"
+    assert listed(model="a", custom_llm_provider="openai") == {"mode": "chat"}
+    assert listed(model="new", custom_llm_provider="xai") == {}
+    assert listed(model="new", custom_llm_provider="xai") == {}
+    assert asked == ["openai/a", "xai/new"]

@@ -145,13 +145,13 @@ def litellm_arguments(
         "num_retries": 0,
         "max_retries": 0,
         "drop_params": True,
+        # Else it looks through the tools of each call for those of its proxy.
+        "_skip_mcp_handler": True,
     }
     if "temperature" in options:
         arguments["temperature"] = json_safe(options["temperature"])
     if "reasoningEffort" in options:
         arguments["reasoning_effort"] = options["reasoningEffort"]
-    if request.tools:
-        arguments["tools"] = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
     return arguments
 
 
@@ -165,15 +165,20 @@ async def _opened(
 ) -> tuple[Any, Any, RefusalWatch]:
     """litellm, its answer in the first attempt that did not fail, and what watched that one."""
 
+    def tools() -> dict[str, Any]:
+        # Others for each attempt, because Gemini's route rewrites them in place.
+        made = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
+        return {"tools": made} if made else {}
+
     async def attempt() -> Any:
-        sent = with_cache(arguments) if vendor.caches_on_request else arguments
+        sent = with_cache({**arguments, **tools()}) if vendor.caches_on_request else arguments
         sent = adapted(vendor, sent, litellm.model_cost)
         made: set[Change] = set()
         while True:
             watch = RefusalWatch()
             try:
-                # Copied for each attempt, because Gemini's route rewrites the tools in place.
-                response = await litellm.acompletion(**json_safe(sent), logger_fn=watch.logged)
+                named = {**sent, "messages": json_safe(sent["messages"]), **tools()}
+                response = await litellm.acompletion(**named, logger_fn=watch.logged)
                 if arguments.get("stream"):
                     await watch.follow(response)
             except Exception as error:

@@ -15,20 +15,23 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 from solward import ProviderError
 from solward_plugins.llm.vendor import Vendor
 
-# Read at the import: no .env of a parent folder, no lists fetched from the network.
+# Read at the import: no .env of a parent folder, no lists fetched from the network. The last one at
+# each call: OpenAI's requests go the way of the other vendors', whose client is kept. Else there is
+# an OpenAI SDK between, with a new client for each key, and here a key is a call's placeholder.
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
 
 # They log prompts at DEBUG, litellm through a handler of its own without scrubbing.
@@ -37,6 +40,8 @@ _QUIET = ("openai", "httpx", "httpcore")
 
 # Nobody but the administrator can listen on the port, and nobody does (RFC 863).
 _CLOSED = "http://127.0.0.1:9/v1"
+
+_KEPT_MODELS = 256
 
 _lock = threading.Lock()
 _thread: ThreadPoolExecutor | None = None
@@ -106,22 +111,45 @@ def _settle_gc() -> None:
 
 
 def _lighten() -> None:
-    """Leave out what of a call's processor time serves nobody here, a third of it all.
+    """Leave out what of a call's processor time serves nobody here.
 
-    litellm reckons each answer's price twice and tells its callbacks, of which there are none.
-    OpenAI's SDK looks through the whole request, each tool's schema too, for values to convert,
-    such as files; here all of it is JSON already.
+    litellm reckons each answer's price twice and tells its callbacks, of which there are none. It
+    takes the whole request's tools apart twice: for fields of Anthropic's alone, which are none of
+    `tool_definitions`, and for patterns that OpenAI's validator refuses, with which no skill is
+    loaded. It gathers a model's entry in the price list, 80 fields, twice, and the names of its
+    171 vendors twice, each by a property written in Python.
     """
     utils: Any = importlib.import_module("litellm.utils")
     utils._dispatch_success_logging = _nothing
     utils.update_response_metadata = _nothing
-    completions: Any = importlib.import_module("openai.resources.chat.completions.completions")
-    left_out = (completions.NotGiven, completions.Omit)
+    main: Any = importlib.import_module("litellm.main")
+    main._drop_anthropic_only_tool_keys = _unchanged
+    main._get_encoding = _nothing
+    main.get_model_info_helper = _kept(main.get_model_info_helper)
+    chat: Any = importlib.import_module("litellm.llms.openai.chat.gpt_transformation")
+    chat.OpenAIGPTConfig._sanitized_tools_update_for_openai = _no_changes
+    types: Any = importlib.import_module("litellm.types.utils")
+    types.LlmProviders.value = property(attrgetter("_value_"))
 
-    async def given(data: dict[str, Any], _expected_type: Any) -> dict[str, Any]:
-        return {name: value for name, value in data.items() if not isinstance(value, left_out)}
 
-    completions.async_maybe_transform = given
+def _kept(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """The look-up, once a model: a copy each time, as its caller changes it; empty where the list
+    lacks the model, which the caller makes of the error."""
+    known: dict[tuple[str, str], Mapping[str, Any]] = {}
+
+    def listed(model: str, custom_llm_provider: str) -> dict[str, Any]:
+        found = known.get((model, custom_llm_provider))
+        if found is None:
+            try:
+                found = look_up(model=model, custom_llm_provider=custom_llm_provider)
+            except Exception:
+                found = {}
+            if len(known) >= _KEPT_MODELS:
+                known.clear()
+            known[model, custom_llm_provider] = found
+        return dict(found)
+
+    return listed
 
 
 def _keep_refusals() -> None:
@@ -157,33 +185,35 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
     """In place of a function of litellm."""
 
 
+def _unchanged(tools: Any) -> Any:
+    """In place of one that looks for something to change."""
+    return tools
+
+
+def _no_changes(*_arguments: Any) -> Mapping[str, Any]:
+    """In place of one that answers with what to change."""
+    return {}
+
+
 def _warm(litellm: Any, vendor: Vendor) -> None:
-    """Make litellm import and cache what it needs for the vendor, by calls that stay local.
+    """Make litellm import and cache what it needs for the vendor, by a call that stays local: a
+    closed port refuses it.
 
-    A closed port refuses the first; litellm mocks the second, a stream.
+    No stream: litellm's mocked one counts tokens, by vocabularies of 75 MB that no vendor's needs.
     """
-    arguments: dict[str, Any] = {
-        "model": f"{vendor.prefix}/{vendor.default_model}",
-        "messages": [{"role": "system", "content": "-"}, {"role": "user", "content": "-"}],
-        "api_key": "none",
-        "num_retries": 0,
-        "max_retries": 0,
-        "timeout": 5,
-        "drop_params": True,
-    }
     tool = {"name": "wait", "description": "Wait.", "parameters": {"type": "object"}}
-    tools = [{"type": "function", "function": tool}]
-    with _errors_logged():
-        litellm.completion(**arguments, tools=tools, api_base=_CLOSED)
-    with _errors_logged():
-        options = {"include_usage": True}
-        mocked = {"mock_response": "-", "stream": True, "stream_options": options}
-        list(litellm.completion(**arguments, **mocked))
-
-
-@contextmanager
-def _errors_logged() -> Iterator[None]:
     try:
-        yield
+        litellm.completion(
+            model=f"{vendor.prefix}/{vendor.default_model}",
+            messages=[{"role": "system", "content": "-"}, {"role": "user", "content": "-"}],
+            tools=[{"type": "function", "function": tool}],
+            api_key="none",
+            api_base=_CLOSED,
+            timeout=5,
+            num_retries=0,
+            max_retries=0,
+            drop_params=True,
+            _skip_mcp_handler=True,
+        )
     except Exception as error:
         logging.getLogger(__name__).debug("litellm is warm (%s)", type(error).__name__)

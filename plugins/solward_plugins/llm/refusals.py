@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -43,10 +43,7 @@ class RefusalWatch:
     async def follow(self, response: Any) -> None:
         """Read the chunks of a streamed answer as litellm reads them."""
         source = await response.fetch_stream()
-        parse = getattr(source, "chunk_parser", None)
-        if parse is None:
-            response.completion_stream = self._passed_on(source)
-            return
+        parse = source.chunk_parser
 
         def parsed(chunk: Any) -> Any:
             self._read(chunk)
@@ -73,17 +70,6 @@ class RefusalWatch:
         if not filtered and not self._refused:
             return None
         return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
-
-    async def _passed_on(self, source: Any) -> AsyncIterator[Any]:
-        """The chunks of OpenAI's SDK, of which litellm drops those that hold a refusal."""
-        try:
-            async for chunk in source:
-                for choice in getattr(chunk, "choices", None) or ():
-                    self._heard(getattr(choice.delta, "refusal", None))
-                yield chunk
-        finally:
-            with suppress(Exception):
-                await source.close()
 
     def _read(self, answer: object) -> None:
         """Read a vendor's whole answer, or one chunk of it."""
