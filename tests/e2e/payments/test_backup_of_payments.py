@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from solders.keypair import Keypair
 from tests.support.paying_service import Buyer, may_pay, rpc_of, with_ledger
 from tests.support.payment_sellers import Ledger
 from tests.support.service_process import Service
@@ -24,11 +25,12 @@ PRICE = 50_000
 PASSPHRASE = "correct horse battery"
 
 
-def solward(home: Path, *arguments: str | Path) -> str:
+def solward(home: Path, *arguments: str | Path, typed: str | None = None) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "solward_cli", *map(str, arguments)],
         env={"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)},
         cwd=home.parent,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=60,
@@ -175,5 +177,30 @@ def test_a_sweep_waits_for_what_was_handed_over(tmp_path: Path) -> None:
                 assert waited in swept.stdout + swept.stderr
                 assert buyer.payment(alive["id"])["state"] == "expired", swept.stdout
                 assert ledger.usdc(vault["address"]) == buyer.usdc, swept.stdout + swept.stderr
+        finally:
+            service.stop()
+
+
+def test_a_key_that_is_exported_meanwhile_changes_nothing_of_what_was_handed_over(
+    tmp_path: Path,
+) -> None:
+    with SettlingSeller() as seller:
+        service = started(tmp_path / "home", seller, {"LOCALNET_SLOT_MS": "400"})
+        try:
+            with Ledger.with_giver(rpc_of(service)) as ledger:
+                seller.on(ledger)
+                buyer = Buyer.made(service, ledger, may_pay(seller.site))
+                seller.act = seller.keeps
+                alive = buyer.paid(seller.url, key="alive")["payment"]
+                assert alive["state"] == "handed_over"
+                service.stop()
+                out, typed = tmp_path / "key.json", f"{buyer.address}\n"
+                solward(service.home, "wallet", "export", buyer.wallet, "--out", out, typed=typed)
+                assert str(Keypair.from_json(out.read_text()).pubkey()) == buyer.address
+                service.start()
+                assert buyer.counted() == PRICE
+                seller.settle(seller.handed[0])
+                assert buyer.ended(alive["id"])["state"] == "landed"
+                assert buyer.spent() == buyer.counted() == seller.took == PRICE
         finally:
             service.stop()

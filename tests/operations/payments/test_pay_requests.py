@@ -37,6 +37,14 @@ def test_an_address_is_requested_in_one_spelling() -> None:
     assert found.shown_url == "https://api.example.com/a%20b"
 
 
+@pytest.mark.parametrize("path", ["/a-b/%C3%A9", "/%61%2Db/%c3%a9", "/%61-%62/%c3%A9?q=%61"])
+def test_what_is_kept_of_an_address_is_in_one_spelling(path: str) -> None:
+    """Or its price could rise unseen; the request goes as it was asked for."""
+    found = read_request(PayRequest(f"https://api.example.com{path}"), needs_most=False)
+    assert found.shown_url == "https://api.example.com/a-b/%C3%A9"
+    assert found.path == path
+
+
 @pytest.mark.parametrize(
     "url",
     [

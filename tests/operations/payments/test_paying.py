@@ -352,6 +352,28 @@ async def test_sol_is_paid_as_sol(shop: Shop) -> None:
     assert (await shop.call("getBalance", str(OWNER.pubkey())))["value"] == before + 2_000_000
 
 
+async def test_sol_is_paid_by_a_sponsored_charge_and_found_in_the_wallets_own_history(
+    shop: Shop,
+) -> None:
+    details = {"decimals": 9, "feePayer": True, "feePayerKey": str(SPONSOR.pubkey())}
+
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return mpp(charge(currency="sol", amount="2000000", details=details))
+        text = (asked.payment or "").partition(" ")[2]
+        shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        await shop.settle(base64.b64decode(shown["payload"]["transaction"]))
+        return Reply(200, (), b"charged, without a receipt")
+
+    shop.seller.answer = sells
+    before = (await shop.call("getBalance", shop.address))["value"]
+    found = await shop.buys(max="0.002 SOL")
+    assert found.payment is not None
+    assert (found.payment.asset, found.payment.mode) == ("SOL", PaymentMode.SPONSORED)
+    assert (await lands(shop))["signature"] == shop.settled[0]
+    assert (await shop.call("getBalance", shop.address))["value"] == before - 2_000_000
+
+
 async def test_what_is_asked_for_is_found_without_a_word_of_the_seller(shop: Shop) -> None:
     """It takes the money and says nothing of it."""
 

@@ -7,13 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
+from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.handed_payments import FUNDS, PRICE, open_shop
 
+from solward.clock import now_ms
 from solward.errors import InvalidRequest, TransactionFailed
+from solward.guardrail import COSTS
 from solward.payment import PaymentMode
 from solward.record import TransactionStatus
 from solward.solana.fees import fee_terms
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.vault.store import spending
 from solward.vault.transactions.request import ADMIN
 
 
@@ -86,6 +92,37 @@ async def test_what_a_seller_sends_and_the_wallet_pays_for_is_named_at_once(tmp_
             handed.record.signature,
         )
         assert record.fee_lamports == 5_001
+
+
+async def test_the_account_of_a_seller_is_opened_at_the_wallets_cost_which_counts(
+    tmp_path: Path,
+) -> None:
+    """Where nobody sponsors it; no protocol here asks for that yet."""
+    async with open_shop(tmp_path, seller_has_account=False) as shop:
+        wallet = Pubkey.from_string(shop.bench.wallet.address)
+        opening = create_idempotent_associated_token_account(
+            wallet, shop.seller.pubkey(), Pubkey.from_string(shop.mint)
+        )
+        draft = shop.draft(mode=PaymentMode.UNSPONSORED)
+        intent = replace(draft.intent, rent_lamports=TOKEN_ACCOUNT_RENT)
+        draft = replace(draft, intent=intent, instructions=(opening, *draft.instructions))
+        before = await shop.bench.ledger.balance(str(wallet))
+        handed = await shop.bench.engine.hand_over(shop.bench.wallet.id, ADMIN, draft)
+        assert handed.wire is not None
+        scope = f"wallet:{shop.bench.wallet.id}"
+
+        async def costs() -> int:
+            async with shop.bench.database.read() as connection:
+                found = await spending.usage(connection, [scope], [COSTS], now_ms())
+            return found[scope].units_last_day[COSTS]
+
+        cost = TOKEN_ACCOUNT_RENT + 5_001
+        assert await costs() == cost
+        await shop.send(shop.as_it_is(handed.wire))
+        assert (await shop.ended(handed)).status is TransactionStatus.CONFIRMED
+        assert (await shop.received(), await shop.counted()) == (PRICE, PRICE)
+        assert before - await shop.bench.ledger.balance(str(wallet)) == cost
+        assert await costs() == cost
 
 
 async def test_a_payment_by_push_lands_before_its_seller_is_shown_it(tmp_path: Path) -> None:

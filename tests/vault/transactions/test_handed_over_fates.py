@@ -395,7 +395,12 @@ async def test_one_remote_node_that_calls_it_failed_gives_no_budget_back(tmp_pat
             status = {"slot": 1, "err": "AccountInUse", "confirmationStatus": "finalized"}
             return {"context": {"slot": 2**40}, "value": [status] * len(params[0])}
 
+        async def unseen(_method: str, _params: Sequence[Any]) -> Any:
+            return []
+
         shop.bench.wire.faults["getSignatureStatuses"] = failed
+        # A look into the history must not be sooner than the seller's word.
+        shop.bench.wire.faults["getSignaturesForAddress"] = unseen
         await shop.answer(handed, await shop.settle(handed))
         record = await shop.ended(handed)
         assert record.status is TransactionStatus.FAILED

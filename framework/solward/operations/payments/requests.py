@@ -46,6 +46,8 @@ _FRAME: Final = frozenset(
         "upgrade",
     }
 )
+_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
 # By which protocols show a payment: nobody but the service shows one.
 _PAYMENT: Final = frozenset({"payment-signature", "x-payment"})
 _PAYMENT_SCHEME: Final = re.compile(r"payment(?:[\s,]|$)", re.IGNORECASE)
@@ -81,8 +83,9 @@ class SellerRequest:
 
     @property
     def shown_url(self) -> str:
-        """The address without its query, which may hold what is not to be stored."""
-        return self.url.partition("?")[0]
+        """The address without its query, which may hold what is not to be stored; in one
+        spelling, so that a price does not rise unseen under another (RFC 3986, 6.2.2)."""
+        return _ESCAPED.sub(_unescaped, self.url.partition("?")[0])
 
 
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
@@ -143,6 +146,12 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
         protocol=request.protocol,
         fingerprint=_fingerprint(method, url, headers, body),
     )
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """What needs no escape plainly, what does in capitals."""
+    character = chr(int(escape[0][1:], 16))
+    return character if _UNRESERVED.fullmatch(character) else escape[0].upper()
 
 
 def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

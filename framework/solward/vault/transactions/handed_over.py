@@ -48,7 +48,7 @@ from solward.vault.transactions.fates import (
     conclude,
     find_fates,
 )
-from solward.vault.transactions.sender import failed_settlement
+from solward.vault.transactions.sender import failed_settlement, mark_unknown
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
 # Statuses of signatures that are known: at the pace of slots.
@@ -367,14 +367,15 @@ class Watcher:
         ]
         await self._settle_fates(ended)
         gone = {item.transaction_id for item, _ in ended}
-        await self._mark_unknown(
+        await mark_unknown(
+            self._database,
             [
                 item
                 for item in items
                 if item.transaction_id not in gone
                 and answers[item.transaction_id].unknown
                 and not answers[item.transaction_id].dead_by
-            ]
+            ],
         )
 
     def _later(self, items: Iterable[Live], now: float) -> None:
@@ -504,16 +505,6 @@ class Watcher:
                     explained=item.source_units - taken,
                 )
         return short
-
-    async def _mark_unknown(self, items: Sequence[Live]) -> None:
-        new = [item for item in items if not item.unknown]
-        if not new:
-            return
-        async with self._database.write() as connection:
-            await store.mark_unknown(connection, [item.signature for item in new])
-        for item in new:
-            item.unknown = True
-            _log.error("attempt_unknown", transaction_id=item.transaction_id)
 
     async def _settle_fates(self, ended: Sequence[tuple[Live, Fate]]) -> None:
         landed, settlements = [], []

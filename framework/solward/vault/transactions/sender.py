@@ -257,7 +257,8 @@ class Sender:
         await self._settle_landed(landed)
         if settlements:
             await self._settle(settlements)
-        await self._mark_unknown([item for item in items if item.signature in fates.unknown])
+        unknown = [item for item in items if item.signature in fates.unknown]
+        await mark_unknown(self._database, unknown)
 
     async def _settle_landed(self, items: Sequence[InFlight]) -> None:
         """Settle what landed without an error; from its balances, where these can say more."""
@@ -280,18 +281,6 @@ class Sender:
             if wanted and now - item.landed_at < self._balances_s:
                 return None
         return _settled(item, message, landed, sure=sure)
-
-    async def _mark_unknown(self, items: Sequence[InFlight]) -> None:
-        new = [item for item in items if not item.unknown]
-        if not new:
-            return
-        async with self._database.write() as connection:
-            await store.mark_unknown(connection, [item.signature for item in new])
-        for item in new:
-            item.unknown = True
-            _log.error(
-                "attempt_unknown", signature=item.signature, transaction_id=item.transaction_id
-            )
 
     async def _send(self, item: InFlight) -> None:
         if item.wire is not None:
@@ -389,6 +378,24 @@ class Expired(Protocol):
     def held_lamports(self) -> int: ...
     @property
     def reserved(self) -> Mapping[str, int]: ...
+
+
+class Watched(Expired, Protocol):
+    """Likewise, whose state may be stored as `unknown`, which `unknown` says."""
+
+    unknown: bool
+
+
+async def mark_unknown(database: Database, items: Sequence[Watched]) -> None:
+    """Store of each, once, that no node says what became of it."""
+    new = [item for item in items if not item.unknown]
+    if not new:
+        return
+    async with database.write() as connection:
+        await store.mark_unknown(connection, [item.signature for item in new])
+    for item in new:
+        item.unknown = True
+        _log.error("attempt_unknown", signature=item.signature, transaction_id=item.transaction_id)
 
 
 def failed_settlement(item: Expired, fate: Fate) -> Settlement:
