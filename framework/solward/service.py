@@ -543,7 +543,8 @@ class Solward:
         """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
         slot = None
         with contextlib.suppress(LedgerError, TimeoutError):
-            slot = await asyncio.wait_for(self.display.slot(), HEALTH_WAIT_S)
+            async with asyncio.timeout(HEALTH_WAIT_S):
+                slot = await self.display.slot()
         return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
 
     async def wallet_limits(

@@ -18,6 +18,7 @@ from solward_server.http.auth import KnownKeys, authenticate
 from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest
 from solward_server.http.errors import handle_errors
 from solward_server.http.route_context import RouteContext
+from solward_server.http.validators import answer_unchanged
 from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
 from solward_server.resources.mcp import mount_mcp
 
@@ -55,6 +56,7 @@ def create_app(service: Solward) -> Quart:
     app.register_blueprint(metrics.blueprint())
     mount_mcp(app, service.settings)
     middleware.forbid_caching(app)
+    answer_unchanged(app)
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:

@@ -14,6 +14,7 @@ import pytest
 from solders.account import Account
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from tests.support.ended_records import refuse_changes_of_ended_records
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.money import LAMPORTS_PER_SOL, sol_to_lamports
@@ -164,6 +165,7 @@ async def open_bench(
         settings = Settings(_env_file=None, solward_home=tmp_path)
         database = await Database.open(None, tmp_path)
         stack.push_async_callback(database.close)
+        await refuse_changes_of_ended_records(database)
         wallets = await Wallets.open(database, settings, tmp_path)
         policy = policy or Policy(blocked_addresses=blocked)
         engine_settings = EngineOptions(policy=policy, wallet_limits=limits, **engine_options)

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.prepared import Prepared
 from solward.store.tables import agent_usage, agents, decisions, memory
 
 Fields = dict[str, Any]
@@ -28,6 +29,9 @@ _MEMORY = (
     .where(memory.c.agent_id == bindparam("of_agent"))
     .order_by(memory.c.cycle.desc())
     .limit(bindparam("at_most"))
+)
+_BY_STATUS = Prepared(
+    select(agents.c.status, func.count().label("agents")).group_by(agents.c.status)
 )
 
 
@@ -108,8 +112,7 @@ async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:
 
 async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
     """Number of agents by status."""
-    statement = select(agents.c.status, func.count().label("agents")).group_by(agents.c.status)
-    return {row.status: row.agents for row in await connection.execute(statement)}
+    return {row.status: row.agents for row in await _BY_STATUS.all(connection)}
 
 
 async def list_decisions(

@@ -11,14 +11,17 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.prepared import Prepared
 from solward.store.tables import api_keys, key_requests, key_traffic
 from solward.vault.store.api_keys import is_usable
 from solward.vault.store.database import clock, lock_exclusive
 
 Fields = dict[str, Any]
 
-_BY_HASH = select(api_keys).where(
-    or_(api_keys.c.hash == bindparam("hash"), api_keys.c.previous_hash == bindparam("hash"))
+_BY_HASH = Prepared(
+    select(api_keys).where(
+        or_(api_keys.c.hash == bindparam("b_hash"), api_keys.c.previous_hash == bindparam("b_hash"))
+    )
 )
 _RECORD_USE = (
     update(api_keys)
@@ -82,10 +85,11 @@ async def insert_key(connection: AsyncConnection, fields: Mapping[str, Any]) -> 
 
 async def key_by_hash(connection: AsyncConnection, hash_: str) -> Fields | None:
     """The key whose secret has this hash, or None; also where the secret does not work any more."""
-    row = (await connection.execute(_BY_HASH, {"hash": hash_})).mappings().first()
-    if row is None or not await is_usable(connection, dict(row), hash_):
+    row = await _BY_HASH.first(connection, {"b_hash": hash_})
+    if row is None:
         return None
-    return dict(row)
+    fields: Fields = row._asdict()
+    return fields if await is_usable(connection, fields, hash_) else None
 
 
 async def get_key(connection: AsyncConnection, key_id: str, *, lock: bool = False) -> Fields | None:

@@ -33,6 +33,7 @@ _CORS_HEADERS = (
     "Authorization",
     "Content-Type",
     "Idempotency-Key",
+    "If-None-Match",
     "Cache-Control",
     "Last-Event-ID",
     "X-Request-Id",
@@ -43,7 +44,7 @@ _CORS_HEADERS = (
     "Mcp-Method",
     "Mcp-Name",
 )
-_CORS_EXPOSED = ("Retry-After", "Idempotent-Replayed", "X-Request-Id")
+_CORS_EXPOSED = ("ETag", "Retry-After", "Idempotent-Replayed", "X-Request-Id")
 _CORS_MAX_AGE_S = 600
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -16,6 +16,7 @@ from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.links import add_links
 from solward_server.openapi.parameters import PARAMETERS
+from solward_server.openapi.validators import UNCHANGED, add_validators
 from solward_server.resources import (
     agents,
     chat,
@@ -129,7 +130,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         "components": {
             "schemas": SCHEMAS,
             "parameters": PARAMETERS,
-            "responses": shared_responses(),
+            "responses": shared_responses() | UNCHANGED,
             "securitySchemes": {
                 "apiKey": {
                     "type": "http",
@@ -150,7 +151,8 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
             },
         },
     }
-    # A copy: links are written into the paths, which all documents of the process share.
+    # A copy: links and validators are written into the paths, which all documents share.
     document = copy.deepcopy(document)
     add_links(document["paths"])
+    add_validators(document["paths"])
     return document
