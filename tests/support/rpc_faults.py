@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import json
 import random
 import time
 from bisect import bisect_right
@@ -17,11 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from aiohttp import web
 from solders.transaction import VersionedTransaction
+from tests.support.rpc_batches import answer_each
 
 from solward.cluster import open_cluster
 from solward.errors import TransactionError
@@ -137,8 +138,10 @@ class FaultyProvider:
             self.chances, self.only, self.most = {}, None, None
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
-        """Serve one request."""
-        request = json.loads(await http.read())
+        """Serve one request, or a batch of them."""
+        return await answer_each(await http.read(), partial(self._handle, http))
+
+    async def _handle(self, http: web.Request, request: Any) -> web.StreamResponse:
         method, params = request["method"], request.get("params", [])
         fault = self._fault(method)
         self.requests.append(Request(time.monotonic(), method, fault))

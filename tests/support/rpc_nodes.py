@@ -7,9 +7,11 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from aiohttp import ClientSession, web
+from tests.support.rpc_batches import answer_each
 
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
@@ -24,7 +26,10 @@ class RpcNode:
 
     `faults` by method (`*` for every one): an HTTP status, a JSON-RPC error code below zero,
     `garbage`, `deep`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own
-    `answers`.
+    `answers`. Those of `batch` meet batches alone.
+
+    Attributes:
+        posts: HTTP requests.
     """
 
     def __init__(self, answers: Answers) -> None:
@@ -32,6 +37,7 @@ class RpcNode:
         self._runner: web.AppRunner | None = None
         self.faults: dict[str, Any] = {}
         self.calls: Counter[str] = Counter()
+        self.posts = 0
         self.port = 0
 
     @property
@@ -54,7 +60,13 @@ class RpcNode:
             self._runner = None
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
-        request = await http.json()
+        self.posts += 1
+        body = await http.read()
+        if body.startswith(b"[") and "batch" in self.faults:
+            return await self._one(http, {"method": "batch"})
+        return await answer_each(body, partial(self._one, http))
+
+    async def _one(self, http: web.Request, request: Any) -> web.StreamResponse:
         method, params = request["method"], request.get("params", [])
         self.calls[method] += 1
         fault = self.faults.get(method, self.faults.get("*"))

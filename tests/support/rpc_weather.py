@@ -176,11 +176,12 @@ def weather_process(
 
 
 def _method(http: web.Request, body: bytes) -> str | None:
-    """A JSON-RPC request's method; None for what is none."""
+    """A JSON-RPC request's method, `batch` for many; None for what is none."""
     if http.method != "POST" or http.path != "/":
         return None
     try:
-        return str(json.loads(body)["method"])
+        request = json.loads(body)
+        return "batch" if isinstance(request, list) else str(request["method"])
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -70,7 +70,7 @@ class _Node:
         from solward.vault.ledger.client import RpcLedger
         from solward.vault.ledger.transport import HttpTransport
 
-        transport = HttpTransport(url)
+        transport = HttpTransport(url, together=False)
         return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, RpcLedger(transport))
 
     async def check(self, subject: Subject) -> list[Line]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
+from tests.support.rpc_batches import answer_each
 from tests.support.rpc_nodes import GENESIS
 
 from solward.errors import LedgerRejected, LedgerUnavailable
@@ -61,13 +62,16 @@ async def provider(say: Said) -> AsyncIterator[tuple[RpcLedger, list[str]]]:
     asked: list[str] = []
 
     async def handle(http: web.Request) -> web.StreamResponse:
-        method = (await http.json())["method"]
+        return await answer_each(await http.read(), one)
+
+    async def one(request: Any) -> web.StreamResponse:
+        method = request["method"]
         asked.append(method)
         if method == "getGenesisHash":
-            return web.json_response({"jsonrpc": "2.0", "id": 1, "result": GENESIS})
+            return web.json_response({"jsonrpc": "2.0", "id": request["id"], "result": GENESIS})
         status, headers, body = say(method)
         return web.json_response(
-            {"jsonrpc": "2.0", "id": 1, **body}, status=status, headers=headers
+            {"jsonrpc": "2.0", "id": request["id"], **body}, status=status, headers=headers
         )
 
     app = web.Application()

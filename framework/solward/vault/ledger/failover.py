@@ -23,10 +23,10 @@ from solward.errors import (
     SolwardError,
 )
 from solward.telemetry import metrics
+from solward.vault.ledger.answers import OPTIONAL
 from solward.vault.ledger.node import ONCE, Node
 from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
-from solward.vault.ledger.transport import OPTIONAL
 
 _SEND: Final = "sendTransaction"
 

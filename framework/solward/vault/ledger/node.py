@@ -11,9 +11,10 @@ from typing import Any, Final
 import structlog
 
 from solward.errors import ConfigError, LedgerRejected, LedgerUnavailable
+from solward.vault.ledger.answers import OPTIONAL
 from solward.vault.ledger.patience import NodeBusy
 from solward.vault.ledger.rate_limits import UNHEALTHY
-from solward.vault.ledger.transport import OPTIONAL, Transport
+from solward.vault.ledger.transport import Transport
 
 REST_S: Final = 1.0
 MAX_REST_S: Final = 30.0

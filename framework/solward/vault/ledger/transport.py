@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
-from solana.rpc.jsonrpc import JsonRpcRequest
+import msgspec
 
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.telemetry.scrub import scrub_text
-from solward.vault.ledger.patience import NodeDenies
-from solward.vault.ledger.rate_limits import busy, json_error
+from solward.vault.ledger.answers import NoAnswer, parsed, request, result, unanswered
+from solward.vault.ledger.batches import TOGETHER, Batches
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
 IN_PROCESS: Final = "this process"
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
-# Methods that providers leave out of a plan, or altogether; a refusal says nothing of the node.
-OPTIONAL: Final = frozenset({"getProgramAccounts"})
-# Of the refusals (4xx): those of the moment, and those of the caller, whatever the call.
-_LATER = frozenset({408, 425, 429})
-_DENIED = frozenset({401, 402, 403})
 # To one node; further calls wait.
 CONNECTIONS = 100
 
@@ -78,67 +71,53 @@ def host_of(url: str) -> str:
     return "localhost" if address.is_loopback else str(address)
 
 
-class _NoAnswer(Exception):
-    """Why a node did not answer, without its address."""
-
-
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
-    It posts with aiohttp: a call takes a quarter of the processor time of solana-py's own provider,
-    which was most of a worker's (benchmarks/scale.py).
+    Calls that leave in one moment leave in one batch (`solward.vault.ledger.batches`). It posts
+    with aiohttp: a call takes a quarter of the processor time of solana-py's own provider, which
+    was most of a worker's (benchmarks/scale.py).
     """
 
-    def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S, *, retries: int = 1) -> None:
-        """`retries` are of a request that was cut off; its bytes are the same each time."""
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        *,
+        retries: int = 1,
+        together: bool = True,
+    ) -> None:
+        """Args:
+        retries: of a request that was cut off; its bytes are the same each time.
+        together: whether calls may leave in batches.
+        """
         self.origin = host_of(url)
         self._url = url
         self._timeout_s = timeout_s
         self._retries = retries
         self._session: ClientSession | None = None
+        self._batches = Batches(self._post)
+        self._together = TOGETHER if together else frozenset()
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`; `NodeBusy` where the node says that it answers later."""
-        request = JsonRpcRequest(method=method, params=list(params))
+        encoded = msgspec.json.encode(params)
+        if method in self._together:
+            return await self._batches.call(method, encoded)
         try:
-            status, headers, body = await self._post(request.to_json().encode())
-        except _NoAnswer as error:
-            raise LedgerUnavailable(f"The ledger did not answer {method} ({error})") from None
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            answer = None
-        well = status == 200 and isinstance(answer, dict) and not answer.get("error")
-        if well and "result" in answer:
-            return answer["result"]
-        error_object = json_error(answer)
-        code, message, data = error_object or (None, "", None)
-        # A provider may quote its address, and the key in it.
-        message = scrub_text(message)
-        limited = busy(method, status, code, message, headers)
-        if limited is not None:
-            raise limited
-        if status // 100 != 2:
-            refused = status // 100 == 4 and status not in _LATER
-            if refused and (method in OPTIONAL or (code and status not in _DENIED)):
-                raise LedgerRejected(code or status, message or f"HTTP {status}", data)
-            says = f": {message}" if message else ""
-            raise (NodeDenies if refused else LedgerUnavailable)(
-                f"The ledger did not answer {method} (HTTP {status}{says})"
-            )
-        if answer is None:
-            raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON")
-        if code is not None:
-            raise LedgerRejected(code, message, data)
-        raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
+            status, headers, body = await self._post(request(0, method, encoded))
+        except NoAnswer as error:
+            raise unanswered(method, error) from None
+        return result(method, status, headers, parsed(body))
 
     async def close(self) -> None:
         """Close the connection pool."""
+        await self._batches.close()
         if self._session is not None:
             await self._session.close()
 
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of an answer; raises `_NoAnswer`."""
+        """Status, headers and body of an answer; raises `NoAnswer`."""
         import aiohttp
 
         if self._session is None:
@@ -150,7 +129,7 @@ class HttpTransport:
                     return got.status, got.headers, await got.read()
             except (aiohttp.ClientError, OSError) as error:
                 if not retries:
-                    raise _NoAnswer(type(error).__name__) from None
+                    raise NoAnswer(type(error).__name__) from None
                 retries -= 1
 
 

@@ -1,0 +1,201 @@
+"""Calls that leave in one moment: how many requests they take, and what becomes of each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from tests.support.rpc_nodes import RpcNode, listening
+
+from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.vault.ledger.batches import ALONE_S, MOST_CALLS, TOGETHER, Batches
+from solward.vault.ledger.patience import NodeBusy
+from solward.vault.ledger.transport import HttpTransport
+from solward_localnet.errors import RpcError
+
+
+async def echo(method: str, params: Sequence[Any]) -> Any:
+    """Says what was asked; refuses what is `refused`."""
+    if list(params) == ["refused"]:
+        raise RpcError(-32602, "no")
+    return [method, *params]
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[RpcNode]:
+    async with listening(echo) as (opened,):
+        yield opened
+
+
+@pytest.fixture
+async def http(node: RpcNode) -> AsyncIterator[HttpTransport]:
+    transport = HttpTransport(node.url, 2.0)
+    yield transport
+    await transport.close()
+
+
+async def ask(http: HttpTransport, *params: Any) -> list[Any]:
+    """One call with each of `params`, all in one moment."""
+    calls = (http.call("getBalance", [each]) for each in params)
+    return list(await asyncio.gather(*calls, return_exceptions=True))
+
+
+def said(*params: Any) -> list[Any]:
+    return [["getBalance", each] for each in params]
+
+
+@pytest.mark.parametrize(("calls", "posts"), [(1, 1), (2, 1), (MOST_CALLS, 1), (MOST_CALLS + 1, 2)])
+async def test_calls_of_one_moment_are_few_requests_and_each_gets_its_own_answer(
+    node: RpcNode, http: HttpTransport, calls: int, posts: int
+) -> None:
+    assert await ask(http, *range(calls)) == said(*range(calls))
+    assert (node.posts, node.calls["getBalance"]) == (posts, calls)
+
+
+async def test_a_batch_is_no_longer_than_nodes_take(node: RpcNode, http: HttpTransport) -> None:
+    long = ["x" * 15_000 + str(number) for number in range(5)]
+    assert await ask(http, *long) == said(*long)
+    assert node.posts == 3
+
+
+@pytest.mark.parametrize("method", ["sendTransaction", "requestAirdrop", "getProgramAccounts"])
+async def test_what_must_not_wait_or_happen_twice_leaves_alone(
+    node: RpcNode, http: HttpTransport, method: str
+) -> None:
+    assert method not in TOGETHER
+    await asyncio.gather(*(http.call(method, [number]) for number in range(3)))
+    assert node.posts == 3
+
+
+async def test_the_refusal_of_one_call_is_not_the_others(http: HttpTransport) -> None:
+    first, refused, last = await ask(http, 1, "refused", 2)
+    assert [first, last] == said(1, 2)
+    assert isinstance(refused, LedgerRejected)
+    assert refused.code == -32602
+
+
+async def test_who_leaves_takes_nobodys_answer(node: RpcNode, http: HttpTransport) -> None:
+    reached, opened = asyncio.Event(), asyncio.Event()
+
+    async def hold(_method: str, params: Sequence[Any]) -> Any:
+        reached.set()
+        await opened.wait()
+        return params[0]
+
+    node.faults["getBalance"] = hold
+    callers = [asyncio.create_task(http.call("getBalance", [number])) for number in range(3)]
+    await reached.wait()
+    callers.pop(1).cancel()
+    opened.set()
+    assert await asyncio.gather(*callers) == [0, 2]
+    assert node.posts == 1
+
+
+async def test_a_request_that_nobody_waits_for_ends(node: RpcNode, http: HttpTransport) -> None:
+    node.faults["*"] = "hang"
+    callers = [asyncio.create_task(http.call("getBalance", [number])) for number in range(2)]
+    async with asyncio.timeout(10):
+        while not node.posts:
+            await asyncio.sleep(0.001)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        while http._batches._tasks:
+            await asyncio.sleep(0.001)
+
+
+async def test_closing_tells_those_who_wait(node: RpcNode, http: HttpTransport) -> None:
+    node.faults["*"] = "hang"
+    waiting = asyncio.create_task(ask(http, 1, 2))
+    async with asyncio.timeout(10):
+        while not node.posts:
+            await asyncio.sleep(0.001)
+        await http.close()
+        assert [str(each) for each in await waiting] == [
+            "The ledger did not answer getBalance (its connections are closed)"
+        ] * 2
+
+
+# What providers answer to a batch that they do not take.
+@pytest.mark.parametrize("refusal", [400, 403, 405, 413, -32600, -32601, -32603], ids=str)
+async def test_a_node_that_takes_no_batches_is_asked_each_call_and_no_batch_for_a_while(
+    node: RpcNode, http: HttpTransport, refusal: int
+) -> None:
+    node.faults["batch"] = refusal
+    now = 0.0
+    http._batches = Batches(http._post, lambda: now)
+    assert await ask(http, 1, 2, 3) == said(1, 2, 3)
+    assert node.calls == {"batch": 1, "getBalance": 3}
+    now = ALONE_S - 1
+    assert await ask(http, 4, 5) == said(4, 5)
+    assert node.calls["batch"] == 1
+    for tries, passed in enumerate((ALONE_S, 2 * ALONE_S, 4 * ALONE_S), 2):
+        now += passed
+        assert await ask(http, 6, 7) == said(6, 7)
+        assert node.calls["batch"] == tries
+        now += passed
+        assert await ask(http, 6, 7) == said(6, 7)
+        assert node.calls["batch"] == tries
+
+
+async def test_a_node_that_takes_batches_again_gets_them(
+    node: RpcNode, http: HttpTransport
+) -> None:
+    now = 0.0
+    http._batches = Batches(http._post, lambda: now)
+    node.faults["batch"] = 400
+    await ask(http, 1, 2)
+    node.faults.clear()
+    now, posts = ALONE_S, node.posts
+    assert await ask(http, 3, 4) == said(3, 4)
+    assert node.posts == posts + 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [(429, NodeBusy), (-32429, NodeBusy), (500, LedgerUnavailable), ("garbage", LedgerUnavailable)],
+    ids=str,
+)
+async def test_a_node_that_is_busy_or_out_of_order_is_asked_nothing_at_once_and_alone_later(
+    node: RpcNode, http: HttpTransport, fault: Any, kind: type[Exception]
+) -> None:
+    node.faults["batch"] = fault
+    assert [type(each) for each in await ask(http, 1, 2)] == [kind] * 2
+    assert node.calls == {"batch": 1}
+    assert await ask(http, 1, 2) == said(1, 2)
+    assert node.calls["batch"] == 1
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [],
+        [None, 7, "x"],
+        [{"id": 0, "result": 1}],
+        [{"id": 1, "result": 1}, {"id": 9, "result": 3}],
+        [{"id": True, "result": 1}, {"id": [1], "result": 2}],
+    ],
+    ids=str,
+)
+async def test_a_call_without_a_response_of_its_own_has_no_answer(answers: list[Any]) -> None:
+    async def post(_body: bytes) -> Any:
+        return 200, {}, json.dumps(answers).encode()
+
+    batches = Batches(post)
+    found = await asyncio.gather(
+        batches.call("getSlot", b"[]"), batches.call("getSlot", b"[]"), return_exceptions=True
+    )
+    given = {each["id"] for each in answers if isinstance(each, dict) and type(each["id"]) is int}
+    assert [type(each) for each in found] == [
+        int if number in given else LedgerUnavailable for number in range(2)
+    ]
+
+
+async def test_a_batch_whose_connection_is_cut_is_no_answer_to_any(
+    node: RpcNode, http: HttpTransport
+) -> None:
+    await node.stop()
+    assert [type(each) for each in await ask(http, 1, 2)] == [LedgerUnavailable] * 2
