@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
-
-import msgspec
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.telemetry.scrub import scrub_text
@@ -35,7 +34,7 @@ def request(number: int, method: str, params: bytes) -> bytes:
 def parsed(body: bytes) -> Any:
     """The JSON of a body, None where it is none."""
     try:
-        return msgspec.json.decode(body)
+        return json.loads(body)
     except (ValueError, RecursionError):
         return None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
-import msgspec
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import NoAnswer, parsed, request, result, unanswered
@@ -101,7 +101,7 @@ class HttpTransport:
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`; `NodeBusy` where the node says that it answers later."""
-        encoded = msgspec.json.encode(params)
+        encoded = json.dumps(params).encode()
         if method in self._together:
             return await self._batches.call(method, encoded)
         try:
