@@ -82,7 +82,7 @@ def _walks(step: str) -> bool:
 async def test_no_statement_of_a_day_walks_a_table_on_sqlite(tmp_path: Path) -> None:
     home = await grown(tmp_path / "home", SMALL)
     statements = _of_history(await _seen(home))
-    assert len(statements) > 100
+    assert len(statements) > 80
     walked = {}
     connection = sqlite3.connect(home.home / "solward.db")
     for statement, parameters in statements.items():
@@ -124,7 +124,7 @@ async def test_no_statement_of_a_day_walks_a_table_on_postgresql(
 ) -> None:
     home = await grown(tmp_path / "home", SMALL, postgres_url)
     statements = _of_history(await _seen(home))
-    assert len(statements) > 100
+    assert len(statements) > 80
     walked = {}
     address = postgres_url.replace("postgresql+psycopg:", "postgresql:", 1)
     with psycopg.connect(address) as connection:
