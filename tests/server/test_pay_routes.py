@@ -15,7 +15,10 @@ from tests.support.fake_seller import Asked, Reply, receipt
 from tests.support.market import USDC
 from tests.support.shop import OWNER, PRICE, Shop, open_shop, reopened
 
+from solward.clock import now_ms
+from solward.durations import DAY_MS
 from solward.operations.payments import pay
+from solward.store.retention import retain
 from solward.vault.store.tables import payments
 from solward_server.http.body import MAX_PAY_BYTES
 
@@ -272,6 +275,24 @@ async def test_a_list_of_payments_reads_no_answers(shop: Shop) -> None:
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+async def test_a_request_whose_answer_is_no_longer_kept_is_not_paid_again(shop: Shop) -> None:
+    first = await shop.post("weather-1")
+    assert first.json["response"]["truncated"] is False
+    in_time = now_ms() + 31 * DAY_MS
+    retained = await retain(shop.service.database, shop.service.settings, in_time)
+    assert retained.answers == 1
+    for _ in range(2):
+        again = await shop.post("weather-1")
+        assert (again.status, again.json["payment"]) == (200, first.json["payment"])
+        assert again.json["response"] == {
+            "status": 200,
+            "headers": {},
+            "body": "",
+            "truncated": True,
+        }
+    assert (len(shop.seller.asked), len(shop.seller.paid), await shop.earned()) == (2, 1, PRICE)
 
 
 async def test_a_price_that_rose_waits_for_a_person_and_is_paid_once_approved(shop: Shop) -> None:

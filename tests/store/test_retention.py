@@ -11,19 +11,24 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select, text
 from structlog.testing import capture_logs
+from tests.support.agent_rows import WALLET, fields
 
 from solward.audit import outbox
 from solward.audit.log import AuditLog, Log
 from solward.audit.tables import audit as entries_table
 from solward.clock import iso, now_ms
-from solward.durations import DAY_MS
+from solward.durations import DAY_MS, HOUR_MS
 from solward.errors import AuditBroken, ConfigError, StoreError
+from solward.payment import PaymentMode, Served
 from solward.service import Solward
 from solward.settings import Settings
-from solward.store import retention
+from solward.store import agents, retention
 from solward.store.retention import Retained, hourly_retention, retain
-from solward.store.tables import decisions, memory
+from solward.store.tables import agent_usage, decisions, memory
+from solward.vault.store import payments
 from solward.vault.store.database import Database, try_lock_exclusive
+from solward.vault.store.payments import PaymentRow, StoredAnswer
+from solward.vault.store.tables import transactions, wallets
 from solward.vault.wallets import Wallets
 
 NOW = 1000 * DAY_MS
@@ -218,7 +223,7 @@ async def test_many_decisions_go_in_batches(
     database.on_transaction = begun.append
     keeping = settings(decision_retention_days=DAYS)
     assert await retain(database, keeping, NOW) == Retained(decisions=12)
-    assert begun == ["write"] * 3
+    assert begun.count("write") == 3 + 1  # and one for sellers' answers, of which there are none
 
 
 async def test_without_days_everything_is_kept(database: Database) -> None:
@@ -268,8 +273,6 @@ async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
         ("retention_failed", "The database refused: disk full")
     ] * 2
     assert len(asyncio.all_tasks()) == 1
-    async with hourly_retention(database, settings()):
-        assert len(asyncio.all_tasks()) == 1
     await database.close()
 
 
@@ -323,3 +326,108 @@ async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
     assert pruned.to_json()["data"] == {"before": before, "entries": 2, "chains": {"agent:a": 2}}
     with pytest.raises(AuditBroken, match="entry 3 of agent:b: its end is not authenticated"):
         await verify(database)
+
+
+def payment(transaction_id: str, ms: int) -> PaymentRow:
+    return PaymentRow(
+        transaction_id=transaction_id,
+        wallet_id=WALLET["id"],
+        protocol="x402",
+        mode=PaymentMode.SPONSORED,
+        site="api.example.com",
+        url="https://api.example.com/",
+        method="GET",
+        fingerprint="f",
+        offer={},
+        asset="mint",
+        units=1,
+        decimals=6,
+        pay_to="seller",
+        source="source",
+        source_units=1,
+        memo=None,
+        message_sha256="m",
+        signer_index=1,
+        created_ms=ms,
+    )
+
+
+async def add_payments(database: Database, *answers: tuple[int, bytes]) -> None:
+    """A payment for each time of an answer and its body."""
+    async with database.write() as connection:
+        await connection.execute(insert(wallets), [WALLET])
+        for number, (ms, body) in enumerate(answers):
+            of = {"wallet_id": WALLET["id"], "type": "payment", "status": "confirmed",
+                  "principal": "admin", "details": "{}", "guardrails_applied": [],
+                  "held_lamports": 0, "created_ms": ms}  # fmt: skip
+            await connection.execute(insert(transactions), [of | {"id": f"p{number}"}])
+            await payments.add(connection, payment(f"p{number}", ms))
+            answer = StoredAnswer(200, (("a", "b"),), body, Served.YES, "hint", ms)
+            await payments.note_answer(connection, f"p{number}", answer)
+
+
+async def bodies(database: Database) -> list[int | None]:
+    """The length of each payment's kept body, None where headers and body are gone."""
+    found: list[int | None] = []
+    async with database.read() as connection:
+        for each in (await payments.listed(connection, None, 100, None))[::-1]:
+            row = await payments.get(connection, each.transaction_id)
+            assert row is not None
+            assert row.answer is not None
+            # What the seller did stays known.
+            assert (row.answer.status, row.answer.served, row.answer.hint) == (
+                200,
+                Served.YES,
+                "hint",
+            )
+            found.append(len(row.answer.body) if row.answer.is_whole else None)
+    return found
+
+
+async def test_answers_of_sellers_go_by_their_days(database: Database) -> None:
+    await add_payments(database, (1, b"a"), (OLD, b"bc"), (YOUNG, b"def"), (NOW, b""))
+    assert await retain(database, settings(), NOW) == Retained(answers=2)
+    assert await bodies(database) == [None, None, 3, 0]
+    assert await retain(database, settings(), NOW) == Retained()
+    keeping = settings(payment_answer_retention_days=1)
+    assert await retain(database, keeping, NOW) == Retained(answers=1)
+    assert await bodies(database) == [None, None, None, 0]
+
+
+async def test_answers_of_sellers_go_by_their_size_but_for_those_of_the_last_day(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "PAUSE_S", 0)
+    times = [NOW - days * DAY_MS for days in (6, 5, 4, 3, 2, 0, 0, 0)]
+    await add_payments(database, *((ms, bytes(300_000)) for ms in times))
+    keeping = settings(payment_answers_max_mb=2)
+    assert await retain(database, keeping, NOW) == Retained(answers=2)
+    assert await bodies(database) == [None] * 2 + [300_000] * 6
+    # The three of today alone are more than half of it.
+    monkeypatch.setattr(retention, "_MB", 400_000)
+    assert await retain(database, settings(payment_answers_max_mb=1), NOW) == Retained(answers=3)
+    assert await bodies(database) == [None] * 5 + [300_000] * 3
+
+
+async def test_usage_that_no_budget_counts_goes(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "PAUSE_S", 0)
+    hour = NOW // HOUR_MS
+    async with database.write() as connection:
+        await connection.execute(insert(wallets), [WALLET])
+        for agent in ("a", "b", "c"):
+            await agents.insert_agent(connection, fields(agent))
+            rows = [
+                {"agent_id": agent, "hour": hour - ago, "tokens": 1, "cost_nanousd": 1,
+                 "unpriced_tokens": 0}
+                for ago in (0, 24, 72, 73, 500)
+            ]  # fmt: skip
+            await agents.add_usage(connection, rows)
+    assert await retain(database, settings(), NOW) == Retained(usage=6)
+    async with database.read() as connection:
+        used = await agents.used(connection, ["a", "b", "c"], hour)
+        kept = await connection.execute(select(func.count()).select_from(agent_usage))
+        assert (used["c"]["tokens"], kept.scalar_one()) == (2, 9)

@@ -86,7 +86,7 @@ class PaidAnswer:
         status: of HTTP; 0 where the paid request got no answer.
         headers: by name in lower case.
         body: at most 1 MiB of it.
-        truncated: the site's body was longer, or broke off.
+        truncated: the site's body was longer, broke off, or is no longer kept.
         payment: None where the site asked for none.
     """
 

@@ -155,6 +155,9 @@ class Settings(AccessSettings, VendorSettings):
     # None keeps for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
     event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
+    # Of sellers' answers to paid requests; those of the last day stay, however many.
+    payment_answer_retention_days: int = Field(30, ge=1, le=MAX_DAYS)
+    payment_answers_max_mb: int = Field(1024, ge=1)
 
     solward_plugins: Annotated[tuple[str, ...] | None, NoDecode] = None
     # Distributions whose hosts also run where the machine cannot confine them.

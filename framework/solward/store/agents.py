@@ -156,6 +156,29 @@ async def used(
     return {row["agent_id"]: {k: int(v) for k, v in row.items() if k != "agent_id"} for row in rows}
 
 
+_IDS_AFTER = (
+    select(agents.c.id)
+    .where(agents.c.id > bindparam("b_after"))
+    .order_by(agents.c.id)
+    .limit(bindparam("b_count"))
+)
+_FORGET_USAGE = delete(agent_usage).where(
+    agent_usage.c.agent_id.in_(bindparam("b_agents", expanding=True)),
+    agent_usage.c.hour < bindparam("b_hour"),
+)
+
+
+async def ids_after(connection: AsyncConnection, after: str, count: int) -> list[str]:
+    """Up to `count` ids of agents after one, in their order."""
+    return list(await connection.scalars(_IDS_AFTER, {"b_after": after, "b_count": count}))
+
+
+async def forget_usage(connection: AsyncConnection, agent_ids: Sequence[str], hour: int) -> int:
+    """Delete the usage of agents before an hour since the epoch; returns how many rows it were."""
+    parameters = {"b_agents": list(agent_ids), "b_hour": hour}
+    return int((await connection.execute(_FORGET_USAGE, parameters)).rowcount)
+
+
 async def lock_agents(connection: AsyncConnection, agent_ids: Sequence[str]) -> None:
     """Lock agents against others that do, until the transaction ends."""
     statement = select(agents.c.id).where(agents.c.id.in_(agent_ids)).order_by(agents.c.id)

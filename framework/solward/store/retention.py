@@ -1,11 +1,12 @@
-"""Deletes decisions and events older than the settings keep them (docs/events.md, Retention)."""
+"""Deletes what is older than the settings keep it: decisions, events, sellers' answers, and agents'
+usage that no budget counts any more (docs/events.md, Retention)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -18,17 +19,25 @@ from solward.audit.heads import Head
 from solward.audit.outbox import SERVICE_CHAIN
 from solward.audit.tables import audit, audit_heads
 from solward.clock import iso
-from solward.durations import DAY_MS
+from solward.durations import DAY_MS, HOUR_MS
 from solward.errors import StoreError
 from solward.events import EventKind
 from solward.settings import Settings
+from solward.store import agents
 from solward.store.tables import decisions
+from solward.vault.store import payments
 from solward.vault.store.database import Database, try_lock_exclusive
 
 # Rows of one transaction, and the pause after it in which other writers take their turn.
 BATCH = 500
 PAUSE_S = 0.05
 EVERY_S = 3600.0
+
+# Budgets count a day, and clocks may be a day apart.
+USAGE_KEPT_HOURS = 3 * 24
+# A request that is made again after a crash finds its answer, however many others came meanwhile.
+ANSWERS_KEPT_MS = DAY_MS
+_MB = 1_000_000
 
 _LOCK = "retention"
 
@@ -74,14 +83,16 @@ _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=T
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Number of decisions and of audit entries that one run deleted."""
+    """How many decisions, audit entries, sellers' answers and rows of usage one run deleted."""
 
     decisions: int = 0
     events: int = 0
+    answers: int = 0
+    usage: int = 0
 
 
 async def retain(database: Database, settings: Settings, now_ms: int) -> Retained:
-    """Delete decisions and events that are too old, oldest first, in small transactions.
+    """Delete what is too old, oldest first, in small transactions.
 
     The audit log is consistent after each of them, and the next run continues an interrupted one.
     Does nothing while another process on the same database does it.
@@ -99,9 +110,15 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
     days = settings.event_retention_days
     if days is not None:
         events = await _delete_events(database, now_ms - days * DAY_MS)
-    if decisions or events:
-        _log.info("retained", decisions=decisions, events=events)
-    return Retained(decisions, events)
+    found = Retained(
+        decisions,
+        events,
+        await _delete_answers(database, settings, now_ms),
+        await _delete_usage(database, now_ms // HOUR_MS - USAGE_KEPT_HOURS),
+    )
+    if found != Retained():
+        _log.info("retained", **asdict(found))
+    return found
 
 
 async def retain_now(database: Database, settings: Settings) -> Retained:
@@ -118,8 +135,7 @@ async def retain_now(database: Database, settings: Settings) -> Retained:
 @asynccontextmanager
 async def hourly_retention(database: Database, settings: Settings) -> AsyncIterator[None]:
     """Run `retain` now and every hour; on PostgreSQL the workers do it instead."""
-    kept_for_ever = settings.decision_retention_days is settings.event_retention_days is None
-    if database.shared or kept_for_ever:
+    if database.shared:
         yield
         return
     task = asyncio.create_task(_hourly(database, settings))
@@ -149,6 +165,38 @@ async def _delete_decisions(database: Database, before_ms: int) -> int:
         total += deleted
         if deleted < BATCH:
             return total
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _delete_answers(database: Database, settings: Settings, now_ms: int) -> int:
+    before_ms = now_ms - settings.payment_answer_retention_days * DAY_MS
+    async with database.read() as connection:
+        beyond = await payments.answers_beyond(connection, settings.payment_answers_max_mb * _MB)
+    if beyond is not None:
+        before_ms = max(before_ms, min(beyond + 1, now_ms - ANSWERS_KEPT_MS))
+    total, deleted = 0, BATCH
+    while deleted == BATCH:
+        async with database.write() as connection:
+            if not await try_lock_exclusive(connection, _LOCK):
+                return total
+            deleted = await payments.forget_answers(connection, before_ms, BATCH)
+        total += deleted
+        await asyncio.sleep(PAUSE_S if deleted == BATCH else 0)
+    return total
+
+
+async def _delete_usage(database: Database, hour: int) -> int:
+    total, after = 0, ""
+    while True:
+        async with database.read() as connection:
+            ids = await agents.ids_after(connection, after, BATCH)
+        if not ids:
+            return total
+        async with database.write() as connection:
+            if not await try_lock_exclusive(connection, _LOCK):
+                return total
+            total += await agents.forget_usage(connection, ids, hour)
+        after = ids[-1]
         await asyncio.sleep(PAUSE_S)
 
 

@@ -190,7 +190,9 @@ _RESPONSE = response_object(
         ),
         "body": text("The body, where it is text."),
         "bodyBase64": text("The body, where it is not, or is encoded."),
-        "truncated": flag("There was more: the body is cut at 1 MiB, or it broke off."),
+        "truncated": flag(
+            "There was more: the body is cut at 1 MiB, it broke off, or it is no longer kept."
+        ),
     },
     optional=("body", "bodyBase64"),
 )

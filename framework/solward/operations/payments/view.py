@@ -40,7 +40,9 @@ def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
         body=answer.body,
         payment=view,
         # What broke off is kept as far as it came, and counts as no answer.
-        truncated=len(answer.body) >= MAX_ANSWER_BYTES or answer.served is Served.UNKNOWN,
+        truncated=len(answer.body) >= MAX_ANSWER_BYTES
+        or answer.served is Served.UNKNOWN
+        or not answer.is_whole,
     )
 
 

@@ -38,6 +38,7 @@ class StoredAnswer:
     Attributes:
         headers: in the order they came.
         hint: base58, the signature that the seller named; None where it named none.
+        is_whole: False where headers and body were deleted, by `forget_answers`.
     """
 
     status: int
@@ -46,6 +47,7 @@ class StoredAnswer:
     served: Served
     hint: str | None
     answered_ms: int
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,12 +362,58 @@ def _row(row: Row[Any]) -> PaymentRow:
 def _answer(row: Row[Any]) -> StoredAnswer | None:
     if row.answer_status is None:
         return None
-    headers: Sequence[Sequence[str]] = jsontext.loads(row.answer_headers)
+    is_whole = row.answer_headers is not None
+    headers: Sequence[Sequence[str]] = jsontext.loads(row.answer_headers) if is_whole else ()
     return StoredAnswer(
         status=row.answer_status,
         headers=tuple((str(name), str(value)) for name, value in headers),
-        body=bytes(row.answer_body),
+        body=bytes(row.answer_body) if is_whole else b"",
         served=Served(row.served),
         hint=row.hint,
         answered_ms=row.answered_ms,
+        is_whole=is_whole,
     )
+
+
+# As the partial index has it.
+_IS_WHOLE = payments.c.answer_headers.is_not(None)
+_NEWEST_FIRST = (payments.c.answered_ms.desc(), payments.c.seq.desc())
+_SIZES = (
+    select(
+        payments.c.answered_ms,
+        func.sum(func.length(payments.c.answer_body)).over(order_by=_NEWEST_FIRST).label("total"),
+    )
+    .where(_IS_WHOLE)
+    .subquery()
+)
+_TOO_MUCH = select(func.max(_SIZES.c.answered_ms)).where(_SIZES.c.total > bindparam("b_most"))
+_ANSWERED_BEFORE = (
+    select(payments.c.seq)
+    .where(_IS_WHOLE, payments.c.answered_ms < bindparam("b_before"))
+    .order_by(payments.c.answered_ms)
+    .limit(bindparam("b_count"))
+)
+_FORGET_ANSWERS = (
+    update(payments)
+    .where(payments.c.seq.in_(_ANSWERED_BEFORE), _IS_WHOLE)
+    .values(answer_headers=None, answer_body=None)
+)
+
+
+async def answers_beyond(connection: AsyncConnection, most_bytes: int) -> int | None:
+    """When the newest answer came that does not fit beside all newer ones into so many bytes of
+    bodies, in Unix milliseconds; None where all fit."""
+    found = (await connection.execute(_TOO_MUCH, {"b_most": most_bytes})).scalar_one()
+    return None if found is None else int(found)
+
+
+async def forget_answers(connection: AsyncConnection, before_ms: int, count: int) -> int:
+    """Delete headers and bodies of up to `count` answers that came before a time, oldest first.
+
+    The payments stay with the answers' statuses, so that none is made again.
+
+    Returns:
+        How many it were.
+    """
+    parameters = {"b_before": before_ms, "b_count": count}
+    return int((await connection.execute(_FORGET_ANSWERS, parameters)).rowcount)

@@ -326,6 +326,13 @@ payments = Table(
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "wallet_id", "seq"),
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
+    # Answers whose headers and bodies are still kept.
+    Index(
+        "ix_payments_answers",
+        "answered_ms",
+        sqlite_where=text("answer_headers IS NOT NULL"),
+        postgresql_where=text("answer_headers IS NOT NULL"),
+    ),
 )
 
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point

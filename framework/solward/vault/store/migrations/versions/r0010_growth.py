@@ -1,4 +1,4 @@
-"""Indexes for what was read by walking a table that grows.
+"""Indexes for what was read by walking a table that grows, and for what is deleted of it.
 
 Revision ID: 0010
 Revises: 0009
@@ -22,6 +22,13 @@ def upgrade() -> None:
         ["wallet_id"],
         sqlite_where=sa.text("type = 'stake'"),
         postgresql_where=sa.text("type = 'stake'"),
+    )
+    op.create_index(
+        "ix_payments_answers",
+        "payments",
+        ["answered_ms"],
+        sqlite_where=sa.text("answer_headers IS NOT NULL"),
+        postgresql_where=sa.text("answer_headers IS NOT NULL"),
     )
     op.create_index(op.f("ix_holds_principal_seq"), "holds", ["principal", "seq"])
     op.create_index(op.f("ix_wallets_name"), "wallets", ["name"])
