@@ -20,11 +20,10 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.hash import Hash
 from solders.message import to_bytes_versioned
 from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
-from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID
-from spl.token.instructions import get_associated_token_address
 
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward_localnet import venue_fields as fields
 from solward_localnet.errors import RpcError
@@ -65,6 +64,7 @@ _DEFAULT_SLIPPAGE = 50
 _MAX_BODY_BYTES = 50 * 1024
 # Orders that may still be executed; the oldest are forgotten first.
 _MOST_ORDERS = 1_000
+_ASSOCIATED_TOKEN = Pubkey.from_string(ASSOCIATED_TOKEN_PROGRAM)
 _NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _SIGNATURE_FEE = 5_000
 
@@ -203,7 +203,7 @@ class _Venue:
         """The order's transaction, or why there is none: a taker must hold what it sells."""
         present = await self._present(route, taker)
         swap = compose(route, Taking(taker, present=present), at_least(route.received, slippage))
-        opened = [each.program_id == ASSOCIATED_TOKEN_PROGRAM_ID for each in swap.setup]
+        opened = [each.program_id == _ASSOCIATED_TOKEN for each in swap.setup]
         rent = TOKEN_ACCOUNT_RENT * sum(opened)
         missing = await self._missing(route, taker, rent + _SIGNATURE_FEE + lamports)
         if missing is not None:

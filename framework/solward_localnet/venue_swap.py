@@ -15,18 +15,12 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
+from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
-from spl.token.constants import TOKEN_PROGRAM_ID
-from spl.token.instructions import (
-    close_account,
-    create_idempotent_associated_token_account,
-    get_associated_token_address,
-    sync_native,
-)
-from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.solana.accounts import Account
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.token_instructions import close_account, create_associated, sync_native
 from solward.solana.tokens import token_account
 from solward_localnet.market import POOLS, Pool, trade
 from solward_localnet.market_program import swap_instruction
@@ -36,6 +30,7 @@ Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 
 LABEL = "Solward demo"
 MAX_UNITS = 1_400_000
+_TOKEN_PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)
 _NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _MICRO = 10**6
 
@@ -183,16 +178,13 @@ def compose(route: Route, taking: Taking, least: int) -> Swap:
         setup += _opened(taking, _NATIVE_MINT)
         setup += [
             transfer(TransferParams(from_pubkey=taker, to_pubkey=native, lamports=route.paid)),
-            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=native)),
+            sync_native(_TOKEN_PROGRAM, native),
         ]
     if own:
         setup += _opened(taking, target)
     cleanup = None
     if taking.wraps and (sells_sol or buys_sol):
-        closing = CloseAccountParams(
-            program_id=TOKEN_PROGRAM_ID, account=native, dest=taker, owner=taker
-        )
-        cleanup = close_account(closing)
+        cleanup = close_account(_TOKEN_PROGRAM, native, taker, taker)
     return Swap(tuple(setup), _instruction(route, taking, least), cleanup)
 
 
@@ -251,7 +243,7 @@ def _opened(taking: Taking, mint: Pubkey) -> list[Instruction]:
     taker = taking.taker
     if get_associated_token_address(taker, mint) in taking.present:
         return []
-    return [create_idempotent_associated_token_account(taker, taker, mint)]
+    return [create_associated(taker, taker, mint, _TOKEN_PROGRAM)]
 
 
 def _instruction(route: Route, taking: Taking, least: int) -> Instruction:

@@ -12,8 +12,6 @@ from decimal import Decimal
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
-from spl.token.instructions import create_idempotent_associated_token_account, initialize_mint2
-from spl.token.models import InitializeMint2Params
 
 from solward.guardrail import Intent
 from solward.money import from_units, to_units
@@ -27,6 +25,7 @@ from solward.solana.instructions import (
 )
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_2022_PROGRAM
+from solward.solana.token_instructions import create_associated, initialize_mint
 from solward.solana.tokens import TOKEN_METADATA_FIXED_BYTES, Mint, associated_account_size
 from solward.vault.transactions.request import Draft
 
@@ -102,17 +101,9 @@ async def plan_launch_token(
                 TOKEN_METADATA_POINTER_INITIALIZE + bytes(owner) + bytes(address),
                 [AccountMeta(address, False, True)],
             ),
-            initialize_mint2(
-                InitializeMint2Params(
-                    decimals=decimals,
-                    program_id=program,
-                    mint=address,
-                    mint_authority=owner,
-                    freeze_authority=owner,
-                )
-            ),
+            initialize_mint(program, address, decimals, owner, owner),
             _describe(owner, address, texts),
-            create_idempotent_associated_token_account(owner, owner, address, program),
+            create_associated(owner, owner, address, program),
             mint_to(owner, mint, account, units),
         ),
     )

@@ -14,10 +14,9 @@ from solders.compute_budget import set_compute_unit_limit
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from spl.token.instructions import sync_native
-from spl.token.models import SyncNativeParams
 
 from solward.errors import LedgerUnavailable
+from solward.solana.token_instructions import sync_native
 from solward.vault.transactions.pocket_instructions import (
     PocketToken,
     close,
@@ -96,7 +95,7 @@ class PocketSwap:
                 TransferParams(from_pubkey=wallet, to_pubkey=account, lamports=self.amount)
             )
             program = Pubkey.from_string(source.program)
-            yield sync_native(SyncNativeParams(program_id=program, account=account))
+            yield sync_native(program, account)
         else:
             yield send(source, source.account(self.wallet), account, wallet, self.amount)
 

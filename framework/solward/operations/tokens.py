@@ -12,20 +12,6 @@ from decimal import Decimal
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
-from spl.token.instructions import (
-    burn_checked,
-    close_account,
-    create_idempotent_associated_token_account,
-    mint_to_checked,
-    set_authority,
-)
-from spl.token.models import (
-    AuthorityType,
-    BurnCheckedParams,
-    CloseAccountParams,
-    MintToCheckedParams,
-    SetAuthorityParams,
-)
 
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
@@ -38,13 +24,21 @@ from solward.operations.declared.tokens import (
 )
 from solward.operations.plans import plans
 from solward.record import TransactionType
+from solward.solana.instructions import TOKEN_AUTHORITIES
 from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.token_instructions import (
+    burn_checked,
+    close_account,
+    create_associated,
+    mint_to_checked,
+    revoke_authority,
+)
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import Mint, associated_account_size, read_mint
 from solward.vault.transactions.request import Draft
 
-_AUTHORITY_TYPES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}
+_AUTHORITIES = {name.removesuffix("_authority"): kind for kind, name in TOKEN_AUTHORITIES.items()}
 
 
 @plans(MINT_SUPPLY)
@@ -149,15 +143,9 @@ async def plan_revoke_authority(
         may_revoke=frozenset({found.address}),
         details={"mint": found.address, "authorityType": authority_type},
     )
-    revoke = set_authority(
-        SetAuthorityParams(
-            program_id=Pubkey.from_string(found.program),
-            account=Pubkey.from_string(found.address),
-            authority=_AUTHORITY_TYPES[authority_type],
-            current_authority=Pubkey.from_string(wallet),
-            new_authority=None,
-        )
-    )
+    program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
+    holder = Pubkey.from_string(wallet)
+    revoke = revoke_authority(program, address, _AUTHORITIES[authority_type], holder)
     return Draft(intent, (revoke,))
 
 
@@ -192,14 +180,8 @@ async def plan_close_account(
             "reclaimed": lamports_to_sol(state.lamports if state else 0),
         },
     )
-    close = close_account(
-        CloseAccountParams(
-            program_id=Pubkey.from_string(found.program),
-            account=Pubkey.from_string(empty.account),
-            dest=owner,
-            owner=owner,
-        )
-    )
+    program, account = Pubkey.from_string(found.program), Pubkey.from_string(empty.account)
+    close = close_account(program, account, owner, owner)
     return Draft(intent, (close,))
 
 
@@ -225,21 +207,13 @@ async def open_account(
 def _open_associated(owner: Pubkey, mint: Mint) -> Instruction:
     program = Pubkey.from_string(mint.program)
     address = Pubkey.from_string(mint.address)
-    return create_idempotent_associated_token_account(owner, owner, address, program)
+    return create_associated(owner, owner, address, program)
 
 
 def mint_to(owner: Pubkey, mint: Mint, account: Pubkey, units: int) -> Instruction:
     """Mint `units` to a token account, `owner` being the mint authority."""
-    return mint_to_checked(
-        MintToCheckedParams(
-            program_id=Pubkey.from_string(mint.program),
-            mint=Pubkey.from_string(mint.address),
-            dest=account,
-            mint_authority=owner,
-            amount=units,
-            decimals=mint.decimals,
-        )
-    )
+    program, address = Pubkey.from_string(mint.program), Pubkey.from_string(mint.address)
+    return mint_to_checked(program, address, account, owner, units, mint.decimals)
 
 
 async def _mint(ledger: ReadLedger, tokens: TokenList, given: str) -> Mint:
@@ -275,17 +249,11 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 
 
 def _burns(wallet: str, mint: Mint, held: list[TokenHolding], units: int) -> Iterator[Instruction]:
+    program, address = Pubkey.from_string(mint.program), Pubkey.from_string(mint.address)
+    owner = Pubkey.from_string(wallet)
     for holding in held:
         burned = min(units, holding.units)
         if burned:
             units -= burned
-            yield burn_checked(
-                BurnCheckedParams(
-                    program_id=Pubkey.from_string(mint.program),
-                    mint=Pubkey.from_string(mint.address),
-                    account=Pubkey.from_string(holding.account),
-                    owner=Pubkey.from_string(wallet),
-                    amount=burned,
-                    decimals=mint.decimals,
-                )
-            )
+            account = Pubkey.from_string(holding.account)
+            yield burn_checked(program, account, address, owner, burned, mint.decimals)

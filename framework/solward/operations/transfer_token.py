@@ -16,8 +16,6 @@ from typing import TypeAlias
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import ID as SYSTEM_PROGRAM
-from spl.token.instructions import create_idempotent_associated_token_account, transfer_checked
-from spl.token.models import TransferCheckedParams
 
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
@@ -30,6 +28,7 @@ from solward.record import TransactionType
 from solward.solana.instructions import TOKEN_TRANSFER_CHECKED_WITH_FEE
 from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_instructions import create_associated, transfer_checked
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
     NON_TRANSFERABLE,
@@ -93,7 +92,7 @@ async def plan_transfer_token(
     if str(account) != str(recipient):
         # Also where it exists: the program then checks that it is still the receiver's.
         program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
-        create = create_idempotent_associated_token_account(payer, owner, address, program)
+        create = create_associated(payer, owner, address, program)
         opening.append(create)
         rent = await _rent(ledger, owner, account, found)
     intent = Intent(
@@ -198,17 +197,7 @@ def _transfer(
     program, source = Pubkey.from_string(mint.program), Pubkey.from_string(holding.account)
     address = Pubkey.from_string(mint.address)
     if fee is None:
-        return transfer_checked(
-            TransferCheckedParams(
-                program_id=program,
-                source=source,
-                mint=address,
-                dest=account,
-                owner=payer,
-                amount=units,
-                decimals=mint.decimals,
-            )
-        )
+        return transfer_checked(program, source, address, account, payer, units, mint.decimals)
     # States the fee, and fails where another is in force as it lands: as said, or not at all.
     return Instruction(
         program,

@@ -7,12 +7,6 @@ from decimal import Decimal
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
-from spl.token.instructions import (
-    close_account,
-    create_idempotent_associated_token_account,
-    sync_native,
-)
-from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
@@ -22,6 +16,7 @@ from solward.operations.plans import plans
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.token_instructions import close_account, create_associated, sync_native
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 from solward.vault.transactions.request import Draft
 
@@ -58,9 +53,9 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | in
     return Draft(
         intent,
         (
-            create_idempotent_associated_token_account(owner, owner, _MINT, _PROGRAM),
+            create_associated(owner, owner, _MINT, _PROGRAM),
             transfer(pay),
-            sync_native(SyncNativeParams(program_id=_PROGRAM, account=account)),
+            sync_native(_PROGRAM, account),
         ),
     )
 
@@ -96,11 +91,7 @@ async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
             "reclaimed": lamports_to_sol(max(0, held - units)),
         },
     )
-    close = close_account(
-        CloseAccountParams(
-            program_id=_PROGRAM, account=Pubkey.from_string(account), dest=owner, owner=owner
-        )
-    )
+    close = close_account(_PROGRAM, Pubkey.from_string(account), owner, owner)
     return Draft(intent, (close,))
 
 

@@ -53,8 +53,10 @@ def up(
     log_level: str,
 ) -> None:
     """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
+    from solward_cli.entrypoint import freeze_gc, hold_gc, refusals, run, serving_settings
+
+    hold_gc()
     from solward.service import Solward
-    from solward_cli.entrypoint import freeze_gc, refusals, run, serving_settings
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_cli.up.demo import seed_demo
     from solward_cli.up.screen import Screen, show

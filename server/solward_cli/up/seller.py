@@ -18,9 +18,11 @@ from hypercorn.asyncio import serve as serve_asgi
 from hypercorn.typing import Framework
 from solders.hash import Hash
 from solders.message import MessageV0
+from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
-from spl.token.instructions import create_idempotent_associated_token_account
 
+from solward.solana.programs import TOKEN_PROGRAM
+from solward.solana.token_instructions import create_associated
 from solward_cli.up.demo import PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS
@@ -102,7 +104,7 @@ async def selling(
 async def _open_account(localnet: Localnet) -> None:
     """Open the seller's account of the token, which no buyer opens; once on a ledger."""
     owner = _SELLER.pubkey()
-    opening = create_idempotent_associated_token_account(owner, owner, USDC.mint)
+    opening = create_associated(owner, owner, USDC.mint, Pubkey.from_string(TOKEN_PROGRAM))
     try:
         held = await localnet.call(
             "getTokenAccountsByOwner",
