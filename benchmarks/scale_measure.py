@@ -34,7 +34,8 @@ class Reading:
 
     Attributes:
         cycles: cycles left of each agent.
-        cpu_s: processor seconds of each part: workers, api, ledger, postgres.
+        cpu_s: processor seconds of each part: workers, api, ledger, the workers' plugin hosts,
+            postgres.
         lags: for each bound in seconds, cycles that began at most so late.
         transactions: committed in the database.
         wal: bytes written ahead.
@@ -59,6 +60,7 @@ def read(running: Running, agents: list[str]) -> Reading:
     with psycopg.connect(running.dsn) as connection:
         at_s = time.perf_counter()
         cpu_s = {part: sum(map(_cpu_s, pids)) for part, pids in running.pids.items()}
+        cpu_s["plugin hosts"] = sum(map(_children_cpu_s, running.pids["workers"]))
         cpu_s["postgres"] = _tree_cpu_s(_postmaster(connection))
         return Reading(
             at_s=at_s,
@@ -145,6 +147,13 @@ def _tree_cpu_s(pid: int) -> float:
     """A process with its children, those that ended included."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return sum(_times(pid)) * _TICK_S + sum(map(_cpu_s, map(int, children)))
+
+
+def _children_cpu_s(pid: int) -> float:
+    """The processes below one, however deep, that run."""
+    below = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for each in below for child in each.read_text().split()]
+    return sum(_cpu_s(child) + _children_cpu_s(child) for child in children)
 
 
 def _times(pid: int) -> list[int]:
