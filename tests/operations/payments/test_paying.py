@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
+from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.engine_harness import until
 from tests.support.fake_seller import Asked, Reply, fake_seller, receipt
 from tests.support.shop import OWNER, PRICE, SPONSOR, Shop, charge, mpp, open_shop
@@ -32,6 +33,7 @@ from solward.payment import (
 )
 from solward.record import TransactionStatus
 from solward.solana.programs import MEMO_PROGRAM
+from solward.vault.store import recipients
 from solward.vault.transactions.request import ADMIN, Actor
 
 STRANGER = str(Keypair.from_seed(bytes(31) + b"\x23").pubkey())
@@ -92,6 +94,22 @@ async def test_equal_requests_are_payments_of_their_own(shop: Shop) -> None:
     assert [each.status for each in answers] == [200] * 4
     assert len(set(shop.settled)) == 4
     assert await shop.earned() == 4 * PRICE
+
+
+async def test_a_sponsor_is_asked_about_in_each_reservation_and_once_before_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    keys_of_ours = recipients.keys_of_ours
+
+    async def noted(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
+        asked.append(list(addresses))
+        return await keys_of_ours(connection, addresses)
+
+    monkeypatch.setattr(recipients, "keys_of_ours", noted)
+    await shop.buys()
+    await shop.buys()
+    assert asked == [[str(SPONSOR.pubkey())]] * 3
 
 
 async def test_a_memo_that_the_seller_asks_for_is_the_only_one(shop: Shop) -> None:
