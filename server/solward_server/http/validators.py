@@ -1,4 +1,4 @@
-"""Validators of responses (RFC 9110, section 8.8): a client that polls reads what changed only."""
+"""Validators of responses, as RFC 9110 has them: a client that polls reads what changed only."""
 
 from __future__ import annotations
 
