@@ -7,6 +7,9 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.solana import accounts, tokens
+from solward.solana.programs import TOKEN_PROGRAMS
+
+_TOKEN_PROGRAMS = frozenset(map(Pubkey.from_string, TOKEN_PROGRAMS))
 
 
 def plain(account: Account) -> accounts.Account:
@@ -16,7 +19,10 @@ def plain(account: Account) -> accounts.Account:
 
 def token_account(account: Account | None) -> tokens.TokenAccount | None:
     """The initialized token account of either token program, None where there is none."""
-    return None if account is None else tokens.token_account(plain(account))
+    # Most accounts are no token's: those are not decoded.
+    if account is None or account.owner not in _TOKEN_PROGRAMS:
+        return None
+    return tokens.token_account(plain(account))
 
 
 def mint_account(address: Pubkey, account: Account | None) -> tokens.Mint | None:

@@ -15,7 +15,16 @@ import structlog
 from solward.telemetry.scrub import scrub
 
 # Loggers of libraries that write every request, with its address, at INFO.
-_CHATTY = ("httpx", "httpcore", "httpx2", "httpcore2", "hypercorn.access", "alembic", "mcp")
+_CHATTY = (
+    "httpx",
+    "httpcore",
+    "httpx2",
+    "httpcore2",
+    "hypercorn.access",
+    "uvicorn.error",
+    "alembic",
+    "mcp",
+)
 
 
 def configure(
