@@ -56,52 +56,55 @@ def up(
     from solward_cli.entrypoint import freeze_gc, hold_gc, refusals, run, serving_settings
 
     hold_gc()
-    from solward.service import Solward
     from solward_cli.up.dashboard_process import dashboard_process
-    from solward_cli.up.demo import seed_demo
-    from solward_cli.up.screen import Screen, show
-    from solward_cli.up.seller import listen_for_buyers, selling, site_of
-    from solward_cli.up.story import told
     from solward_server.listening import listen
-    from solward_server.serve import Address, serve, stop_on_signals
 
     with refusals():
         settings = serving_settings(host, port)
         if reset:
             _reset_ledger(settings)
         listening = listen(settings.api_host, settings.api_port)
-        # Only a localnet has the faucet that opens the seller's account.
-        shop = listen_for_buyers() if demo and settings.solana_rpc_url is None else None
-    seller = None if shop is None else site_of(shop)
-    if seller is not None:
-        private = (*settings.payments_private_sites, seller)
-        settings = settings.model_copy(update={"payments_private_sites": private})
     pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
 
+    async def serve_all(pages: str | None, pages_problem: str | None) -> None:
+        from solward.service import Solward
+        from solward_cli.up.demo import seed_demo
+        from solward_cli.up.screen import Screen, show
+        from solward_cli.up.seller import listen_for_buyers, selling, site_of
+        from solward_cli.up.story import told
+        from solward_server.serve import Address, serve, stop_on_signals
+
+        # Only a localnet has the faucet that opens the seller's account.
+        shop = listen_for_buyers() if demo and settings.solana_rpc_url is None else None
+        seller = None if shop is None else site_of(shop)
+        private = (*settings.payments_private_sites, *filter(None, (seller,)))
+        own = settings.model_copy(update={"payments_private_sites": private})
+        with shop or contextlib.nullcontext():
+            async with stop_on_signals() as stop, Solward.open(own, demo=demo) as service:
+                seed = await seed_demo(service, seller) if demo else None
+                async with (
+                    selling(service.localnet, shop),
+                    _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
+                    told(service, seed, pages or settings.dashboard_address) as begin_story,
+                ):
+
+                    def ready(address: Address) -> None:
+                        notices = tuple(filter(None, (rpc_problem, pages_problem)))
+                        show(Screen(service, address, rpc, pages, notices, seed))
+                        begin_story()
+
+                    freeze_gc()
+                    async with _agents(service, stop):
+                        await serve(service, listening, stop, ready=ready)
+
     async def work() -> None:
-        async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
-            seed = await seed_demo(service, seller) if demo else None
-            async with (
-                selling(service.localnet, shop),
-                _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
-                dashboard_process(settings, listening, None if no_dashboard else pages_port) as (
-                    pages,
-                    pages_problem,
-                ),
-                told(service, seed, pages or settings.dashboard_address) as begin_story,
-            ):
-
-                def ready(address: Address) -> None:
-                    notices = tuple(filter(None, (rpc_problem, pages_problem)))
-                    show(Screen(service, address, rpc, pages, notices, seed))
-                    begin_story()
-
-                freeze_gc()
-                async with _agents(service, stop):
-                    await serve(service, listening, stop, ready=ready)
+        # The dashboard's process starts while this one still imports the service and opens it.
+        port_of_pages = None if no_dashboard else pages_port
+        async with dashboard_process(settings, listening, port_of_pages) as (pages, problem):
+            await serve_all(pages, problem)
         click.echo("Solward has stopped; start it again and everything is as it was.")
 
-    with listening, shop or contextlib.nullcontext():
+    with listening:
         run(work, log_level=log_level)
 
 
