@@ -37,7 +37,7 @@ from solward.vault.transactions.steps import Step
 from solward_localnet.market import POOLS
 from solward_localnet.node import Localnet
 
-COUNT = 40
+COUNT = 100
 AT_MOST = 1.5
 URL = "https://api.example.com/forecast"
 USDC = next(pool for pool in POOLS if pool.symbol == "USDC")
