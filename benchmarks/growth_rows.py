@@ -23,6 +23,7 @@ from sqlalchemy.engine import URL, make_url
 
 from solward.clock import now_ms
 from solward.durations import DAY_MS, HOUR_MS
+from solward.store.retention import USAGE_KEPT_HOURS
 
 # Unfinished at the end, as a killed process leaves them.
 PENDING = 20
@@ -272,7 +273,7 @@ def fill(address: str, sizes: Sizes, mine: Mine) -> None:
     url = make_url(address)
     on_sqlite = url.get_backend_name() == "sqlite"
     db = _SQLite(url) if on_sqlite else _Postgres(url)
-    most = max(sizes.records, 100 * sizes.agents, 24 * sizes.days * sizes.agents)
+    most = max(sizes.records, 100 * sizes.agents, USAGE_KEPT_HOURS * sizes.agents)
     db.begin(most)
     filling = _Filling(db, sizes, mine, now_ms())
     for step in (_wallets, _keys, _agents, _records, _limits, _audit, _rest):
@@ -375,7 +376,7 @@ def _agents(to: _Filling) -> None:
     )
     to.insert(
         "agent_usage",
-        24 * to.sizes.days * count,
+        USAGE_KEPT_HOURS * count,
         {
             "agent_id": to.id(3, f"n % {count} + 1"),
             "hour": f"{to.now_ms // HOUR_MS} - n / {count}",

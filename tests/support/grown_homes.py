@@ -16,8 +16,11 @@ from tests.support.api import Api, serving_api
 from tests.support.sql_steps import Statements, recorded_statements
 
 from solward.clock import now_ms
+from solward.settings import Settings
 from solward.store import agents, cycles
+from solward.store.retention import retain_now
 from solward.vault.store import payments, transactions
+from solward.vault.store.database import Database
 
 GRANT = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "10"}}}, "costs": "1"}
 
@@ -65,6 +68,10 @@ async def grown(home: Path, sizes: Sizes, database_url: str | None = None) -> Gr
         assert made.status == 200, made.text
     mine = Mine(wallet, made.json["id"], key)
     fill(database_url or f"sqlite:///{home / 'solward.db'}", sizes, mine)
+    # As its service did each hour.
+    database = await Database.open(database_url, home)
+    await retain_now(database, Settings(_env_file=None))
+    await database.close()
     return Grown(home, mine, secret, database_url)
 
 

@@ -65,6 +65,16 @@ def recorded_statements() -> Iterator[Statements]:
             return super().executemany(statement, rows)
 
     class Connection(sqlite.InlineConnection):
+        # As `solward.prepared` runs statements; these ask no cursor of ours.
+        def execute(self, statement: str, parameters: Any = ()) -> Any:
+            found.on_sqlite(self, statement, parameters)
+            return super().execute(statement, parameters)
+
+        def executemany(self, statement: str, rows: Any) -> Any:
+            rows = list(rows)
+            found.on_sqlite(self, statement, rows[0] if rows else ())
+            return super().executemany(statement, rows)
+
         def cursor(self, factory: Any = Cursor) -> Any:
             return super().cursor(factory)
 

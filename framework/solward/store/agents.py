@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -156,26 +156,39 @@ async def used(
     return {row["agent_id"]: {k: int(v) for k, v in row.items() if k != "agent_id"} for row in rows}
 
 
-_IDS_AFTER = (
+_WITH_OLD_USAGE = (
     select(agents.c.id)
-    .where(agents.c.id > bindparam("b_after"))
-    .order_by(agents.c.id)
+    .where(
+        exists().where(
+            agent_usage.c.agent_id == agents.c.id, agent_usage.c.hour < bindparam("b_hour")
+        )
+    )
+    .limit(bindparam("b_count"))
+)
+_OLD_USAGE = (
+    select(agent_usage.c.agent_id, agent_usage.c.hour)
+    .where(
+        agent_usage.c.agent_id.in_(bindparam("b_agents", expanding=True)),
+        agent_usage.c.hour < bindparam("b_hour"),
+    )
     .limit(bindparam("b_count"))
 )
 _FORGET_USAGE = delete(agent_usage).where(
-    agent_usage.c.agent_id.in_(bindparam("b_agents", expanding=True)),
-    agent_usage.c.hour < bindparam("b_hour"),
+    tuple_(agent_usage.c.agent_id, agent_usage.c.hour).in_(_OLD_USAGE)
 )
 
 
-async def ids_after(connection: AsyncConnection, after: str, count: int) -> list[str]:
-    """Up to `count` ids of agents after one, in their order."""
-    return list(await connection.scalars(_IDS_AFTER, {"b_after": after, "b_count": count}))
+async def with_usage_before(connection: AsyncConnection, hour: int, count: int) -> list[str]:
+    """Up to `count` agents that have usage before an hour since the epoch."""
+    return list(await connection.scalars(_WITH_OLD_USAGE, {"b_hour": hour, "b_count": count}))
 
 
-async def forget_usage(connection: AsyncConnection, agent_ids: Sequence[str], hour: int) -> int:
-    """Delete the usage of agents before an hour since the epoch; returns how many rows it were."""
-    parameters = {"b_agents": list(agent_ids), "b_hour": hour}
+async def forget_usage(
+    connection: AsyncConnection, agent_ids: Sequence[str], hour: int, count: int
+) -> int:
+    """Delete up to `count` rows of usage of agents before an hour since the epoch; returns how many
+    it were."""
+    parameters = {"b_agents": list(agent_ids), "b_hour": hour, "b_count": count}
     return int((await connection.execute(_FORGET_USAGE, parameters)).rowcount)
 
 

@@ -186,17 +186,16 @@ async def _delete_answers(database: Database, settings: Settings, now_ms: int) -
 
 
 async def _delete_usage(database: Database, hour: int) -> int:
-    total, after = 0, ""
+    total = 0
     while True:
         async with database.read() as connection:
-            ids = await agents.ids_after(connection, after, BATCH)
+            ids = await agents.with_usage_before(connection, hour, BATCH)
         if not ids:
             return total
         async with database.write() as connection:
             if not await try_lock_exclusive(connection, _LOCK):
                 return total
-            total += await agents.forget_usage(connection, ids, hour)
-        after = ids[-1]
+            total += await agents.forget_usage(connection, ids, hour, BATCH)
         await asyncio.sleep(PAUSE_S)
 
 
