@@ -25,6 +25,7 @@ from benchmarks import (
     hostile,
     loop,
     many_records,
+    models,
     payments,
     plugin_hosts,
     rest,
@@ -42,7 +43,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     module.__name__.rpartition(".")[2]: module.measure
     for module in (
         startup, rest, vendor_cycles, grants, decisions, transfers, swaps, payments, many_records,
-        loop, plugin_hosts, hostile, fleet,
+        loop, plugin_hosts, hostile, models, fleet,
     )
 }  # fmt: skip
 

@@ -41,7 +41,7 @@ async def _done(service: Solward) -> int:
         )
 
 
-async def _one(home: Path) -> float:
+async def one_agent_ms(home: Path) -> float:
     """Processor milliseconds a cycle, one agent, cycles back to back."""
     async with Solward.open(Settings(_env_file=None, solward_home=home), demo=True) as service:
         [agent] = await _agents(service, 1)
@@ -75,6 +75,6 @@ async def _many(home: Path) -> float:
 
 async def measure(tmp: Path) -> Iterator[Ratio]:
     """A cycle must not cost much more because others run too."""
-    one, many = await _one(tmp / "one"), await _many(tmp / "many")
+    one, many = await one_agent_ms(tmp / "one"), await _many(tmp / "many")
     name = f"CPU of a cycle: 1 agent / {MANY:,} running"
     return iter([Ratio(name, one, many, "ms", 0.5)])

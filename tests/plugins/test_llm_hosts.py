@@ -90,7 +90,7 @@ async def test_hosts_that_have_imported_litellm_stand_further_back(
     monkeypatch.setattr(hosts._hosts, "stand_back", heard)
     await ask(two, server)
     [pid, *_] = [host.pid for host in hosts.hosts if host.pid is not None]
-    assert os.getpriority(os.PRIO_PROCESS, pid) == 15
+    assert os.getpriority(os.PRIO_PROCESS, pid) == 10
     for host in hosts.hosts:
         if host.process is not None:
             host.process.kill("to be started again", blameless=True)
@@ -103,7 +103,7 @@ async def test_hosts_that_have_imported_litellm_stand_further_back(
     await asyncio.wait([leaves])
     assert told == [5]
     await ask(two, server)
-    assert told == [5, 15]
+    assert told == [5, 10]
 
 
 async def test_warm_hosts_have_imported_litellm_before_anybody_calls(server: VendorServer) -> None:
@@ -116,7 +116,7 @@ async def test_warm_hosts_have_imported_litellm_before_anybody_calls(server: Ven
         assert warm is not None
         # A library of litellm's, and it stands back as after a first call.
         assert "/tiktoken/" in Path(f"/proc/{warm}/maps").read_text()
-        assert os.getpriority(os.PRIO_PROCESS, warm) == 15
+        assert os.getpriority(os.PRIO_PROCESS, warm) == 10
         assert not server.requests
         answer = await providers["openai"].complete(REQUEST, {}, lent(server))
         assert (answer.text, model.host.pid) == ("Fine.", warm)
