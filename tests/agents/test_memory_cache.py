@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import insert
 from tests.support.agent_rows import WALLET, fields
 from tests.support.agents import AGENT
+from tests.support.statements import statements_of
 
 from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
@@ -50,18 +50,8 @@ def outcomes(entered: EnteredCycle) -> list[str]:
 async def test_an_agent_that_runs_here_alone_is_not_read_back(database: Database) -> None:
     journal = Journal(database)
     await cycle(journal, 1, "one")
-    read: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        read.append(statement)
-
-    async with database.write() as connection:
-        pool = connection.sync_connection
-        assert pool is not None
-        engine = pool.engine
-    event.listen(engine, "before_cursor_execute", note)
-    entered = await cycle(journal, 2, "two")
-    event.remove(engine, "before_cursor_execute", note)
+    async with statements_of(database) as read:
+        entered = await cycle(journal, 2, "two")
     assert outcomes(entered) == ["one"]
     assert not [text for text in read if "FROM memory" in text or "FROM agents, memory" in text]
 

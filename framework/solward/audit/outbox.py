@@ -21,11 +21,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import structlog
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Select,
     bindparam,
     func,
@@ -43,6 +45,7 @@ from solward.audit.tables import audit, audit_heads, audit_offset
 from solward.clock import now_ms
 from solward.errors import StoreError
 from solward.events import Event, EventKind
+from solward.prepared import Prepared
 from solward.telemetry import metrics
 
 # The chain of what belongs to no wallet or agent.
@@ -86,14 +89,13 @@ def _heads(dialect: str) -> Select[tuple[Any, ...]]:
     )
 
 
-# Built once: making a statement costs more than running it on SQLite.
-_LOCK_HEADS = {name: _heads(name) for name in _BASE}
+_LOCK_HEADS = {name: Prepared(_heads(name)) for name in _BASE}
 _FIRST_HEADS = {
-    "sqlite": sqlite.insert(audit_heads).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(audit_heads).on_conflict_do_nothing(),
+    "sqlite": Prepared(sqlite.insert(audit_heads).on_conflict_do_nothing()),
+    "postgresql": Prepared(postgresql.insert(audit_heads).on_conflict_do_nothing()),
 }
-_APPEND = insert(audit)
-_MOVE_HEAD = (
+_APPEND = Prepared(insert(audit))
+_MOVE_HEAD = Prepared(
     update(audit_heads)
     .where(audit_heads.c.chain == bindparam("b_chain"))
     .values(
@@ -111,8 +113,10 @@ _SIGN_HEAD = (
     .values(mac=bindparam("b_mac"))
 )
 
-# Of execution options of the connection, where a transaction's events are.
-_KEY = "solward_events"
+Recorded: TypeAlias = tuple[str, Any, str | None]
+"""Event, data and trace of what a write transaction recorded."""
+
+_recorded: WeakKeyDictionary[Connection, list[Recorded]] = WeakKeyDictionary()
 
 _log = structlog.get_logger(__name__)
 
@@ -125,9 +129,15 @@ _LINES: dict[str, str] = {
 
 
 def begin(connection: AsyncConnection) -> None:
-    """Let events be recorded in the transaction of this connection."""
+    """Let events be recorded on this connection, until `take`."""
     assert connection.sync_connection is not None
-    connection.sync_connection.execution_options(**{_KEY: []})
+    _recorded[connection.sync_connection] = []
+
+
+def take(connection: AsyncConnection) -> list[Recorded]:
+    """What was recorded since `begin`, in order; nothing can be recorded any more."""
+    assert connection.sync_connection is not None
+    return _recorded.pop(connection.sync_connection, [])
 
 
 def record(connection: AsyncConnection, event: str, data: Any, trace: str | None = None) -> None:
@@ -141,7 +151,8 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     Raises:
         RuntimeError: the connection is not inside `Database.write`.
     """
-    recorded = _recorded(connection)
+    assert connection.sync_connection is not None
+    recorded = _recorded.get(connection.sync_connection)
     if recorded is None:
         raise RuntimeError(f"{event} was recorded outside a write transaction")
     recorded.append((event, data, trace))
@@ -153,14 +164,17 @@ def recorded_of(connection: AsyncConnection, kind: str) -> list[tuple[str, Any]]
     Args:
         kind: what stands before the colon of the event's name.
     """
+    assert connection.sync_connection is not None
     return [
         (event, data)
-        for event, data, _trace in _recorded(connection) or ()
+        for event, data, _trace in _recorded.get(connection.sync_connection, ())
         if event.partition(":")[0] == kind
     ]
 
 
-async def append(connection: AsyncConnection, key: bytes | None) -> list[Event]:
+async def append(
+    connection: AsyncConnection, recorded: Sequence[Recorded], key: bytes | None
+) -> list[Event]:
     """Append what was recorded to the audit log: the transaction's last statements.
 
     Last, because on PostgreSQL appenders to one chain wait for each other from here to their
@@ -169,7 +183,6 @@ async def append(connection: AsyncConnection, key: bytes | None) -> list[Event]:
     Args:
         key: the audit key, None before the keystore is open.
     """
-    recorded = _recorded(connection)
     if not recorded:
         return []
     ms = now_ms()
@@ -221,14 +234,6 @@ def chain_of(event: str, data: Any) -> str:
     if kind == "agent":
         return f"agent:{data['agentId']}"
     return SERVICE_CHAIN
-
-
-def _recorded(connection: AsyncConnection) -> list[tuple[str, Any, str | None]] | None:
-    assert connection.sync_connection is not None
-    found: list[tuple[str, Any, str | None]] | None = (
-        connection.sync_connection.get_execution_options().get(_KEY)
-    )
-    return found
 
 
 def genesis(chain: str) -> str:
@@ -284,7 +289,7 @@ async def append_many(
                 "hash": digest,
             }
         )
-    await connection.execute(_APPEND, rows)
+    await _APPEND.many(connection, rows)
     moved = []
     for chain, (number, digest) in ends.items():
         head = found.heads[chain]
@@ -299,8 +304,8 @@ async def append_many(
             service_hash=service_hash,
         )
         moved.append((chain, head, head.followed_by(following, key, chain)))
-    await connection.execute(
-        _MOVE_HEAD,
+    await _MOVE_HEAD.many(
+        connection,
         [
             {
                 "b_chain": chain,
@@ -357,7 +362,7 @@ class _Locked:
 
 async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | None) -> _Locked:
     dialect = connection.dialect.name
-    rows = (await connection.execute(_LOCK_HEADS[dialect], {"of_chains": chains})).all()
+    rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
     if len(rows) < len(chains):
         missing = set(chains) - {row.chain for row in rows}
         begun = [
@@ -365,8 +370,8 @@ async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | Non
             for chain in sorted(missing)
         ]
         # Waits for a transaction that begins the same chain; then its row is there.
-        await connection.execute(_FIRST_HEADS[dialect], begun)
-        rows = (await connection.execute(_LOCK_HEADS[dialect], {"of_chains": chains})).all()
+        await _FIRST_HEADS[dialect].many(connection, begun)
+        rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
     heads = {chain: Head(*fields) for _base, _number, _hash, chain, *fields in rows}
     if key is None and any(head.mac is not None for head in heads.values()):
         raise RuntimeError("The audit log is authenticated; open the keystore before writing")

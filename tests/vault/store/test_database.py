@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import ConfigError, StoreError
 from solward.vault.store import sqlite as inline
+from solward.vault.store import sqlite_transactions
 from solward.vault.store.database import Database, _finish
 from solward.vault.store.tables import switches
 
@@ -220,7 +221,7 @@ async def test_another_process_holding_the_lock_is_waited_for(
 async def test_a_lock_never_given_up_is_a_store_error(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inline, "BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(sqlite_transactions, "BUSY_TIMEOUT_S", 0.02)
     other = sqlite3.connect(tmp_path / "solward.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="database is locked"):

@@ -18,11 +18,12 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import close_account, create_idempotent_associated_token_account
 from spl.token.models import CloseAccountParams
-from sqlalchemy import event, insert, select, update
+from sqlalchemy import insert, select, update
 from tests.support.engine_harness import Bench, until
 from tests.support.front_run import front_run
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.staking import by_hand
+from tests.support.statements import statements_of
 from tests.support.swap import FEE as SWAP_FEE
 from tests.support.swap import USDC_POOL, SwapBench, ata, swaps
 from tests.support.tokens import (
@@ -386,12 +387,9 @@ async def test_a_plain_transfer_asks_neither_the_ledger_nor_the_database_for_it(
 ) -> None:
     bench = tokens.bench
     await wrap(tokens)
-    statements: list[str] = []
     calls = bench.wire.calls["getTransaction"]
-    async with bench.database.write() as connection:
-        engine = connection.engine.sync_engine
-    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    await bench.transfer(ONE)
+    async with statements_of(bench.database) as statements:
+        await bench.transfer(ONE)
     assert bench.wire.calls["getTransaction"] == calls
     assert any("reservations" in each for each in statements)
     assert not any("opened_accounts" in each for each in statements)

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, column, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import KeyRevoked
+from solward.prepared import Prepared
 from solward.vault.store.database import clock
 
 _KEYS = table(
@@ -21,7 +22,7 @@ _KEYS = table(
     column("previous_until_ms"),
 )
 # A revocation and a rotation wait for this lock, noting a key's use does not.
-_LOCK = (
+_LOCK = Prepared(
     select(_KEYS)
     .where(or_(_KEYS.c.hash == bindparam("hash"), _KEYS.c.previous_hash == bindparam("hash")))
     .with_for_update(read=True, key_share=True)
@@ -37,8 +38,8 @@ async def lock_key(connection: AsyncConnection, hash_: str) -> None:
     Raises:
         KeyRevoked: no key has it, or it does not work any more.
     """
-    row = (await connection.execute(_LOCK, {"hash": hash_})).mappings().first()
-    if row is None or not await is_usable(connection, dict(row), hash_):
+    row = await _LOCK.first(connection, {"hash": hash_})
+    if row is None or not await is_usable(connection, row._asdict(), hash_):
         raise KeyRevoked
 
 

@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward import jsontext
 from solward.errors import TakenOver
 from solward.guardrail import GRANT_SCOPE
+from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.store import alerts, grant_sums, pockets, spending
@@ -178,8 +179,8 @@ def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:
 
 
 _PRICE = transactions.c.compute_unit_price
-_INSERT = insert(attempts)
-_SIGNED = (
+_INSERT = Prepared(insert(attempts))
+_SIGNED = Prepared(
     update(transactions)
     .where(
         transactions.c.id == bindparam("b_id"),
@@ -223,10 +224,10 @@ async def write_ahead(
         "b_limit": attempt.spent.unit_limit,
         "b_price": attempt.spent.unit_price,
     }
-    if (await connection.execute(_SIGNED, signed)).rowcount != 1:
+    if await _SIGNED.run(connection, signed) != 1:
         raise TakenOver
-    await connection.execute(
-        _INSERT,
+    await _INSERT.run(
+        connection,
         {
             "transaction_id": attempt.transaction_id,
             "attempt_no": attempt.attempt_no,
@@ -243,16 +244,19 @@ async def write_ahead(
     )
 
 
+_MARK_SENT = Prepared(
+    update(attempts)
+    .where(
+        attempts.c.signature.in_(bindparam("b_signatures", expanding=True)),
+        attempts.c.state == AttemptState.SIGNED.value,
+    )
+    .values(state=AttemptState.SENT.value)
+)
+
+
 async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:
     """Store that bytes were handed to the ledger."""
-    await connection.execute(
-        update(attempts)
-        .where(
-            attempts.c.signature.in_(signatures),
-            attempts.c.state == AttemptState.SIGNED.value,
-        )
-        .values(state=AttemptState.SENT.value)
-    )
+    await _MARK_SENT.run(connection, {"b_signatures": list(signatures)})
 
 
 async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
@@ -274,7 +278,7 @@ async def mark_unknown(connection: AsyncConnection, signatures: Collection[str])
         alerts.attempt_unknown(connection, each.record, each.trace)
 
 
-_SETTLE = (
+_SETTLE = Prepared(
     update(transactions)
     .where(
         transactions.c.id == bindparam("b_id"),
@@ -296,7 +300,7 @@ _SETTLE = (
                               transactions.c.details),
     )
 )  # fmt: skip
-_END_ATTEMPT = (
+_END_ATTEMPT = Prepared(
     update(attempts)
     .where(
         attempts.c.transaction_id == bindparam("b_id"),
@@ -304,7 +308,7 @@ _END_ATTEMPT = (
     )
     .values(state=bindparam("b_state"))
 )
-_LOWER = (
+_LOWER = Prepared(
     update(reservations)
     .where(
         reservations.c.transaction_id == bindparam("b_id"),
@@ -316,20 +320,22 @@ _LOWER = (
 # Grants count as costs what a token's swap lends its pocket, which is SOL in other scopes. What did
 # not come back of it stays counted.
 _COUNTED = reservations.alias("counted")
-_LENT = select(reservations.c.scope, reservations.c.units).where(
-    reservations.c.transaction_id == bindparam("b_id"),
-    reservations.c.scope.startswith(GRANT_SCOPE, autoescape=True),
-    reservations.c.asset == spending.COSTS_ASSET,
-    reservations.c.units
-    > select(func.max(_COUNTED.c.units))
-    .where(
-        _COUNTED.c.transaction_id == bindparam("b_id"),
-        _COUNTED.c.asset == spending.COSTS_ASSET,
-        ~_COUNTED.c.scope.startswith(GRANT_SCOPE, autoescape=True),
+_LENT = Prepared(
+    select(reservations.c.scope, reservations.c.units).where(
+        reservations.c.transaction_id == bindparam("b_id"),
+        reservations.c.scope.startswith(GRANT_SCOPE, autoescape=True),
+        reservations.c.asset == spending.COSTS_ASSET,
+        reservations.c.units
+        > select(func.max(_COUNTED.c.units))
+        .where(
+            _COUNTED.c.transaction_id == bindparam("b_id"),
+            _COUNTED.c.asset == spending.COSTS_ASSET,
+            ~_COUNTED.c.scope.startswith(GRANT_SCOPE, autoescape=True),
+        )
+        .scalar_subquery(),
     )
-    .scalar_subquery(),
 )
-_SET_LENT = (
+_SET_LENT = Prepared(
     update(reservations)
     .where(
         reservations.c.transaction_id == bindparam("b_id"),
@@ -359,8 +365,8 @@ async def settle(
     settlements = [item for item in settlements if _may_end(item, found.get(item.transaction_id))]
     if not settlements:
         return stored
-    await connection.execute(
-        _SETTLE,
+    await _SETTLE.many(
+        connection,
         [
             {
                 "b_id": item.transaction_id,
@@ -379,8 +385,8 @@ async def settle(
     )
     ended = [item for item in settlements if item.attempt is not None]
     if ended:
-        await connection.execute(
-            _END_ATTEMPT,
+        await _END_ATTEMPT.many(
+            connection,
             [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
         )
     await _lock_totals(connection, settlements)
@@ -391,9 +397,9 @@ async def settle(
         for asset, units in item.lowered.items()
     ]
     if lowered:
-        await connection.execute(_LOWER, lowered)
+        await _LOWER.many(connection, lowered)
     if lent:
-        await connection.execute(_SET_LENT, lent)
+        await _SET_LENT.many(connection, lent)
     await _note_own_accounts(connection, settlements, stored)
     never_landed = [
         item.transaction_id
@@ -442,7 +448,7 @@ async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[d
             "b_scope": row.scope,
             "b_units": min(int(row.units), costs + lent),
         }
-        for row in await connection.execute(_LENT, {"b_id": item.transaction_id})
+        for row in await _LENT.all(connection, {"b_id": item.transaction_id})
     ]
 
 
@@ -483,14 +489,14 @@ async def _note_own_accounts(
 async def end_steps(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
     """Store how steps ended (`Settlement.ends` False); their records stay as they are."""
     ended = [item for item in settlements if item.attempt is not None]
-    await connection.execute(
-        _END_ATTEMPT, [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended]
+    await _END_ATTEMPT.many(
+        connection, [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended]
     )
     for item in ended:
         metrics.ATTEMPTS_ENDED.labels(str(item.attempt)).inc()
 
 
-_RECORDS = (
+_RECORDS = Prepared(
     select(*RECORD, transactions.c.owner, transactions.c.trace)
     .where(transactions.c.id.in_(bindparam("of_ids", expanding=True)))
     .order_by(transactions.c.seq)
@@ -505,7 +511,7 @@ class _Stored(NamedTuple):
 
 
 async def _locked(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _Stored]:
-    rows = await connection.execute(_RECORDS, {"of_ids": list(ids)})
+    rows = await _RECORDS.all(connection, {"of_ids": list(ids)})
     found = [_Stored(record_of(values), owner, trace) for *values, owner, trace in rows]
     return {each.record.id: each for each in found}
 
@@ -535,12 +541,14 @@ _ATTEMPT = (
 )
 
 
+_OF_TRANSACTION = Prepared(
+    select(*_ATTEMPT).where(attempts.c.transaction_id == bindparam("b_id")).order_by(attempts.c.id)
+)
+
+
 async def of_transaction(connection: AsyncConnection, transaction_id: str) -> list[Attempt]:
     """Every attempt of a transaction, oldest first."""
-    statement = (
-        select(*_ATTEMPT).where(attempts.c.transaction_id == transaction_id).order_by(attempts.c.id)
-    )
-    rows = await connection.execute(statement)
+    rows = await _OF_TRANSACTION.all(connection, {"b_id": transaction_id})
     return [_attempt_of(transaction_id, values) for values in rows]
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,16 +21,19 @@ from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as Exhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from solward.audit import outbox
+from solward.audit.outbox import Recorded
 from solward.clock import now_ms
 from solward.errors import ConfigError, StoreError
 from solward.events import Event
-from solward.prepared import hide_values
+from solward.prepared import Prepared, hide_values
 from solward.telemetry import metrics
-from solward.vault.store import sqlite
+from solward.vault.store import sqlite as inline
 from solward.vault.store.file_lock import FileLock
 from solward.vault.store.schema import upgrade
+from solward.vault.store.sqlite_transactions import SQLiteReaders, SQLiteWriter
 from solward.vault.store.tables import ledger_time
 from solward.vault.store.window_clock import Moment, WindowClock
 
@@ -47,9 +50,9 @@ _IDLE_TIMEOUT_S = 10
 # PostgreSQL's advisory locks have two numbers: a namespace, and the name's hash. Two names with one
 # hash only wait for each other without need.
 _NAMESPACE = 0x534F4C57  # "SOLW"
-_LOCK = text(f"SELECT pg_advisory_xact_lock({_NAMESPACE}, hashtext(:name))")
+_LOCK = Prepared(text(f"SELECT pg_advisory_xact_lock({_NAMESPACE}, hashtext(:name))"))
 _TRY_LOCK = text(f"SELECT pg_try_advisory_xact_lock({_NAMESPACE}, hashtext(:name))")
-_LOCK_SHARED = text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE}, hashtext(:name))")
+_LOCK_SHARED = Prepared(text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE}, hashtext(:name))"))
 _NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 # The database's clock: those of the machines may differ.
@@ -57,8 +60,12 @@ _CLOCK: ColumnElement[int] = literal_column(
     "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 )
 _LEDGER_TIME = select(ledger_time.c.ms)
+_NOW = Prepared(select(_CLOCK.label("ms")))
+_NOW_AND_LEDGER_TIME = Prepared(
+    select(_CLOCK.label("ms"), _LEDGER_TIME.scalar_subquery().label("ledger_ms"))
+)
 # Of processes that store it at once one does: none waits for another's reservation.
-_KEEP_LEDGER_TIME = (
+_KEEP_LEDGER_TIME = Prepared(
     update(ledger_time)
     .where(
         ledger_time.c.id.in_(
@@ -78,9 +85,11 @@ class Database:
 
     Attributes:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
+        commits: of write transactions, so far; on SQLite one may be of several of them.
         audit_key: the key that authenticates the audit log, set once the keystore is open.
-        on_committed: called with the events of a write transaction after its commit.
+        on_committed: called with the events of a commit after it.
         before_commit: called at the end of each write transaction, which it may add to.
+        shared: whether other processes may use it at the same time: PostgreSQL.
         windows: the clock of limits' windows; who hears the ledger's time tells it.
     """
 
@@ -91,7 +100,10 @@ class Database:
         self._writer = writer
         self._file_lock = file_lock
         self.windows = WindowClock()
-        self._lock = asyncio.Lock() if writer.dialect.name == "sqlite" else None
+        self.shared = writer.dialect.name != "sqlite"
+        self._sqlite_readers = SQLiteReaders(readers, _READERS)
+        self._sqlite_writer = SQLiteWriter(writer, self._end_block, self._end_events)
+        self.commits = 0
         self.audit_key: bytes | None = None
         self.on_transaction: Callable[[Kind], object] | None = None
         self.on_committed: Callable[[Sequence[Event]], object] | None = None
@@ -143,7 +155,7 @@ class Database:
         if file is not None:
             if not file.is_file():
                 raise StoreError(f"There is no database at {file}")
-            readers = _sqlite_engine(parsed, 1, writer=False)
+            readers = _sqlite_engine(parsed, writer=False)
             event.listen(readers.sync_engine, "connect", _set_query_only)
         else:
             readers, _writer = _engines(parsed)
@@ -160,70 +172,71 @@ class Database:
             self.on_transaction("read")
         with metrics.timed(metrics.DATABASE_READ):
             try:
+                if not self.shared:
+                    async with self._sqlite_readers.read() as connection:
+                        yield connection
+                    return
                 connection = await self._readers.connect()
                 try:
                     yield connection
                 finally:
-                    await self._end(connection.close())
-            except (DatabaseError, Exhausted) as error:
+                    await _finish(connection.close())
+            except (DatabaseError, Exhausted, sqlite3.Error) as error:
                 raise _translated(error) from error
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed, durably, when the block ends, rolled back when it raises.
 
-        On SQLite writers queue here, in order. A cancellation during the commit is raised after it,
-        so that no caller sees it half done. Events recorded in the block (`solward.audit.outbox`)
-        are part of the transaction.
+        On SQLite writers queue here, in order, and those that wait share a commit. A cancellation
+        during the commit is raised after it, so that no caller sees it half done. Events recorded
+        in the block (`solward.audit.outbox`) are part of the transaction.
 
         Raises:
             StoreError: the database refused; nothing was written.
             sqlalchemy.exc.IntegrityError: a constraint refused; nothing was written.
         """
+        if self.on_transaction is not None:
+            self.on_transaction("write")
+        transaction = self._transaction() if self.shared else self._sqlite_writer.write()
         with metrics.timed(metrics.DATABASE_WRITE):
-            if self._lock is None:
-                async with self._transaction() as connection:
+            try:
+                async with transaction as connection:
                     yield connection
-                return
-            async with self._lock, self._transaction() as connection:
-                yield connection
+            except (DatabaseError, Exhausted, sqlite3.Error) as error:
+                raise _translated(error) from error
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
-        if self.on_transaction is not None:
-            self.on_transaction("write")
+        connection = await self._writer.connect()
         try:
-            connection = await self._writer.connect()
-            try:
-                outbox.begin(connection)
-                await connection.begin()
-                yield connection
-                await self._commit(connection)
-            except BaseException:
-                await self._end(connection.rollback())
-                raise
-            finally:
-                await self._end(connection.close())
-        except (DatabaseError, Exhausted) as error:
-            raise _translated(error) from error
+            outbox.begin(connection)
+            await connection.begin()
+            yield connection
+            await self._end_block(connection)
+            publish = await self._end_events(connection, outbox.take(connection))
+            # Committed events are published even if the caller was cancelled: they are durable by
+            # then.
+            await _finish(_commit(connection, publish))
+        except BaseException:
+            outbox.take(connection)
+            await _finish(connection.rollback())
+            raise
+        finally:
+            await _finish(connection.close())
 
     async def moment(self, connection: AsyncConnection) -> Moment:
         """Now, by the database's clock and by that of the limits' windows."""
         if not self.shared:
             return self.windows.moment(now_ms())
-        row = (await connection.execute(select(_CLOCK, _LEDGER_TIME.scalar_subquery()))).one()
-        return self.windows.moment(int(row[0]), int(row[1]))
+        (row,) = await _NOW_AND_LEDGER_TIME.all(connection)
+        return self.windows.moment(int(row.ms), int(row.ledger_ms))
 
     async def keep_ledger_time(self, connection: AsyncConnection) -> None:
         """Store the ledger's time where it has moved on, as part of the caller's transaction."""
         ledger_ms = self.windows.to_keep()
         if ledger_ms is not None:
-            await connection.execute(_KEEP_LEDGER_TIME, {"b_ms": ledger_ms})
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes may use it at the same time: PostgreSQL."""
-        return self._lock is None
+            await _KEEP_LEDGER_TIME.run(connection, {"b_ms": ledger_ms})
 
     @property
     def conninfo(self) -> str:
@@ -239,45 +252,42 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
-        await self._readers.dispose()
-        if self._writer is not self._readers:
-            await self._writer.dispose()
-        committer = getattr(self._writer.dialect, "committer", None)
-        if committer is not None:
-            committer.shutdown()
+        await self._sqlite_readers.close()
+        await self._sqlite_writer.close()
         if self._file_lock is not None:
             self._file_lock.release()
 
-    async def _commit(self, connection: AsyncConnection) -> None:
+    async def _end_block(self, connection: AsyncConnection) -> None:
         if self.before_commit is not None:
             await self.before_commit(connection)
-        events = await outbox.append(connection, self.audit_key)
-        # Committed events are published even if the caller was cancelled: they are durable by then.
-        await self._end(self._commit_and_publish(connection, events))
-        dialect = self._writer.dialect
-        if isinstance(dialect, sqlite.InlineSQLite) and dialect.cancelled:
-            dialect.cancelled = False
-            raise asyncio.CancelledError
 
-    async def _commit_and_publish(
-        self, connection: AsyncConnection, events: Sequence[Event]
-    ) -> None:
-        await connection.commit()
+    async def _end_events(
+        self, connection: AsyncConnection, recorded: Sequence[Recorded]
+    ) -> Callable[[], None]:
+        """Append events to the audit log before their commit; publishes them after it."""
+        events = await outbox.append(connection, recorded, self.audit_key)
+        return partial(self._committed, events)
+
+    def _committed(self, events: Sequence[Event]) -> None:
+        self.commits += 1
         if events:
             outbox.publish(events)
             if self.on_committed is not None:
                 self.on_committed(events)
 
-    async def _end(self, work: Coroutine[Any, Any, None]) -> None:
-        # On SQLite only the commit waits, and it completes before a cancellation is raised.
-        await (_finish(work) if self._lock is None else work)
+
+async def _commit(connection: AsyncConnection, publish: Callable[[], None]) -> None:
+    await connection.commit()
+    publish()
 
 
-def _translated(error: DatabaseError | Exhausted) -> Exception:
+def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
     """`StoreError` for a failure of the database, the error itself for one of the statement, such
     as `IntegrityError`."""
     if isinstance(error, Exhausted):
         return StoreError(f"The database refused: {error.args[0]}")
+    if isinstance(error, sqlite3.Error):
+        return StoreError(f"The database refused: {error}")
     # PostgreSQL's internal errors include a server that is read-only.
     if type(error) not in (DatabaseError, InternalError, OperationalError):
         return error
@@ -308,7 +318,7 @@ async def lock_exclusive(connection: AsyncConnection, name: str, *, may_idle: bo
         may_idle: the transaction does nothing else while others do the work, so no timeout.
     """
     if connection.dialect.name != "sqlite":
-        await connection.execute(_LOCK, {"name": name})
+        await _LOCK.all(connection, {"name": name})
         if may_idle:
             await connection.execute(_NO_IDLE_TIMEOUT)
 
@@ -323,14 +333,14 @@ async def try_lock_exclusive(connection: AsyncConnection, name: str) -> bool:
 async def lock_shared(connection: AsyncConnection, name: str) -> None:
     """Lock a name together with others that share it until the transaction ends."""
     if connection.dialect.name != "sqlite":
-        await connection.execute(_LOCK_SHARED, {"name": name})
+        await _LOCK_SHARED.all(connection, {"name": name})
 
 
 async def clock(connection: AsyncConnection) -> int:
     """Milliseconds since the epoch, the same for every process on this database."""
     if connection.dialect.name == "sqlite":
         return now_ms()
-    return int((await connection.execute(select(_CLOCK))).scalar_one())
+    return int(await _NOW.scalar(connection))
 
 
 def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
@@ -345,7 +355,7 @@ def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
 
 def _parse(url: str | SecretStr | None, home: Path) -> URL:
     if url is None:
-        return URL.create(sqlite.DRIVER, database=str(home / "solward.db"))
+        return URL.create(inline.DRIVER, database=str(home / "solward.db"))
     address = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
         parsed = make_url(address)
@@ -359,7 +369,7 @@ def _parse(url: str | SecretStr | None, home: Path) -> URL:
         if "uri" in parsed.query or str(parsed.database).startswith("file:"):
             # A URI can switch SQLite's locks off, and its path is not the file's.
             raise ConfigError("DATABASE_URL: expected the path of a SQLite file, not a URI")
-        return parsed.set(drivername=sqlite.DRIVER)
+        return parsed.set(drivername=inline.DRIVER)
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     raise ConfigError(f"DATABASE_URL: expected sqlite or postgresql, not {backend}")
@@ -388,25 +398,18 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
         return readers, engine
-    readers = _sqlite_engine(url, _READERS, writer=False)
-    writer = _sqlite_engine(url, 1, writer=True)
-    return readers, writer
+    return _sqlite_engine(url, writer=False), _sqlite_engine(url, writer=True)
 
 
-def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
+def _sqlite_engine(url: URL, *, writer: bool) -> AsyncEngine:
     engine = create_async_engine(
         url,
-        pool_size=size,
-        max_overflow=0,
+        # Connections stay open (`sqlite_transactions`).
+        poolclass=NullPool,
         # Statements run in the caller's thread, commits in the committing thread.
-        connect_args={"check_same_thread": False, "factory": sqlite.InlineConnection},
+        connect_args={"check_same_thread": False, "factory": inline.InlineConnection},
         hide_parameters=True,
     )
-    dialect = engine.dialect
-    assert isinstance(dialect, sqlite.InlineSQLite)
-    dialect.immediate = writer
-    if writer:
-        dialect.committer = ThreadPoolExecutor(1, "solward-commit")
     event.listen(engine.sync_engine, "connect", partial(_on_sqlite_connect, writer=writer))
     return engine
 
@@ -429,4 +432,4 @@ def _set_query_only(connection: Any, _record: object) -> None:
 
 
 def _on_sqlite_connect(connection: Any, _record: object, *, writer: bool) -> None:
-    sqlite.on_connect(connection, writer=writer)
+    inline.on_connect(connection, writer=writer)

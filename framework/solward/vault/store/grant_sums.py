@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.durations import HOUR_MS
+from solward.prepared import Prepared
 from solward.vault.store.tables import (
     grant_totals,
     reservations,
@@ -56,8 +57,8 @@ _NEEDS_POSTGRES = (
     "CAST(:scopes AS text[]), CAST(:assets AS text[]), CAST(:afters AS bigint[]))"
     " WITH ORDINALITY AS each(scope, asset, after, i))"
 )
-_SUM_SQLITE = text(_NEEDS_SQLITE + _SUM)
-_SUM_POSTGRES = text(_NEEDS_POSTGRES + _SUM)
+_SUM_SQLITE = Prepared(text(_NEEDS_SQLITE + _SUM))
+_SUM_POSTGRES = Prepared(text(_NEEDS_POSTGRES + _SUM))
 
 
 async def counted(
@@ -77,14 +78,14 @@ async def counted(
         rows = [
             [scope, asset, after] for (scope, asset, _), after in zip(wanted, afters, strict=True)
         ]
-        found = await connection.execute(_SUM_SQLITE, {"needs": jsontext.dumps(rows)})
+        found = await _SUM_SQLITE.all(connection, {"needs": jsontext.dumps(rows)})
     else:
         parameters = {
             "scopes": [scope for scope, _, _ in wanted],
             "assets": [asset for _, asset, _ in wanted],
             "afters": afters,
         }
-        found = await connection.execute(_SUM_POSTGRES, parameters)
+        found = await _SUM_POSTGRES.all(connection, parameters)
     sums = {int(i): Counted(_units(high, low), int(count)) for i, high, low, count in found}
     return {need: sums.get(i, Counted()) for i, need in enumerate(wanted)}
 
@@ -169,12 +170,14 @@ def _units(high: Any, low: Any) -> int:
     return int(high) * _HALF + int(low)
 
 
-_LOCK_TOTALS = text(
-    "SELECT 1 FROM grant_totals AS totals WHERE (totals.scope, totals.asset, totals.hour) IN ("
-    "SELECT rows.scope, rows.asset, rows.created_ms / 3600000 FROM reservations AS rows"
-    " WHERE rows.transaction_id = ANY(CAST(:ids AS text[]))"
-    " AND substr(rows.scope, 1, 6) = 'grant:')"
-    " ORDER BY totals.scope, totals.asset, totals.hour FOR UPDATE OF totals"
+_LOCK_TOTALS = Prepared(
+    text(
+        "SELECT 1 FROM grant_totals AS totals WHERE (totals.scope, totals.asset, totals.hour) IN ("
+        "SELECT rows.scope, rows.asset, rows.created_ms / 3600000 FROM reservations AS rows"
+        " WHERE rows.transaction_id = ANY(CAST(:ids AS text[]))"
+        " AND substr(rows.scope, 1, 6) = 'grant:')"
+        " ORDER BY totals.scope, totals.asset, totals.hour FOR UPDATE OF totals"
+    )
 )
 
 
@@ -185,7 +188,7 @@ async def lock_totals(connection: AsyncConnection, transaction_ids: Collection[s
     one writer.
     """
     if connection.dialect.name != "sqlite" and transaction_ids:
-        await connection.execute(_LOCK_TOTALS, {"ids": list(transaction_ids)})
+        await _LOCK_TOTALS.all(connection, {"ids": list(transaction_ids)})
 
 
 _SEED_ROWS = insert(reservations)

@@ -31,7 +31,10 @@ _COUNT_UP = (
     .returning(grant_version.c.version)
 )
 _SETS = select(grant_sets.c.principal, grant_sets.c.grants)
-_SETS_OF = _SETS.where(grant_sets.c.principal.in_(bindparam("principals", expanding=True)))
+_SETS_OF = Prepared(
+    _SETS.where(grant_sets.c.principal.in_(bindparam("principals", expanding=True)))
+)
+_VERSION = Prepared(select(VERSION))
 
 
 async def version(connection: AsyncConnection) -> int:
@@ -48,7 +51,7 @@ async def sets_of(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """principal -> its grants as stored, of those that are under grants."""
-    rows = await connection.execute(_SETS_OF, {"principals": list(principals)})
+    rows = await _SETS_OF.all(connection, {"principals": list(principals)})
     return {row.principal: jsontext.loads(row.grants) for row in rows}
 
 

@@ -71,10 +71,12 @@ class HoldRow:
 COLUMNS: Final = tuple(holds.c)
 """What `row_of` reads."""
 _SELECT = select(*COLUMNS)
-_BY_ID = _SELECT.where(holds.c.id == bindparam("b_id"))
-_BY_ACTION = _SELECT.where(holds.c.action_key == bindparam("b_key"))
-_BY_DIGEST = _SELECT.where(OPEN, holds.c.digest == bindparam("b_digest"))
-_COUNT_OPEN = select(func.count()).where(OPEN, holds.c.principal == bindparam("b_principal"))
+_BY_ID = Prepared(_SELECT.where(holds.c.id == bindparam("b_id")))
+_BY_ACTION = Prepared(_SELECT.where(holds.c.action_key == bindparam("b_key")))
+_BY_DIGEST = Prepared(_SELECT.where(OPEN, holds.c.digest == bindparam("b_digest")))
+_COUNT_OPEN = Prepared(
+    select(func.count()).where(OPEN, holds.c.principal == bindparam("b_principal"))
+)
 _BACKLOG = (
     select(
         holds.c.state,
@@ -151,22 +153,22 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
 
 async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
     """One hold by its id."""
-    return _one((await connection.execute(_BY_ID, {"b_id": hold_id})).first())
+    return _one(await _BY_ID.first(connection, {"b_id": hold_id}))
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
     """The hold of a logical action, in whatever state."""
-    return _one((await connection.execute(_BY_ACTION, {"b_key": action_key})).first())
+    return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
 
 
 async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
     """The open hold of what was asked and shown."""
-    return _one((await connection.execute(_BY_DIGEST, {"b_digest": digest})).first())
+    return _one(await _BY_DIGEST.first(connection, {"b_digest": digest}))
 
 
 async def count_open(connection: AsyncConnection, principal: str) -> int:
     """How many holds of a principal are open."""
-    return int((await connection.execute(_COUNT_OPEN, {"b_principal": principal})).scalar_one())
+    return int(await _COUNT_OPEN.scalar(connection, {"b_principal": principal}))
 
 
 async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, int], int]:

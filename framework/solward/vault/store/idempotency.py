@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import IdempotencyInFlight, IdempotencyMismatch
+from solward.prepared import Prepared
 from solward.vault.store import processes
 from solward.vault.store.tables import idempotency
 
@@ -24,29 +25,30 @@ class StoredResponse:
     owner: str | None
 
 
-_LOOKUP = select(
+_SELECT = select(
     idempotency.c.fingerprint,
     idempotency.c.transaction_id,
     idempotency.c.status_code,
     idempotency.c.body,
     idempotency.c.owner,
 ).where(idempotency.c.scope == bindparam("b_scope"))
-_LOCK = _LOOKUP.with_for_update()
+_LOOKUP = Prepared(_SELECT)
+_LOCK = Prepared(_SELECT.with_for_update())
 # Waits for a transaction that claims the same key; a conflict error would end the transaction on
 # PostgreSQL.
 _CLAIM = {
-    name: statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    name: Prepared(statement.on_conflict_do_nothing())
     for name, statement in (
         ("sqlite", sqlite.insert(idempotency)),
         ("postgresql", postgresql.insert(idempotency)),
     )
 }
-_TAKE = (
+_TAKE = Prepared(
     update(idempotency)
     .where(idempotency.c.scope == bindparam("b_scope"))
     .values(owner=bindparam("b_owner"))
 )
-_FINISH = (
+_FINISH = Prepared(
     update(idempotency)
     .where(idempotency.c.scope == bindparam("b_scope"), idempotency.c.status_code.is_(None))
     .values(status_code=bindparam("b_status"), body=bindparam("b_body"))
@@ -55,7 +57,7 @@ _FINISH = (
 
 async def lookup(connection: AsyncConnection, scope: str) -> StoredResponse | None:
     """The key's row, None when it was never used for a transaction."""
-    row = (await connection.execute(_LOOKUP, {"b_scope": scope})).first()
+    row = await _LOOKUP.first(connection, {"b_scope": scope})
     return None if row is None else StoredResponse(*row)
 
 
@@ -76,8 +78,8 @@ async def claim(
     Raises:
         IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
     """
-    claimed = await connection.execute(
-        _CLAIM[connection.dialect.name],
+    claimed = await _CLAIM[connection.dialect.name].run(
+        connection,
         {
             "scope": scope,
             "fingerprint": fingerprint,
@@ -86,7 +88,7 @@ async def claim(
             "owner": owner,
         },
     )
-    if claimed.rowcount == 1:
+    if claimed == 1:
         return
     first = await lookup(connection, scope)
     if first is not None and first.fingerprint != fingerprint:
@@ -102,17 +104,17 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
     Raises:
         IdempotencyInFlight: another living process runs it.
     """
-    row = (await connection.execute(_LOCK, {"b_scope": scope})).one()
+    row = (await _LOCK.all(connection, {"b_scope": scope}))[0]
     stored = StoredResponse(*row)
     if stored.body is not None:
         return stored
     if stored.owner not in (None, owner) and await processes.alive(connection, str(stored.owner)):
         raise IdempotencyInFlight
-    await connection.execute(_TAKE, {"b_scope": scope, "b_owner": owner})
+    await _TAKE.run(connection, {"b_scope": scope, "b_owner": owner})
     return stored
 
 
 async def finish(connection: AsyncConnection, scope: str, status_code: int, body: str) -> bool:
     """Store the answer unless there is one; returns whether it was stored."""
     parameters = {"b_scope": scope, "b_status": status_code, "b_body": body}
-    return (await connection.execute(_FINISH, parameters)).rowcount == 1
+    return await _FINISH.run(connection, parameters) == 1

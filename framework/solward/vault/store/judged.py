@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.guardrail import SOL
 from solward.hold import HoldState
+from solward.prepared import Prepared
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
     holds,
@@ -31,7 +32,7 @@ from solward.vault.store.transactions import UNFINISHED
 _PAGE = 500
 
 _JUDGED = {
-    name: dialect.insert(judged_effects).on_conflict_do_nothing()
+    name: Prepared(dialect.insert(judged_effects).on_conflict_do_nothing())
     for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
 }
 
@@ -39,7 +40,7 @@ _JUDGED = {
 async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
     """Store what was judged, a row of the table, once for each transaction; a hold that is asked
     for again was judged before."""
-    await connection.execute(_JUDGED[connection.dialect.name], row)
+    await _JUDGED[connection.dialect.name].run(connection, row)
 
 
 _RESERVED = (

@@ -42,7 +42,7 @@ def _note_paid(dialect: str) -> Any:
     )
 
 
-_NOTE_PAID = {name: _note_paid(name) for name in ("sqlite", "postgresql")}
+_NOTE_PAID = {name: Prepared(_note_paid(name)) for name in ("sqlite", "postgresql")}
 
 
 async def note_paid(
@@ -54,7 +54,7 @@ async def note_paid(
         for address in sorted(set(addresses))
     ]
     if rows:
-        await connection.execute(_NOTE_PAID[connection.dialect.name], rows)
+        await _NOTE_PAID[connection.dialect.name].many(connection, rows)
 
 
 # Whom a pocket's calls pay is not known: that it was filled before says nothing, so it stays new.
@@ -63,7 +63,7 @@ _NO_POCKET = ~(
 )
 # The first and last characters are what people compare.
 _SHOWN = 4
-_PAID = (
+_PAID = Prepared(
     select(paid_recipients.c.address)
     .join(transactions, transactions.c.id == paid_recipients.c.transaction_id)
     .where(
@@ -88,7 +88,7 @@ async def paid(
         start = address[:_SHOWN]
         # "~" follows every character of an address.
         parameters = {"b_wallet": wallet_id, "b_first": start, "b_last": f"{start}~"}
-        for found in (await connection.execute(_PAID, parameters)).scalars():
+        for (found,) in await _PAID.all(connection, parameters):
             if found == address:
                 known.add(address)
             elif found[-_SHOWN:] == address[-_SHOWN:]:
@@ -96,8 +96,10 @@ async def paid(
     return frozenset(known), {each: other for each, other in alike.items() if each not in known}
 
 
-_WALLETS_MADE = select(wallets.c.public_key, wallets.c.created_ms).where(
-    wallets.c.public_key.in_(bindparam("addresses", expanding=True))
+_WALLETS_MADE = Prepared(
+    select(wallets.c.public_key, wallets.c.created_ms).where(
+        wallets.c.public_key.in_(bindparam("addresses", expanding=True))
+    )
 )
 # The pairs drive it: SQLite walks the table for a list of row values.
 _PAIRS = {
@@ -114,7 +116,8 @@ _OF_PAIRS = (
     " AND NOT EXISTS (SELECT 1 FROM pockets WHERE pockets.address = paid.address)"
 )
 _FIRST_PAID = {
-    name: text(pairs + _OF_PAIRS).bindparams(confirmed=_CONFIRMED) for name, pairs in _PAIRS.items()
+    name: Prepared(text(pairs + _OF_PAIRS).bindparams(confirmed=_CONFIRMED))
+    for name, pairs in _PAIRS.items()
 }
 
 
@@ -122,7 +125,7 @@ async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) 
     """Those of `addresses` that are wallets of this service -> when they were made."""
     if not addresses:
         return {}
-    rows = await connection.execute(_WALLETS_MADE, {"addresses": list(addresses)})
+    rows = await _WALLETS_MADE.all(connection, {"addresses": list(addresses)})
     return {row.public_key: int(row.created_ms) for row in rows}
 
 
@@ -134,7 +137,7 @@ async def first_paid(
     if not pairs:
         return {}
     wanted = {"pairs": jsontext.dumps([list(each) for each in pairs])}
-    rows = await connection.execute(_FIRST_PAID[connection.dialect.name], wanted)
+    rows = await _FIRST_PAID[connection.dialect.name].all(connection, wanted)
     return {(row.wallet_id, row.address): (int(row.created_ms), row.id) for row in rows}
 
 

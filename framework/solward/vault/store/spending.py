@@ -16,6 +16,7 @@ from solward.durations import DAY_MS, MINUTE_MS
 from solward.errors import SkillError, TakenOver
 from solward.events import EventKind
 from solward.guardrail import COSTS, GRANT_SCOPE, SOL
+from solward.prepared import Prepared
 from solward.vault.store import grant_sums
 from solward.vault.store.api_keys import lock_key
 from solward.vault.store.database import lock_exclusive, lock_shared
@@ -46,13 +47,13 @@ class Spent:
     units_last_day: Mapping[str, int]
 
 
-# Built once: making a statement costs more than running it on SQLite.
-_FREEZE_REASON = select(func.max(func.coalesce(switches.c.reason, ""))).where(
+_FREEZE_REASON_SELECT = select(func.max(func.coalesce(switches.c.reason, ""))).where(
     switches.c.frozen.is_(True),
     switches.c.scope.in_(bindparam("switches", expanding=True)),
 )
-_SWITCHES = select(_FREEZE_REASON.scalar_subquery(), VERSION)
-_LOCK_WALLET = (
+_FREEZE_REASON = Prepared(_FREEZE_REASON_SELECT)
+_SWITCHES = Prepared(select(_FREEZE_REASON_SELECT.scalar_subquery(), VERSION))
+_LOCK_WALLET = Prepared(
     select(wallets.c.id)
     .where(wallets.c.id == bindparam("wallet_id"))
     .with_for_update(key_share=True)
@@ -61,7 +62,7 @@ _LOCK_WALLET = (
 _AGENTS = table(
     "agents", column("id"), column("cycle_no"), column("fence"), column("desired_state")
 )
-_LOCK_AGENT = (
+_LOCK_AGENT = Prepared(
     select(_AGENTS.c.cycle_no, _AGENTS.c.fence, _AGENTS.c.desired_state)
     .where(_AGENTS.c.id == bindparam("agent_id"))
     .with_for_update(key_share=True)
@@ -100,13 +101,13 @@ async def lock(
         await lock_key(connection, api_key)
     if run is not None:
         agent_id, cycle, fence = run
-        row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent_id})).first()
+        row = await _LOCK_AGENT.first(connection, {"agent_id": agent_id})
         if row is None or (row.cycle_no, row.fence) != (cycle, fence):
             raise TakenOver
         if row.desired_state != "running":
             raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
     if agent is not None:
-        row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent})).first()
+        row = await _LOCK_AGENT.first(connection, {"agent_id": agent})
         if row is None:
             raise SkillError("agent_deleted", "The agent was deleted; nothing was sent")
         if row.desired_state != "running":
@@ -129,7 +130,7 @@ async def lock_service(connection: AsyncConnection) -> None:
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
     """Lock a wallet's row until the transaction ends; nothing on SQLite, which has one writer."""
     if connection.dialect.name != "sqlite":
-        await connection.execute(_LOCK_WALLET, {"wallet_id": wallet_id})
+        await _LOCK_WALLET.all(connection, {"wallet_id": wallet_id})
 
 
 async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
@@ -138,7 +139,7 @@ async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | No
     Read it after `lock` if it must still hold when the transaction ends.
     """
     scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
-    found = (await connection.execute(_FREEZE_REASON, scopes)).scalar_one_or_none()
+    found = await _FREEZE_REASON.scalar(connection, scopes)
     return None if found is None else str(found)
 
 
@@ -147,7 +148,7 @@ async def switches_and_version(
 ) -> tuple[str | None, int]:
     """`freeze_reason`, and the version of the grants, in one query."""
     scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
-    found, version = (await connection.execute(_SWITCHES, scopes)).one()
+    found, version = (await _SWITCHES.all(connection, scopes))[0]
     return None if found is None else str(found), int(version)
 
 
@@ -181,7 +182,7 @@ async def set_frozen(
         record_act(connection, EventKind.SWITCH_THAWED, subject, was, now)
 
 
-_USAGE = (
+_USAGE = Prepared(
     select(
         reservations.c.scope,
         reservations.c.asset,
@@ -211,14 +212,14 @@ async def usage(
     }
     recent: dict[str, int] = {}
     units: dict[str, dict[str, int]] = {}
-    for row in await connection.execute(_USAGE, parameters):
+    for row in await _USAGE.all(connection, parameters):
         units.setdefault(row.scope, {})[row.asset] = int(row.units)
         if row.asset == SOL_ASSET:
             recent[row.scope] = int(row.recent)
     return {scope: Spent(recent.get(scope, 0), units.get(scope, {})) for scope in scopes}
 
 
-_NTH_RECENT = (
+_NTH_RECENT = Prepared(
     select(reservations.c.created_ms)
     .where(
         reservations.c.scope == bindparam("scope"),
@@ -239,11 +240,11 @@ async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms:
     if most < 1:
         return None
     parameters = {"scope": scope, "minute": now_ms - MINUTE_MS, "older": most - 1}
-    found = (await connection.execute(_NTH_RECENT, parameters)).scalar_one_or_none()
+    found = await _NTH_RECENT.scalar(connection, parameters)
     return None if found is None else int(found) + MINUTE_MS - now_ms
 
 
-_RESERVE = insert(reservations)
+_RESERVE = Prepared(insert(reservations))
 
 
 async def reserve(
@@ -260,8 +261,8 @@ async def reserve(
         more: scope, asset and units of what counts in one scope alone.
     """
     rows = [(scope, *each) for scope in scopes for each in units_by_asset.items()]
-    await connection.execute(
-        _RESERVE,
+    await _RESERVE.many(
+        connection,
         [
             {
                 "transaction_id": transaction_id,
@@ -275,7 +276,7 @@ async def reserve(
     )
 
 
-_ADD_COSTS = (
+_ADD_COSTS = Prepared(
     update(reservations)
     .where(
         reservations.c.transaction_id == bindparam("b_id"),
@@ -288,7 +289,7 @@ _ADD_COSTS = (
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
     """Count more fees and rent of a transaction than were reserved."""
     await grant_sums.lock_totals(connection, [transaction_id])
-    await connection.execute(_ADD_COSTS, {"b_id": transaction_id, "b_lamports": lamports})
+    await _ADD_COSTS.run(connection, {"b_id": transaction_id, "b_lamports": lamports})
 
 
 # Windows are at most a day behind the clock that stamps records (`window_clock`), so what is older

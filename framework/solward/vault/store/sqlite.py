@@ -1,30 +1,28 @@
 """SQLite for asyncio without a thread hop for every statement.
 
 A statement on a local WAL database takes tens of microseconds, less than a hop to a thread and
-back; only the commit waits for the disk, so only it leaves the event loop. Statements must stay
+back; only the commit waits for the disk, so only it leaves the event loop
+(`solward.vault.store.sqlite_transactions`). Statements must stay
 short: keyed reads and bounded pages, as all in `solward.store` are.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import time
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL
-from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPIModule
+from sqlalchemy.engine.interfaces import DBAPIModule
 from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
 from sqlalchemy.util import await_only
 
 DRIVER = "sqlite+solward"
 
-BUSY_TIMEOUT_S = 5.0
-_BUSY_POLL_S = 0.005
+# The wait of a reader for another process; a writer's is in `sqlite_transactions`.
+_BUSY_TIMEOUT_S = 5.0
 
 
 class _Nothing:
@@ -54,18 +52,11 @@ class InlineConnection(sqlite3.Connection):
 
 
 class InlineSQLite(SQLiteDialect_pysqlite):
-    """pysqlite on the event loop's own thread; explicit BEGIN, COMMIT in a thread."""
+    """pysqlite on the event loop's own thread."""
 
     driver = "solward"
     supports_statement_cache = True
     is_async = True
-
-    # DEFERRED readers never wait; a writer takes the lock before it reads (IMMEDIATE), so that no
-    # transaction must be retried halfway through.
-    immediate = False
-    committer: ThreadPoolExecutor | None = None
-    # Whether a caller was cancelled during the last commit.
-    cancelled = False
 
     @classmethod
     def import_dbapi(cls) -> DBAPIModule:
@@ -95,43 +86,7 @@ class InlineSQLite(SQLiteDialect_pysqlite):
         await_only(_NOTHING)
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Begin the transaction, which the driver would begin only before a write."""
-        if not self.immediate:
-            dbapi_connection.execute("BEGIN")
-            return
-        deadline = time.monotonic() + BUSY_TIMEOUT_S
-        while True:
-            try:
-                dbapi_connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                # Another process has the lock; the event loop must not block on it.
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() > deadline:
-                    raise
-                await_only(asyncio.sleep(_BUSY_POLL_S))
-            else:
-                return
-
-    def do_commit(self, dbapi_connection: DBAPIConnection) -> None:
-        """Commit in the committing thread; a reader has nothing to wait for."""
-        if not self.immediate:
-            dbapi_connection.commit()
-            return
-        loop = asyncio.get_running_loop()
-        await_only(self._wait_out(loop.run_in_executor(self.committer, dbapi_connection.commit)))
-
-    async def _wait_out(self, commit: asyncio.Future[None]) -> None:
-        # `Database.write` raises the cancellation later: raised here, SQLAlchemy would take the
-        # commit for failed.
-        cancelled = False
-        while True:
-            try:
-                await asyncio.shield(commit)
-            except asyncio.CancelledError:
-                cancelled = True
-            else:
-                self.cancelled = cancelled
-                return
+        """Nothing: `sqlite_transactions` begins and ends transactions."""
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
@@ -142,7 +97,7 @@ def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        f"busy_timeout = {0 if writer else int(BUSY_TIMEOUT_S * 1000)}",
+        f"busy_timeout = {0 if writer else int(_BUSY_TIMEOUT_S * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -10,7 +10,7 @@ from itertools import product
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, insert, select, text, update
+from sqlalchemy import ColumnElement, bindparam, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
@@ -46,7 +46,7 @@ RECORD = (
     transactions.c.compute_unit_price,
 )
 
-_INSERT = insert(transactions)
+_INSERT = Prepared(insert(transactions))
 _OF_IDS = Prepared(select(*RECORD).where(transactions.c.id.in_(bindparam("b_ids", expanding=True))))
 
 
@@ -66,8 +66,8 @@ async def insert_record(
         owner: the process that drives a pending one.
         trace: what requested it, to follow it through the logs.
     """
-    await connection.execute(
-        _INSERT,
+    await _INSERT.run(
+        connection,
         {
             "id": record.id,
             "wallet_id": record.wallet_id,
@@ -119,9 +119,15 @@ async def set_signature(
     return (await connection.execute(statement)).rowcount == 1
 
 
+_BY_ID = Prepared(select(*RECORD).where(transactions.c.id == bindparam("b_id")))
+_BY_IDS = Prepared(select(*RECORD).where(transactions.c.id.in_(bindparam("b_ids", expanding=True))))
+_BY_ACTION = Prepared(select(*RECORD).where(transactions.c.action_key == bindparam("b_key")))
+
+
 async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRecord | None:
     """One record by its id."""
-    return await _first(connection, select(*RECORD).where(transactions.c.id == transaction_id))
+    row = await _BY_ID.first(connection, {"b_id": transaction_id})
+    return None if row is None else record_of(row)
 
 
 async def of_ids(
@@ -142,7 +148,8 @@ async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
     """The record of a logical action, None when it was never requested."""
-    return await _first(connection, select(*RECORD).where(transactions.c.action_key == action_key))
+    row = await _BY_ACTION.first(connection, {"b_key": action_key})
+    return None if row is None else record_of(row)
 
 
 def _newest(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bool) -> Prepared:
@@ -228,13 +235,6 @@ async def recent(
         record = record_of(values)
         found.setdefault(record.wallet_id, []).append(record)
     return found
-
-
-async def _first(
-    connection: AsyncConnection, statement: Select[tuple[Any, ...]]
-) -> TransactionRecord | None:
-    row: Row[Any] | None = (await connection.execute(statement)).first()
-    return None if row is None else record_of(row)
 
 
 def record_of(values: Sequence[Any]) -> TransactionRecord:
