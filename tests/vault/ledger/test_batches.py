@@ -94,8 +94,9 @@ async def test_who_leaves_takes_nobodys_answer(node: RpcNode, http: HttpTranspor
     assert node.posts == 1
 
 
-async def test_a_request_that_nobody_waits_for_ends(node: RpcNode, http: HttpTransport) -> None:
+async def test_a_request_that_nobody_waits_for_ends(node: RpcNode) -> None:
     node.faults["*"] = "hang"
+    http = HttpTransport(node.url, 60.0)
     callers = [asyncio.create_task(http.call("getBalance", [number])) for number in range(2)]
     async with asyncio.timeout(10):
         while not node.posts:
@@ -105,6 +106,7 @@ async def test_a_request_that_nobody_waits_for_ends(node: RpcNode, http: HttpTra
         await asyncio.gather(*callers, return_exceptions=True)
         while http._batches._tasks:
             await asyncio.sleep(0.001)
+    await http.close()
 
 
 async def test_closing_tells_those_who_wait(node: RpcNode, http: HttpTransport) -> None:
@@ -151,6 +153,13 @@ async def test_a_node_that_takes_batches_again_gets_them(
     node.faults.clear()
     now, posts = ALONE_S, node.posts
     assert await ask(http, 3, 4) == said(3, 4)
+    assert node.posts == posts + 1
+    # What it refuses next counts from the start again.
+    node.faults["batch"] = 400
+    await ask(http, 5, 6)
+    node.faults.clear()
+    now, posts = 2 * ALONE_S, node.posts
+    assert await ask(http, 7, 8) == said(7, 8)
     assert node.posts == posts + 1
 
 
