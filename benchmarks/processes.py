@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
 from dataclasses import dataclass
@@ -50,6 +51,18 @@ def cpu_s(pid: int) -> float:
     """
     fields = _status(pid)
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def busy_threads(pid: int) -> int:
+    """Threads of a process that run, or wait for a processor or a disk; 0 where it is gone.
+
+    On a busy machine a process that has work uses little of a processor, but wants one always.
+    """
+    states = []
+    for stat in (_PROC / str(pid) / "task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+    return sum(state in "RD" for state in states)
 
 
 def memory(pid: int) -> Memory:

@@ -64,6 +64,18 @@ def test_processor_time_is_what_the_process_used() -> None:
     assert processes.cpu_s(os.getpid()) - began >= 0.15
 
 
+def test_a_thread_that_has_work_is_busy_and_one_that_waits_is_not() -> None:
+    forever = "threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True)"
+    works = f"import threading; {forever}.start(); {CHILD}"
+    with running(works) as busy, running(CHILD) as waits:
+        looks = [
+            (processes.busy_threads(busy.pid), processes.busy_threads(waits.pid)) for _ in range(20)
+        ]
+
+    assert all(of_busy >= 1 for of_busy, _ in looks)
+    assert looks[-1][1] == 0
+
+
 def test_a_process_that_is_gone_has_neither() -> None:
     with running(CHILD) as process:
         pass
@@ -71,3 +83,4 @@ def test_a_process_that_is_gone_has_neither() -> None:
     for read in (processes.cpu_s, processes.memory):
         with pytest.raises(OSError, match=str(process.pid)):
             read(process.pid)
+    assert processes.busy_threads(process.pid) == 0
