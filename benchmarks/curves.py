@@ -22,7 +22,7 @@ def curves(
     Args:
         unit: of the values, beside their axis.
         at: where the values are, ascending.
-        lines: name -> a value above 0 for each of `at`.
+        lines: name -> a value above 0 for each of `at`, or for the first few.
         of: what `at` counts, below its axis.
     """
     values = [value for line in lines.values() for value in line]
@@ -61,7 +61,7 @@ def curves(
     for number, (name, line) in enumerate(sorted(lines.items(), key=lambda each: -each[1][-1])):
         colour = _COLOURS[number % len(_COLOURS)]
         dashes = "" if number < len(_COLOURS) else ' stroke-dasharray="6 3"'
-        points = [(x(count), y(value)) for count, value in zip(at, line, strict=True)]
+        points = [(x(count), y(value)) for count, value in zip(at, line, strict=False)]
         path = " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
