@@ -120,7 +120,6 @@ async def set_signature(
 
 
 _BY_ID = Prepared(select(*RECORD).where(transactions.c.id == bindparam("b_id")))
-_BY_IDS = Prepared(select(*RECORD).where(transactions.c.id.in_(bindparam("b_ids", expanding=True))))
 _BY_ACTION = Prepared(select(*RECORD).where(transactions.c.action_key == bindparam("b_key")))
 
 
