@@ -8,6 +8,7 @@ that run for every transaction, cycle or request; all others stay Core's own.
 
 from __future__ import annotations
 
+import operator
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,14 +97,19 @@ class _Plan:
                 value = state.parameters[name]
                 constant = value if process is None else process(value)
                 self._parameters.append(_Parameter(name, None, None, None, constant))
+        self._take = _taker(self._parameters)
         self._make: Callable[[Any], Row] | None = None
         self._processes: list[tuple[int, _Process]] = []
 
     def values(self, given: _Parameters) -> Any:
         """The driver's parameters, in its form."""
+        if self._take is None:
+            values: Sequence[Any] = [each.value(given) for each in self._parameters]
+        else:
+            values = self._take(given)
         if self._is_positional:
-            return [each.value(given) for each in self._parameters]
-        return {each.name: each.value(given) for each in self._parameters}
+            return values
+        return {each.name: value for each, value in zip(self._parameters, values, strict=True)}
 
     def rows(self, description: Sequence[Any], found: Sequence[Any]) -> list[Row]:
         """The driver's rows, by Core's types."""
@@ -132,6 +138,14 @@ class _Plan:
         names = [each[0] for each in description]
         row = namedtuple("Row", names, rename=True)  # type: ignore[misc] # of the statement
         self._make = row._make
+
+
+def _taker(parameters: Sequence[_Parameter]) -> Callable[[_Parameters], tuple[Any, ...]] | None:
+    """What takes all values at once; None where one of them is not just as it is given."""
+    names = [each.source for each in parameters if each.index is None and each.process is None]
+    if len(names) < max(len(parameters), 2) or None in names:
+        return None
+    return operator.itemgetter(*names)
 
 
 def _filled(value: Sequence[Any]) -> list[Any]:

@@ -29,7 +29,7 @@ async def answer(body: str | bytes, call: Call) -> str | None:
     no `RpcError` is logged and answered as -32603 without its text.
     """
     try:
-        request = json.loads(body, parse_constant=_refuse_constant)
+        request = _DECODER.decode(body if isinstance(body, str) else body.decode())
     except (ValueError, RecursionError):
         return encode(_failure(None, RpcError(PARSE_ERROR, "Parse error")))
     if not isinstance(request, list):
@@ -44,11 +44,16 @@ async def answer(body: str | bytes, call: Call) -> str | None:
 
 def encode(value: Any) -> str:
     """`value` as compact JSON in ASCII."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+# Made once: `json.loads` and `json.dumps` make them anew for what is not their default.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def _failure(request_id: Any, error: RpcError) -> dict[str, Any]:

@@ -127,6 +127,8 @@ def _http_config(app: Application) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
+        # Nobody asks where a call comes from.
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=1,

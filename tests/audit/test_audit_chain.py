@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 from tests.support.audit_places import places
 
+from solward import jsontext
 from solward.audit import log as audit
 from solward.audit import outbox
 from solward.audit.log import Head, Log
@@ -27,6 +29,16 @@ async def append(database: Database, *chains: str, ms: int = 1000) -> list[int]:
     async with database.write() as connection:
         events = [(chain, "agent:decision", DATA) for chain in chains]
         return await outbox.append_many(connection, ms, events)
+
+
+# Every character that text in a database can have.
+LETTERS = "".join(map(chr, range(1, 0xD800))) + "".join(map(chr, range(0xE000, 0x11000)))
+
+
+def test_an_entrys_hash_is_of_its_canonical_json_whatever_its_letters() -> None:
+    fields = [2**62, 0, "agent:decision", LETTERS, "0" * 64]
+    text = jsontext.dumps(fields, canonical=True)
+    assert outbox.entry_hash(2**62, 0, *fields[2:]) == sha256(text.encode()).hexdigest()
 
 
 @pytest.fixture

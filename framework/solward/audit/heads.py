@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, replace
 
-from solward import jsontext
+import msgspec
 
 KEY_BYTES = 32
 
@@ -61,4 +61,4 @@ class Head:
             _DOMAIN, chain, self.number, self.hash, self.pruned_number, self.pruned_hash,
             self.service_number, self.service_hash,
         )  # fmt: skip
-        return hmac.digest(key, jsontext.dumps(fields, canonical=True).encode(), "sha256").hex()
+        return hmac.digest(key, msgspec.json.encode(fields), "sha256").hex()

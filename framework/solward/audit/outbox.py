@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+import msgspec
 import structlog
 from sqlalchemy import (
     ColumnElement,
@@ -198,10 +199,11 @@ def publish(events: Sequence[Event]) -> None:
     that stored its end reports it.
     """
     for event in events:
-        metrics.AUDIT_EVENTS.labels(event.event).inc()
+        metrics.series(metrics.AUDIT_EVENTS, event.event).inc()
         line = _LINES.get(event.event)
         if line is not None:
-            metrics.TRANSACTIONS.labels(event.data["type"], event.data["status"]).inc()
+            kinds = event.data["type"], event.data["status"]
+            metrics.series(metrics.TRANSACTIONS, *kinds).inc()
             if event.event == EventKind.TRANSACTION_BLOCKED:
                 metrics.GUARDRAIL_BLOCKS.labels(event.data["guardrailsApplied"][-1]).inc()
             _log.info(line, **_log_fields(event))
@@ -296,12 +298,8 @@ async def append_many(
         service_number, service_hash = head.service_number, head.service_hash
         if found.service_number >= service_number:
             service_number, service_hash = found.service_number, found.service_hash
-        following = replace(
-            head,
-            number=number,
-            hash=digest,
-            service_number=service_number,
-            service_hash=service_hash,
+        following = Head(
+            number, digest, head.pruned_number, head.pruned_hash, service_number, service_hash
         )
         moved.append((chain, head, head.followed_by(following, key, chain)))
     await _MOVE_HEAD.many(
@@ -384,5 +382,5 @@ def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
 
     The previous hash binds chain and number too: they count from the chain's genesis.
     """
-    text = jsontext.dumps([seq, ms, event, data, previous], canonical=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    text = msgspec.json.encode((seq, ms, event, data, previous))
+    return hashlib.sha256(text).hexdigest()

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -30,6 +31,8 @@ _SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
 _LAG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 # A blockhash lives about 60 to 90 s.
 _CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
+
+_Metric = TypeVar("_Metric", Counter, Histogram)
 
 _log = structlog.get_logger(__name__)
 
@@ -153,6 +156,18 @@ def describe_process(version: str, network: str, kind: str) -> None:
     """Set the constant gauges of this process; `kind` is `api` or `worker`."""
     PROCESS_INFO.labels(version, network, kind).set(1)
     START_TIME.set(time.time())
+
+
+_series: dict[tuple[object, ...], Any] = {}
+
+
+def series(metric: _Metric, *labels: str) -> _Metric:
+    """As the metric's own `labels`, which takes longer than counting; for what is never removed."""
+    key = (metric, *labels)
+    found: _Metric | None = _series.get(key)
+    if found is None:
+        found = _series[key] = metric.labels(*labels)
+    return found
 
 
 def timed(histogram: Histogram) -> _Timed:

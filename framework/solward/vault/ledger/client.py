@@ -65,13 +65,23 @@ class RpcLedger:
     def __init__(self, transport: Transport, known: _Known | None = None) -> None:
         self._transport = transport
         self._known = _Known() if known is None else known
+        # Asked once: a check of a protocol looks up each of its members.
+        self._many = transport if isinstance(transport, ManyNodes) else None
         self._sees = transport if isinstance(transport, SeesChanges) else None
+        self._over_nodes: dict[Transport, RpcLedger] = {}
 
     def nodes(self) -> tuple[RpcLedger, ...]:
         """A ledger for each usable node; itself where there is one node."""
-        if not isinstance(self._transport, ManyNodes):
+        if self._many is None:
             return (self,)
-        return tuple(RpcLedger(node, self._known) for node in self._transport.nodes())
+        return tuple(map(self._over, self._many.nodes()))
+
+    def _over(self, node: Transport) -> RpcLedger:
+        """The ledger over one of the nodes."""
+        found = self._over_nodes.get(node)
+        if found is None:
+            found = self._over_nodes[node] = RpcLedger(node, self._known)
+        return found
 
     def beside(self, node: Ledger) -> tuple[RpcLedger, ...]:
         """The usable nodes other than `node`."""
@@ -81,7 +91,7 @@ class RpcLedger:
     async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
         """What `work` gives on one node, the next where it does not answer or is too far behind;
         where none answers, again within the caller's deadline (`patience`)."""
-        if not isinstance(self._transport, ManyNodes):
+        if self._many is None:
             return await work(self)
 
         async def once() -> T:
@@ -120,9 +130,9 @@ class RpcLedger:
 
     def origins(self) -> frozenset[str]:
         """The origins of every node that is configured."""
-        if not isinstance(self._transport, ManyNodes):
+        if self._many is None:
             return frozenset({self._transport.origin})
-        return self._transport.origins()
+        return self._many.origins()
 
     async def balance(self, address: str) -> int:
         """Lamports of an address, 0 when it does not exist."""
@@ -436,7 +446,7 @@ class RpcLedger:
         outcome = "unavailable"
         try:
             with (
-                metrics.timed(metrics.RPC_CALL.labels(method)),
+                metrics.timed(metrics.series(metrics.RPC_CALL, method)),
                 tracing.child_span("rpc", method=method),
             ):
                 answer = await self._transport.call(method, params)
@@ -449,7 +459,7 @@ class RpcLedger:
             outcome = "cancelled"
             raise
         finally:
-            metrics.RPC_CALLS.labels(method, outcome).inc()
+            metrics.series(metrics.RPC_CALLS, method, outcome).inc()
 
 
 def _from(min_slot: int) -> dict[str, int]:

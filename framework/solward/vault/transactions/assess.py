@@ -555,16 +555,13 @@ class Assessor:
             raise MalformedTransaction("The simulation did not report every account")
         simulation = Simulation(before, result.accounts, inner)
         pocket = None if draft.pocket is None else draft.pocket.pocket.address
-        effects = replace(
-            analyse(
-                message,
-                keys,
-                simulation,
-                draft.intent.wallet,
-                pocket=pocket,
-                regulated_mints=self._regulated_mints,
-            ),
-            tied=read_at == result.slot,
+        effects = analyse(
+            message,
+            keys,
+            simulation,
+            draft.intent.wallet,
+            pocket=pocket,
+            regulated_mints=self._regulated_mints,
         )
         if payment is not None:
             other = takes_otherwise(payment, effects)
@@ -579,7 +576,9 @@ class Assessor:
             )
             if address != WRAPPED_SOL_MINT
         ]
-        effects = replace(effects, violations=(*effects.violations, *refused))
+        tied = read_at == result.slot
+        if refused or not tied:
+            effects = replace(effects, tied=tied, violations=(*effects.violations, *refused))
         if draft.wire is not None:
             # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
             blockhash = replace(

@@ -602,7 +602,6 @@ class Engine:
         return await self._outcome(reservation.record, item)
 
     async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
-        record = replace(record, signature=item.signature)
         try:
             with tracing.span("transaction.confirm", signature=item.signature):
                 settlement = await asyncio.wait_for(
@@ -610,9 +609,11 @@ class Engine:
                 )
         except TimeoutError:
             async with self._database.read() as connection:
-                return await store.get(connection, record.id) or record
+                stored = await store.get(connection, record.id)
+            return stored or replace(record, signature=item.signature)
         record = replace(
             record,
+            signature=item.signature,
             status=settlement.status,
             error=settlement.error,
             fee_lamports=settlement.fee_lamports,

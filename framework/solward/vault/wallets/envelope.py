@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from solders.keypair import Keypair
+from solders.pubkey import Pubkey
 
 from solward.errors import KeystoreError
 
@@ -107,7 +108,8 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
         f"The key of wallet {envelope.wallet_id}",
     )
     keypair = Keypair.from_seed(seed)
-    if not hmac.compare_digest(str(keypair.pubkey()), envelope.public_key):
+    # The public half of the pair's bytes: `pubkey` derives it from the seed once more.
+    if not hmac.compare_digest(str(Pubkey(bytes(keypair)[KEY_BYTES:])), envelope.public_key):
         raise KeystoreError(
             f"The key of wallet {envelope.wallet_id} is not that of {envelope.public_key}"
         )
