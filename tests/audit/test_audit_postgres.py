@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.support.statements import statements_of
 
 from solward.audit import outbox
 from solward.audit.log import AuditEntry, AuditLog
@@ -171,3 +172,21 @@ async def test_starting_again_leaves_the_numbers_as_they_are(
     await (await Database.open(postgres_url, tmp_path)).close()
     async with database.read() as connection:
         assert (await connection.execute(text("SELECT value FROM audit_offset"))).scalar_one() == 0
+
+
+async def test_events_of_many_chains_are_appended_by_as_many_statements_as_one(
+    database: Database,
+) -> None:
+    async def statements(chains: list[str]) -> list[str]:
+        async with statements_of(database) as seen, database.write() as connection:
+            await outbox.append_many(connection, 1, [(chain, "x", chain) for chain in chains])
+        return seen
+
+    chains = [f"agent:{number}" for number in range(20)]
+    await statements(chains)
+    many, one = await statements(chains), await statements(chains[:1])
+    writing = [each.split()[0] for each in one if "audit" in each and "SELECT" not in each[:6]]
+    assert writing == ["INSERT", "UPDATE"]
+    assert len(many) == len(one)
+    # The driver's own way with many rows is a statement for each.
+    assert sum("json_to_recordset" in each for each in many) == 2

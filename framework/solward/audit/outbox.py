@@ -30,6 +30,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    Text,
     bindparam,
     func,
     insert,
@@ -47,6 +48,7 @@ from solward.clock import now_ms
 from solward.errors import StoreError
 from solward.events import Event, EventKind
 from solward.prepared import Prepared
+from solward.prepared_rows import ForEachRow
 from solward.telemetry import metrics
 
 # The chain of what belongs to no wallet or agent.
@@ -95,17 +97,18 @@ _FIRST_HEADS = {
     "sqlite": Prepared(sqlite.insert(audit_heads).on_conflict_do_nothing()),
     "postgresql": Prepared(postgresql.insert(audit_heads).on_conflict_do_nothing()),
 }
-_APPEND = Prepared(insert(audit))
-_MOVE_HEAD = Prepared(
-    update(audit_heads)
-    .where(audit_heads.c.chain == bindparam("b_chain"))
-    .values(
-        number=bindparam("b_number"),
-        hash=bindparam("b_hash"),
-        service_number=bindparam("b_service_number"),
-        service_hash=bindparam("b_service_hash"),
-        mac=bindparam("b_mac"),
-    )
+_APPEND = ForEachRow(
+    {column.name: column.type for column in audit.columns},
+    lambda row: insert(audit).from_select(list(row), select(*row.values())),
+)
+_MOVED = ("number", "hash", "service_number", "service_hash", "mac")
+_MOVE_HEAD = ForEachRow(
+    {"of_chain": Text(), **{f"to_{name}": audit_heads.c[name].type for name in _MOVED}},
+    lambda row: (
+        update(audit_heads)
+        .where(audit_heads.c.chain == row["of_chain"])
+        .values({name: row[f"to_{name}"] for name in _MOVED})
+    ),
 )
 
 _SIGN_HEAD = (
@@ -291,7 +294,7 @@ async def append_many(
                 "hash": digest,
             }
         )
-    await _APPEND.many(connection, rows)
+    await _APPEND.run(connection, rows)
     moved = []
     for chain, (number, digest) in ends.items():
         head = found.heads[chain]
@@ -302,17 +305,10 @@ async def append_many(
             number, digest, head.pruned_number, head.pruned_hash, service_number, service_hash
         )
         moved.append((chain, head, head.followed_by(following, key, chain)))
-    await _MOVE_HEAD.many(
+    await _MOVE_HEAD.run(
         connection,
         [
-            {
-                "b_chain": chain,
-                "b_number": head.number,
-                "b_hash": head.hash,
-                "b_service_number": head.service_number,
-                "b_service_hash": head.service_hash,
-                "b_mac": head.mac,
-            }
+            {"of_chain": chain, **{f"to_{name}": getattr(head, name) for name in _MOVED}}
             for chain, _was, head in moved
         ],
     )
