@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextvars import Context, copy_context
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -117,8 +118,8 @@ _SIGN_HEAD = (
     .values(mac=bindparam("b_mac"))
 )
 
-Recorded: TypeAlias = tuple[str, Any, str | None]
-"""Event, data and trace of what a write transaction recorded."""
+Recorded: TypeAlias = tuple[str, Any, str | None, Context]
+"""Event, data and trace of what a write transaction recorded, and who did it, for its log line."""
 
 _recorded: WeakKeyDictionary[Connection, list[Recorded]] = WeakKeyDictionary()
 
@@ -159,7 +160,7 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     recorded = _recorded.get(connection.sync_connection)
     if recorded is None:
         raise RuntimeError(f"{event} was recorded outside a write transaction")
-    recorded.append((event, data, trace))
+    recorded.append((event, data, trace, copy_context()))
 
 
 def recorded_of(connection: AsyncConnection, kind: str) -> list[tuple[str, Any]]:
@@ -171,7 +172,7 @@ def recorded_of(connection: AsyncConnection, kind: str) -> list[tuple[str, Any]]
     assert connection.sync_connection is not None
     return [
         (event, data)
-        for event, data, _trace in _recorded.get(connection.sync_connection, ())
+        for event, data, *_ in _recorded.get(connection.sync_connection, ())
         if event.partition(":")[0] == kind
     ]
 
@@ -190,29 +191,33 @@ async def append(
     if not recorded:
         return []
     ms = now_ms()
-    rows = [(chain_of(event, data), event, data) for event, data, _trace in recorded]
+    rows = [(chain_of(event, data), event, data) for event, data, *_ in recorded]
     seqs = await append_many(connection, ms, rows, key)
-    return [Event(seq, ms, *each) for seq, each in zip(seqs, recorded, strict=True)]
+    return [Event(seq, ms, *each[:3]) for seq, each in zip(seqs, recorded, strict=True)]
 
 
-def publish(events: Sequence[Event]) -> None:
+def publish(events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
     """Count and log committed events.
 
     Log line and count of a transaction follow its event, so that of several processes only the one
-    that stored its end reports it.
+    that stored its end reports it. A line has the fields that were bound where the event was
+    recorded: who commits may be another (`solward.vault.store.sqlite_transactions`).
     """
-    for event in events:
-        metrics.series(metrics.AUDIT_EVENTS, event.event).inc()
-        line = _LINES.get(event.event)
-        if line is not None:
-            kinds = event.data["type"], event.data["status"]
-            metrics.series(metrics.TRANSACTIONS, *kinds).inc()
-            if event.event == EventKind.TRANSACTION_BLOCKED:
-                metrics.GUARDRAIL_BLOCKS.labels(event.data["guardrailsApplied"][-1]).inc()
-            _log.info(line, **_log_fields(event))
-        elif event.event == EventKind.ALERT_RAISED:
-            metrics.ALERTS.labels(event.data["alert"]).inc()
-            _log.error("alert_raised", **event.data, trace=event.trace)
+    for event, (*_, context) in zip(events, recorded, strict=True):
+        context.run(_publish, event)
+
+
+def _publish(event: Event) -> None:
+    metrics.series(metrics.AUDIT_EVENTS, event.event).inc()
+    line = _LINES.get(event.event)
+    if line is not None:
+        metrics.series(metrics.TRANSACTIONS, event.data["type"], event.data["status"]).inc()
+        if event.event == EventKind.TRANSACTION_BLOCKED:
+            metrics.GUARDRAIL_BLOCKS.labels(event.data["guardrailsApplied"][-1]).inc()
+        _log.info(line, **_log_fields(event))
+    elif event.event == EventKind.ALERT_RAISED:
+        metrics.ALERTS.labels(event.data["alert"]).inc()
+        _log.error("alert_raised", **event.data, trace=event.trace)
 
 
 def _log_fields(event: Event) -> dict[str, Any]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
 
 from solward import jsontext
 from solward.audit.tables import audit
 from solward.durations import DAY_MS
-from solward.errors import GuardrailBlocked
+from solward.errors import GuardrailBlocked, StoreError
 from solward.record import TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.store import attempts as attempt_store
@@ -105,6 +109,41 @@ async def test_blocks_of_several_wallets_are_not_added_up(tmp_path: Path) -> Non
         bench.wallet = await bench.wallets.create("other")
         await blocked(bench, BLOCKS - 1)
         assert await alerts(bench) == []
+
+
+async def test_transfers_that_are_near_the_ceiling_at_once_are_told_once(
+    tmp_path: Path,
+) -> None:
+    limits = replace(UNLIMITED, daily_costs_lamports=10 * 5_000)
+    async with open_bench(tmp_path, limits=limits) as bench:
+        await asyncio.gather(
+            *(bench.transfer(Decimal("0.1"), to=str(Keypair().pubkey())) for _ in range(9))
+        )
+        assert len(await alerts(bench)) == 1
+        await asyncio.gather(
+            *(bench.transfer(Decimal("0.1"), to=str(Keypair().pubkey())) for _ in range(1))
+        )
+        assert len(await alerts(bench)) == 1
+
+
+async def test_an_alert_whose_reservation_was_not_stored_is_told_with_the_next(
+    tmp_path: Path,
+) -> None:
+    limits = replace(UNLIMITED, daily_costs_lamports=5 * 5_000)
+    async with open_bench(tmp_path, limits=limits) as bench:
+        for _ in range(3):
+            await bench.transfer(1)
+
+        async def refuse(_connection: AsyncConnection) -> None:
+            raise StoreError("no")
+
+        bench.database.before_commit = refuse
+        with pytest.raises(StoreError):
+            await bench.transfer(1)
+        bench.database.before_commit = None
+        assert await alerts(bench) == []
+        await bench.transfer(1)
+        assert len(await alerts(bench)) == 1
 
 
 async def test_costs_near_their_ceiling_are_told_once_before_they_are_refused(

@@ -12,6 +12,8 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.testing import capture_logs
 
 from solward.audit import outbox
 from solward.audit.log import AuditLog
@@ -488,3 +490,126 @@ async def test_readers_that_wait_too_long_are_told_so_and_the_rest_go_on(
     go_on.set()
     await asyncio.gather(*staying)
     assert await scopes(database) == []
+
+
+async def test_writers_return_in_their_order_before_the_next_commits_blocks_run(
+    database: Database, disk: Disk
+) -> None:
+    """What each does in memory after its commit is in the order of what is stored."""
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        await put(database, name, lambda _connection: order.append(f"{name} runs"))
+        order.append(f"{name} returns")
+
+    first = await behind_a_commit(database, disk)
+    others = [asyncio.create_task(work(name)) for name in ("a", "b", "c")]
+    await let_them_wait()
+    disk.begun.clear()
+    disk.go_on()
+    await first
+    disk.hold_up()
+    await disk.begun.wait()
+    others.append(asyncio.create_task(work("late")))
+    await let_them_wait()
+    disk.go_on()
+    await asyncio.gather(*others)
+    assert order == [
+        *(f"{name} runs" for name in "abc"),
+        *(f"{name} returns" for name in "abc"),
+        "late runs",
+        "late returns",
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_connection_that_a_block_lost_holds_up_nobody_after_it(
+    database: Database, disk: Disk, place: int
+) -> None:
+    async def lose() -> None:
+        async with database.write() as connection:
+            await connection.invalidate()
+            await connection.execute(COUNT)
+
+    first = await behind_a_commit(database, disk)
+    others = [asyncio.create_task(put(database, "before")) for _ in range(place)]
+    others += [asyncio.create_task(work) for work in (lose(), put(database, "after"))]
+    await let_them_wait()
+    disk.go_on()
+    async with asyncio.timeout(5):
+        ends = await asyncio.gather(first, *others, return_exceptions=True)
+    assert all(isinstance(end, Exception) for end in ends[1:-1])
+    assert ends[-1] == 1
+    assert await told(database) == ["first", "after"]
+
+
+async def test_a_transaction_that_cannot_be_rolled_back_is_ended_for_all(
+    database: Database, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await behind_a_commit(database, disk)
+    others = [asyncio.create_task(put(database, f"w{number}")) for number in range(2)]
+    await let_them_wait()
+    disk.begun.clear()
+    disk.go_on()
+    await first
+
+    def refuse(_connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("no rollback")
+
+    with monkeypatch.context() as broken:
+        disk.error = sqlite3.OperationalError("disk I/O error")
+        broken.setattr(inline.InlineConnection, "rollback", refuse, raising=False)
+        async with asyncio.timeout(5):
+            ends = await asyncio.gather(*others, return_exceptions=True)
+    disk.error = None
+    assert {type(end) for end in ends} == {StoreError}
+    async with asyncio.timeout(5):
+        assert await put(database, "after") == 1
+    assert await told(database) == ["first", "after"]
+
+
+async def test_what_took_the_transaction_back_is_told_to_others_as_the_databases_refusal(
+    database: Database, disk: Disk
+) -> None:
+    async def taken_back() -> None:
+        async with database.write() as connection:
+            await connection.exec_driver_sql("ROLLBACK")
+            raise KeyError("of this one's caller alone")
+
+    first = await behind_a_commit(database, disk)
+    others = [asyncio.create_task(work) for work in (put(database, "a"), taken_back())]
+    await let_them_wait()
+    disk.go_on()
+    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    assert [type(end) for end in ends] == [int, StoreError, StoreError]
+
+
+async def test_the_log_line_of_an_event_names_who_recorded_it(
+    database: Database, disk: Disk
+) -> None:
+    async def work(wallet: str, **fields: str) -> None:
+        with bound_contextvars(**fields):
+            async with database.write() as connection:
+                data = {
+                    "id": wallet,
+                    "walletId": wallet,
+                    "principal": "admin",
+                    "type": "transfer",
+                    "status": "pending",
+                }
+                outbox.record(connection, "transaction:pending", data)
+
+    with capture_logs(processors=[merge_contextvars]) as logs:
+        first = await behind_a_commit(database, disk)
+        others = [
+            asyncio.create_task(work("a", request_id="ra")),
+            asyncio.create_task(work("b", request_id="rb", agent_id="agent-b")),
+        ]
+        await let_them_wait()
+        disk.go_on()
+        await asyncio.gather(first, *others)
+    lines = [each for each in logs if each["event"] == "transaction_reserved"]
+    assert [(each["wallet_id"], each["request_id"], each.get("agent_id")) for each in lines] == [
+        ("a", "ra", None),
+        ("b", "rb", "agent-b"),
+    ]

@@ -96,6 +96,16 @@ async def test_tags_are_replaced_for_good(
     )
 
 
+async def test_tags_that_are_replaced_at_once_are_shown_as_they_are_stored(
+    wallets: Wallets, database: Database
+) -> None:
+    """A replacement shows what was stored last, whichever writers shared a commit."""
+    wallet = await wallets.create("a")
+    await asyncio.gather(*(wallets.set_tags(wallet.id, [str(number)]) for number in range(6)))
+    stored = next(each for each in await wallets.list() if each.id == wallet.id)
+    assert (await wallets.get_fresh(wallet.id)).tags == stored.tags
+
+
 async def test_a_signature_is_the_wallets(wallets: Wallets) -> None:
     wallet = await wallets.create()
     signer = await wallets.signer(wallet.id)

@@ -266,12 +266,12 @@ class Database:
     ) -> Callable[[], None]:
         """Append events to the audit log before their commit; publishes them after it."""
         events = await outbox.append(connection, recorded, self.audit_key)
-        return partial(self._committed, events)
+        return partial(self._committed, events, recorded)
 
-    def _committed(self, events: Sequence[Event]) -> None:
+    def _committed(self, events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
         self.commits += 1
         if events:
-            outbox.publish(events)
+            outbox.publish(events, recorded)
             if self.on_committed is not None:
                 self.on_committed(events)
 

@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as Exhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -142,13 +143,40 @@ class _Group:
         recorded: events of the blocks, in their order.
         blocks: how many are kept.
         lost: why SQLite took the whole transaction back; None while it is there.
-        ended: set once it is committed, or to why it failed.
     """
 
-    ended: asyncio.Future[None]
     recorded: list[Recorded] = field(default_factory=list)
     blocks: int = 0
     lost: BaseException | None = None
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    _is_ended: bool = False
+    _error: BaseException | None = None
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It is committed, or it failed: wake the writers, in the order of their blocks."""
+        self._is_ended, self._error = True, error
+        for each in self._waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def outlast(self) -> None:
+        """Wait for the end, whoever cancels; a cancellation is raised after it.
+
+        Raises:
+            BaseException: why it failed.
+        """
+        was_cancelled = False
+        while not self._is_ended:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                was_cancelled = True
+        if was_cancelled:
+            raise asyncio.CancelledError
+        if self._error is not None:
+            raise self._error
 
 
 class SQLiteWriter:
@@ -168,7 +196,9 @@ class SQLiteWriter:
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """A block that is kept, durably, once this returns, or not at all.
 
-        A cancellation during the commit is raised after it.
+        Writers return in the order of their blocks, and before a block of the next commit runs, so
+        that what they do in memory then has that order too. A cancellation during the commit is
+        raised after it.
 
         Raises:
             sqlite3.Error: the database refused; nothing of the block was kept.
@@ -196,16 +226,16 @@ class SQLiteWriter:
                 raise sqlite3.OperationalError("the transaction was rolled back")
         except BaseException as error:
             outbox.take(connection)
-            _take_back(driver, group, error)
+            await self._take_back(group, error)
             await self._pass_on(group)
             if is_on_others and isinstance(error, Exception):
                 # What it raises may say what others did, so it is not said before that is durable.
-                await _outlast(group.ended)
+                await group.outlast()
             raise
         group.recorded += outbox.take(connection)
         group.blocks += 1
         await self._pass_on(group)
-        await _outlast(group.ended)
+        await group.outlast()
 
     async def close(self) -> None:
         """Close the connection; a transaction still open is rolled back."""
@@ -247,12 +277,35 @@ class SQLiteWriter:
                     raise
                 await asyncio.sleep(_BUSY_POLL_S)
             else:
-                return _Group(asyncio.get_running_loop().create_future())
+                return _Group()
+
+    async def _take_back(self, group: _Group, error: BaseException) -> None:
+        """Undo what the block did; after some errors SQLite has undone the whole transaction."""
+        assert self._opened is not None
+        if not group.blocks:
+            await self._roll_back()
+            return
+        try:
+            self._opened.driver.execute("ROLLBACK TO block")
+            self._opened.driver.execute("RELEASE block")
+        except sqlite3.Error as lost:
+            await self._roll_back()
+            # Others are told of what the database said, and of nothing that this block did.
+            is_its = isinstance(error, sqlite3.OperationalError | OperationalError)
+            group.lost = error if is_its else lost
+
+    async def _roll_back(self) -> None:
+        """End the transaction; a connection that cannot do it, or was lost, is used no more."""
+        assert self._opened is not None
+        try:
+            self._opened.driver.rollback()
+        except sqlite3.Error:
+            await self._opened.connection.invalidate()
 
     async def _pass_on(self, group: _Group | None) -> None:
         """End the turn: the next one joins the group, or it is committed."""
         if group is not None and group.lost is not None:
-            _fail(group, group.lost)
+            group.end(group.lost)
         elif group is not None and group.blocks:
             if group.blocks == _MOST_BLOCKS or not self._hand_on_if_waited(group):
                 await self._commit(group)
@@ -277,11 +330,16 @@ class SQLiteWriter:
             loop = asyncio.get_running_loop()
             was_cancelled = await _until_done(loop.run_in_executor(self._committer, driver.commit))
         except BaseException as error:
-            driver.rollback()
-            _fail(group, error)
+            await self._roll_back()
+            group.end(error)
         else:
-            group.ended.set_result(None)
+            group.end()
             publish()
+            # The writers before this one return first, and the next commit's blocks run after.
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                was_cancelled = True
         finally:
             self._hand_on(None)
         if was_cancelled:
@@ -295,32 +353,6 @@ def _next(waiting: deque[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
         if not turn.done():
             return turn
     return None
-
-
-def _take_back(driver: sqlite3.Connection, group: _Group, error: BaseException) -> None:
-    """Undo what the block did; after some errors SQLite has undone the whole transaction."""
-    if not group.blocks:
-        driver.rollback()
-        return
-    try:
-        driver.execute("ROLLBACK TO block")
-        driver.execute("RELEASE block")
-    except sqlite3.Error:
-        driver.rollback()
-        group.lost = error if isinstance(error, Exception) else sqlite3.OperationalError("lost")
-
-
-def _fail(group: _Group, error: BaseException) -> None:
-    group.ended.set_exception(error)
-    # All who wait raise it; there may be none.
-    group.ended.exception()
-
-
-async def _outlast(ended: asyncio.Future[None]) -> None:
-    """Wait for the end, whoever cancels; a cancellation is raised after it."""
-    if not ended.done() and await _until_done(ended):
-        raise asyncio.CancelledError
-    ended.result()
 
 
 async def _until_done(future: asyncio.Future[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -286,7 +286,7 @@ class Reserver:
         payment, row = (None, None) if paid is None else paid
         actor, intent = question.actor, question.intent
         scopes = self._scopes(record.wallet_id, actor)
-        async with self._database.write() as connection:
+        async with self._news() as told, self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await owned_by_another(connection, judged.record, pocket)
@@ -311,7 +311,6 @@ class Reserver:
             elif actor.idempotency is not None:
                 await claim(connection, actor, judged.held.action, now)
             units: dict[str, int] = {}
-            near: tuple[str, ...] = ()
             if judged.is_allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
@@ -326,23 +325,18 @@ class Reserver:
                     now.reserved_ms,
                     _alone(actor, judged.granted, units),
                 )
-                near = self._near_ceiling(costs, scopes, judged.usages, now.database_ms)
-                for scope in near:
+                for scope in self._near_ceiling(costs, scopes, judged.usages, now.database_ms):
+                    self._tell(told, scope, now.database_ms)
                     alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
                 for each in self._granting.near_ends(judged.granted):
                     if self._is_news(each.key, now.database_ms):
-                        near += (each.key,)
+                        self._tell(told, each.key, now.database_ms)
                         alerts.grant_near_end(connection, stored, each.detail, actor.trace)
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
             await _note(connection, judged)
         if judged.held is not None:
             raise Held(judged.held)
-        if near:
-            recent = {
-                key: at for key, at in self._alerted_ms.items() if now.database_ms - at < DAY_MS
-            }
-            self._alerted_ms = recent | dict.fromkeys(near, now.database_ms)
         approved = judged.approval is not None
         return Reservation(
             stored, scopes, debit, units, approved, effects.outflow, row, actor.trace
@@ -547,6 +541,25 @@ class Reserver:
             and alerts.is_near(usages[scope].costs_last_day + costs, limits.daily_costs_lamports)
             and self._is_news(scope, now_ms)
         )
+
+    @contextlib.asynccontextmanager
+    async def _news(self) -> AsyncIterator[list[str]]:
+        """What is told in the block is forgotten where the block fails: then no alert was raised.
+
+        Reservations that share a commit know of each other's alerts before it.
+        """
+        told: list[str] = []
+        try:
+            yield told
+        except BaseException:
+            for key in told:
+                self._alerted_ms.pop(key, None)
+            raise
+
+    def _tell(self, told: list[str], key: str, now_ms: int) -> None:
+        told.append(key)
+        recent = {each: at for each, at in self._alerted_ms.items() if now_ms - at < DAY_MS}
+        self._alerted_ms = recent | {key: now_ms}
 
     def _is_news(self, key: str, now_ms: int) -> bool:
         """Whether this process raised no such alert in the last day."""
