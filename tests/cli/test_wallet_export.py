@@ -124,10 +124,10 @@ def test_a_key_that_is_not_on_record_is_not_given_away(
 ) -> None:
     (wallet,) = furnish(home, 1)
 
-    async def refuses(self: Database, connection: object, events: object) -> None:
+    async def refuses(self: Database, connection: object, recorded: object) -> None:
         raise sqlite3.OperationalError("disk full")
 
-    monkeypatch.setattr(Database, "_commit_and_publish", refuses)
+    monkeypatch.setattr(Database, "_end_events", refuses)
     result = solward(
         home, "wallet", "export", wallet.id, "--out", file, typed=f"{wallet.address}\n"
     )

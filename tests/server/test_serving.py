@@ -44,11 +44,11 @@ async def test_a_request_under_way_is_answered_before_the_end(
     async with Solward.open(settings(tmp_path / "home")) as service:
         original = service.agents.list
 
-        async def slow() -> object:
+        async def slow(wallet_id: str | None) -> object:
             entered.set()
             await stop.wait()
             await asyncio.sleep(0.05)
-            return await original()
+            return await original(wallet_id)
 
         monkeypatch.setattr(service.agents, "list", slow)
         listening = listen("127.0.0.1", 0)

@@ -28,3 +28,10 @@ async def refuse_changes_of_ended_records(database: Database) -> None:
     async with database.write() as connection:
         for statement in _ON_POSTGRES if database.shared else (_ON_SQLITE,):
             await connection.execute(text(statement))
+
+
+async def permit_changes_of_ended_records(database: Database) -> None:
+    """For a test that puts records into another time or state itself."""
+    place = " ON transactions" if database.shared else ""
+    async with database.write() as connection:
+        await connection.execute(text(f"DROP TRIGGER ended_records_stay{place}"))

@@ -13,6 +13,7 @@ from solders.keypair import Keypair
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
+from tests.support.ended_records import permit_changes_of_ended_records
 from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
 
 from solward import jsontext
@@ -96,6 +97,7 @@ async def test_five_blocks_of_a_wallet_are_told_when_the_fifth_is_stored(tmp_pat
         assert len(await alerts(bench)) == 1
         assert raised("repeated_blocks") == before + 1
         # A quiet time later it is told again.
+        await permit_changes_of_ended_records(bench.database)
         async with bench.database.write() as connection:
             earlier = transactions.c.created_ms - 2 * BLOCKS_WITHIN_MS
             await connection.execute(update(transactions).values(created_ms=earlier))
@@ -191,6 +193,7 @@ async def test_an_unknown_fate_is_told_once_though_it_is_noted_again(tmp_path: P
     before = raised("attempt_unknown")
     async with open_bench(tmp_path) as bench:
         record = await bench.transfer(1)
+        await permit_changes_of_ended_records(bench.database)
         async with bench.database.write() as connection:
             await connection.execute(
                 update(transactions).values(status=TransactionStatus.PENDING.value)

@@ -36,6 +36,9 @@ async def everything(connection: AsyncConnection) -> None:
     await retention.cut_decisions(connection, 5, 10)
 
 
+_GIVEN_ROW = "SCAN CONSTANT ROW"
+
+
 @pytest.mark.sqlite("its query plans")
 async def test_no_statement_walks_a_table(database: Database) -> None:
     plans = await query_plans(database, everything)
@@ -45,4 +48,6 @@ async def test_no_statement_walks_a_table(database: Database) -> None:
         if "ORDER BY audit.seq DESC" in statement or "ORDER BY wallets.created_ms" in statement:
             assert not any("TEMP B-TREE" in step for step in steps), steps
         else:
-            assert not any(step.startswith("SCAN") for step in steps), (statement, steps)
+            # Given values are a table of one row to SQLite.
+            walks = [step for step in steps if step.startswith("SCAN") and step != _GIVEN_ROW]
+            assert not walks, (statement, steps)
