@@ -26,7 +26,7 @@ class RpcNode:
 
     `faults` by method (`*` for every one): an HTTP status, a JSON-RPC error code below zero,
     `garbage`, `deep`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own
-    `answers`. Those of `batch` meet batches alone.
+    `answers`. Those of `batch` meet batches alone; a list there is the answer.
 
     Attributes:
         posts: HTTP requests.
@@ -84,6 +84,8 @@ class RpcNode:
             return web.Response(text="[" * 100_000, content_type="application/json")
         elif fault == "no json-rpc":
             return web.json_response({"error": {"code": "busy"}})
+        elif isinstance(fault, list):
+            return web.json_response(fault)
         elif isinstance(fault, int) and fault > 0:
             return web.json_response({"error": "busy"}, status=fault)
         elif isinstance(fault, int):

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import gzip
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.support.rpc_nodes import RpcNode, listening
 
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.batches import ALONE_S, MOST_CALLS, TOGETHER, Batches
+from solward.vault.ledger.answers import MOST_ANSWER_BYTES
+from solward.vault.ledger.batches import (
+    ALONE_S,
+    MOST_ANSWERS_BYTES,
+    MOST_CALLS,
+    TOGETHER,
+    Batches,
+)
 from solward.vault.ledger.patience import NodeBusy
 from solward.vault.ledger.transport import HttpTransport
 from solward_localnet.errors import RpcError
@@ -178,29 +187,116 @@ async def test_a_node_that_is_busy_or_out_of_order_is_asked_nothing_at_once_and_
     assert node.calls["batch"] == 1
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        [],
-        [None, 7, "x"],
-        [{"id": 0, "result": 1}],
-        [{"id": 1, "result": 1}, {"id": 9, "result": 3}],
-        [{"id": True, "result": 1}, {"id": [1], "result": 2}],
-    ],
-    ids=str,
-)
-async def test_a_call_without_a_response_of_its_own_has_no_answer(answers: list[Any]) -> None:
-    async def post(_body: bytes) -> Any:
-        return 200, {}, json.dumps(answers).encode()
+# What a node answers to a batch of two calls, with what each call's own number was.
+WRONG_LISTS: dict[str, list[Any]] = {
+    "none": [],
+    "short": [{"id": 0, "result": "wrong"}],
+    "long": [{"id": number, "result": "wrong"} for number in range(3)],
+    "numbered from one": [{"id": 1, "result": "wrong"}, {"id": 2, "result": "wrong"}],
+    "one number twice": [{"id": 0, "result": "wrong"}, {"id": 0, "result": "wrong"}],
+    "numbers as text": [{"id": "0", "result": "wrong"}, {"id": "1", "result": "wrong"}],
+    "numbers that are none": [{"id": False, "result": "wrong"}, {"id": [1], "result": "wrong"}],
+    "no objects": [None, 7],
+    "one refusal of all": [{"id": None, "error": {"code": -32600, "message": "no batches"}}],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(WRONG_LISTS))
+async def test_a_node_that_answers_no_batch_call_by_call_is_asked_each_call_and_no_batch_for_a_while(
+    node: RpcNode, http: HttpTransport, kind: str
+) -> None:
+    now = 0.0
+    http._batches = Batches(http._post, lambda: now)
+    node.faults["batch"] = WRONG_LISTS[kind]
+    assert await ask(http, 1, 2) == said(1, 2)
+    assert node.calls == {"batch": 1, "getBalance": 2}
+    assert await ask(http, 3, 4) == said(3, 4)
+    assert node.calls["batch"] == 1
+    now = ALONE_S
+    assert await ask(http, 5, 6) == said(5, 6)
+    assert node.calls["batch"] == 2
+    now += ALONE_S
+    assert await ask(http, 5, 6) == said(5, 6)
+    assert node.calls["batch"] == 2
+
+
+async def test_responses_in_another_order_are_each_calls_own() -> None:
+    async def post(_body: bytes, _most: int) -> Any:
+        return 200, {}, b'[{"id":1,"result":"b"},{"id":0,"result":"a"}]'
 
     batches = Batches(post)
-    found = await asyncio.gather(
-        batches.call("getSlot", b"[]"), batches.call("getSlot", b"[]"), return_exceptions=True
-    )
-    given = {each["id"] for each in answers if isinstance(each, dict) and type(each["id"]) is int}
-    assert [type(each) for each in found] == [
-        int if number in given else LedgerUnavailable for number in range(2)
-    ]
+    calls = (batches.call("getSlot", b"[]") for _ in range(2))
+    assert await asyncio.gather(*calls) == ["a", "b"]
+
+
+async def test_batches_that_are_refused_together_are_one_refusal(
+    node: RpcNode, http: HttpTransport
+) -> None:
+    now = 0.0
+    http._batches = Batches(http._post, lambda: now)
+    node.faults["batch"] = 400
+    await ask(http, *range(4 * MOST_CALLS))
+    assert node.calls["batch"] == 4
+    now = ALONE_S
+    await ask(http, 1, 2)
+    assert node.calls["batch"] == 5
+
+
+@pytest.mark.parametrize("code", [429, -32429])
+async def test_a_list_of_one_refusal_for_the_rate_is_no_reason_to_ask_each(
+    node: RpcNode, http: HttpTransport, code: int
+) -> None:
+    node.faults["batch"] = [{"id": None, "error": {"code": code, "message": "slow down"}}]
+    assert [type(each) for each in await ask(http, 1, 2)] == [NodeBusy] * 2
+    assert node.calls == {"batch": 1}
+
+
+async def test_an_answer_that_is_too_long_is_the_failure_of_its_own_call(node: RpcNode) -> None:
+    http = HttpTransport(node.url, 60.0)
+
+    async def answers(method: str, params: Sequence[Any]) -> Any:
+        sizes = {"long": MOST_ANSWERS_BYTES, "endless": MOST_ANSWER_BYTES}
+        size = sizes.get(str(params[0]))
+        return await echo(method, params) if size is None else "x" * size
+
+    node.faults["getBalance"] = answers
+    first, long, endless, last = await ask(http, 1, "long", "endless", 2)
+    assert [first, last] == said(1, 2)
+    assert long == "x" * MOST_ANSWERS_BYTES
+    assert isinstance(endless, LedgerUnavailable)
+    assert "getBalance (its answer is longer than 32 MiB)" in str(endless)
+    # Once for the batch, and once for each call.
+    assert node.posts == 5
+    assert await ask(http, 3) == said(3)
+    await http.close()
+
+
+async def test_what_is_compressed_counts_as_it_is_read(node: RpcNode, http: HttpTransport) -> None:
+    read = 0
+
+    async def bomb(_request: web.Request) -> web.StreamResponse:
+        nonlocal read
+        answer = web.StreamResponse(headers={"Content-Encoding": "gzip"})
+        await answer.prepare(_request)
+        part = gzip.compress(b" " * (8 * 1024 * 1024))
+        with suppress(ConnectionError):
+            # Far more than what is read.
+            for read in range(1, 1_000):
+                await answer.write(part)
+        return answer
+
+    runner = web.AppRunner(app := web.Application(), access_log=None, shutdown_timeout=0.05)
+    app.router.add_post("/", bomb)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    hostile = HttpTransport(f"http://127.0.0.1:{runner.addresses[0][1]}", 60.0, retries=0)
+    try:
+        with pytest.raises(LedgerUnavailable, match="longer than 32 MiB"):
+            await hostile.call("getHealth", [])
+    finally:
+        await hostile.close()
+        await runner.cleanup()
+    assert read < 999
 
 
 async def test_a_batch_whose_connection_is_cut_is_no_answer_to_any(

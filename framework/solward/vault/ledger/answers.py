@@ -18,8 +18,19 @@ _LATER = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 402, 403})
 
 
+# Of the body of an answer: an account of Solana's largest size, 10 MiB, takes 14 in base64.
+MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
+
+
 class NoAnswer(Exception):
     """Why a node did not answer, without its address."""
+
+
+class TooLong(NoAnswer):
+    """An answer with a longer body than is read."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its answer is longer than {most >> 20} MiB")
 
 
 def request(number: int, method: str, params: bytes) -> bytes:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from solward.vault.ledger.answers import (
+    MOST_ANSWER_BYTES,
     NoAnswer,
+    TooLong,
     is_refusal,
     parsed,
     request,
@@ -41,11 +43,13 @@ TOGETHER: Final = frozenset(
 # Some providers take 10 calls a batch and no more; Agave takes a body of 50 KiB.
 MOST_CALLS: Final = 10
 MOST_BYTES: Final = 40 * 1024
+# Of a batch's answer: where one call has a longer one, the others do not wait for it again.
+MOST_ANSWERS_BYTES: Final = 4 * 1024 * 1024
 # How long calls leave alone after a node did not answer a batch as one, the double each time.
 ALONE_S: Final = 60.0
 MOST_ALONE_S: Final = 3600.0
 
-Post = Callable[[bytes], Awaitable[tuple[int, Mapping[str, str], bytes]]]
+Post = Callable[[bytes, int], Awaitable[tuple[int, Mapping[str, str], bytes]]]
 
 
 @dataclass(slots=True)
@@ -60,12 +64,14 @@ class _Call:
 class Batches:
     """The calls of `TOGETHER` to one node.
 
-    A node that refuses a batch is asked each of its calls by itself, and no batch for a while.
+    A node that refuses a batch, or answers it with anything but one response for each call, or with
+    more than `MOST_ANSWERS_BYTES`, is asked each of its calls by itself, and no batch for a while.
     """
 
     def __init__(self, post: Post, clock: Callable[[], float] = time.monotonic) -> None:
         """Args:
-        post: posts a body; raises `NoAnswer`.
+        post: posts a body; given also the most bytes of an answer. Raises `NoAnswer`, of a longer
+            one `TooLong`.
         clock: monotonic seconds.
         """
         self._post = post
@@ -131,7 +137,9 @@ class Batches:
 
     async def _alone(self, call: _Call) -> None:
         try:
-            status, headers, body = await self._post(request(0, call.method, call.params))
+            status, headers, body = await self._post(
+                request(0, call.method, call.params), MOST_ANSWER_BYTES
+            )
         except NoAnswer as error:
             _fail(call, unanswered(call.method, error))
         else:
@@ -140,32 +148,61 @@ class Batches:
     async def _ask(self, batch: Sequence[_Call]) -> None:
         numbered = (request(n, call.method, call.params) for n, call in enumerate(batch))
         try:
-            status, headers, body = await self._post(b"[%s]" % b",".join(numbered))
+            status, headers, body = await self._post(
+                b"[%s]" % b",".join(numbered), MOST_ANSWERS_BYTES
+            )
+        except TooLong:
+            await self._apart(batch)
+            return
         except NoAnswer as error:
             for call in batch:
                 _fail(call, unanswered(call.method, error))
             return
         answer = parsed(body)
-        if isinstance(answer, list):
+        responses = _in_order(answer, len(batch))
+        if responses is not None:
             self._alone_s = 0.0
-            answers = {
-                each["id"]: each
-                for each in answer
-                if isinstance(each, dict) and type(each.get("id")) is int
-            }
-            for number, call in enumerate(batch):
-                _settle(call, status, headers, answers.get(number))
+            for call, response in zip(batch, responses, strict=True):
+                _settle(call, status, headers, response)
+            return
+        is_list = isinstance(answer, list)
+        if is_list and len(answer) == 1 and json_error(answer[0]) is not None:
+            # What it says of the batch, in a list of its own.
+            answer = answer[0]
+        code, message, _data = json_error(answer) or (None, "", None)
+        is_refused = is_list or is_refusal(status) or (status == 200 and code is not None)
+        if is_refused and busy("a batch", status, code, message, headers) is None:
+            await self._apart(batch)
+            return
+        # Busy or out of order, which says nothing of batches; but what comes next leaves alone.
+        self._rest()
+        for call in batch:
+            _settle(call, status, headers, answer)
+
+    async def _apart(self, batch: Sequence[_Call]) -> None:
+        """Ask each call of a batch that the node did not answer as one."""
+        self._rest()
+        await asyncio.gather(*(self._alone(call) for call in batch if not call.answer.done()))
+
+    def _rest(self) -> None:
+        if self._clock() < self._alone_until:
+            # Batches that left together are one refusal.
             return
         self._alone_s = min(max(2 * self._alone_s, ALONE_S), MOST_ALONE_S)
         self._alone_until = self._clock() + self._alone_s
-        code, message, _data = json_error(answer) or (None, "", None)
-        is_refused = is_refusal(status) or (status == 200 and code is not None)
-        if is_refused and busy("a batch", status, code, message, headers) is None:
-            await asyncio.gather(*map(self._alone, batch))
-            return
-        # Busy or out of order, which says nothing of batches; but what comes next leaves alone.
-        for call in batch:
-            _settle(call, status, headers, answer)
+
+
+def _in_order(answer: Any, calls: int) -> list[Any] | None:
+    """The responses to the calls of a batch by their numbers; None unless each has one, and there
+    are no others: of a node that numbers wrongly, no response is known to be a call's own."""
+    if not isinstance(answer, list) or len(answer) != calls:
+        return None
+    found = {
+        each["id"]: each
+        for each in answer
+        if isinstance(each, dict) and type(each.get("id")) is int
+    }
+    return [found[n] for n in range(calls)] if found.keys() == set(range(calls)) else None
 
 
 def _settle(call: _Call, status: int, headers: Mapping[str, str], answer: Any) -> None:

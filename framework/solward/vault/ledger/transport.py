@@ -12,11 +12,19 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.answers import NoAnswer, parsed, request, result, unanswered
+from solward.vault.ledger.answers import (
+    MOST_ANSWER_BYTES,
+    NoAnswer,
+    TooLong,
+    parsed,
+    request,
+    result,
+    unanswered,
+)
 from solward.vault.ledger.batches import TOGETHER, Batches
 
 if TYPE_CHECKING:
-    from aiohttp import ClientSession
+    from aiohttp import ClientResponse, ClientSession
 
 # The origin of a ledger of our own process; no host is named so.
 IN_PROCESS: Final = "this process"
@@ -116,8 +124,11 @@ class HttpTransport:
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of an answer; raises `NoAnswer`."""
+    async def _post(
+        self, body: bytes, most: int = MOST_ANSWER_BYTES
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of an answer; raises `NoAnswer`, `TooLong` where the body has
+        more than `most` bytes."""
         import aiohttp
 
         if self._session is None:
@@ -126,11 +137,21 @@ class HttpTransport:
         while True:
             try:
                 async with self._session.post(self._url, data=body, allow_redirects=False) as got:
-                    return got.status, got.headers, await got.read()
+                    return got.status, got.headers, await _body(got, most)
             except (aiohttp.ClientError, OSError) as error:
                 if not retries:
                     raise NoAnswer(type(error).__name__) from None
                 retries -= 1
+
+
+async def _body(got: ClientResponse, most: int) -> bytes:
+    found = bytearray()
+    # What was compressed counts as it is read.
+    async for part in got.content.iter_any():
+        found += part
+        if len(found) > most:
+            raise TooLong(most)
+    return bytes(found)
 
 
 def _session(url: str, timeout_s: float) -> ClientSession:
