@@ -202,7 +202,7 @@ WRONG_LISTS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(WRONG_LISTS))
-async def test_a_node_that_answers_no_batch_by_its_calls_is_asked_each_call_and_no_batch_for_a_while(
+async def test_a_node_that_answers_a_batch_wrongly_is_asked_each_call_and_no_batch_for_a_while(
     node: RpcNode, http: HttpTransport, kind: str
 ) -> None:
     now = 0.0
