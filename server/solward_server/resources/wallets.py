@@ -385,7 +385,8 @@ PATHS = {
                             },
                         },
                         "sentence": "At most 10 SOL, any amount of any other asset and 0.05 SOL of"
-                        " fees and rent can leave wallet savings today.",
+                        " fees and rent can leave wallet savings today by anybody but the"
+                        " operator.",
                     },
                 },
             ),

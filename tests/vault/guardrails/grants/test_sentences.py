@@ -431,9 +431,12 @@ def test_what_is_left_of_a_limit() -> None:
 
 
 def test_what_can_leave_a_wallet_today() -> None:
-    assert can_leave_sentence(POCKET, {}, KNOWN) == "Nothing can leave wallet pocket today."
+    assert (
+        can_leave_sentence(POCKET, {}, KNOWN)
+        == "Nothing can leave wallet pocket today by anybody but the operator."
+    )
     assert can_leave_sentence(POCKET, {USDC: (0, 6)}, KNOWN) == (
-        "Nothing can leave wallet pocket today."
+        "Nothing can leave wallet pocket today by anybody but the operator."
     )
     amounts = {
         ANY_ASSET: (3_000_000, 6),
@@ -443,10 +446,10 @@ def test_what_can_leave_a_wallet_today() -> None:
     }
     assert can_leave_sentence(POCKET, amounts, KNOWN) == (
         "At most 2 SOL, 20.5 USDC, $3 of any other asset and 0.05 SOL of fees and rent can leave "
-        "wallet pocket today."
+        "wallet pocket today by anybody but the operator."
     )
     assert can_leave_sentence("w2", {ANY_ASSET: None}, KNOWN) == (
-        'Any amount of any asset can leave wallet "till" (w2) today.'
+        'Any amount of any asset can leave wallet "till" (w2) today by anybody but the operator.'
     )
 
 

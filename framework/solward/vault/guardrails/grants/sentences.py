@@ -59,6 +59,8 @@ _APPROVES: Final = "approve what is held"
 _MAY_BACK: Final = {each.value: each.value for each in Operation} | {_APPROVES: APPROVE}
 # A site pays nobody: it is paid.
 _BE_PAID: Final = "be paid"
+# Grants of agents and keys do not bind the admin secret; ceilings and the wallet's own do.
+_BUT_OPERATOR: Final = "by anybody but the operator"
 _SITES_MAY_BACK: Final = {_BE_PAID: Operation.PAY.value}
 _THROUGH: Final = ", through "
 _RECIPIENTS: Final = {ANYBODY: "anybody", OWN: "own wallets"}
@@ -215,7 +217,7 @@ def left_sentence(
 def can_leave_sentence(
     wallet_id: str, amounts: Mapping[str, tuple[int, int] | None], names: Names
 ) -> str:
-    """The most that can leave a wallet today.
+    """The most that can leave a wallet today, whoever asks but the operator.
 
     Args:
         amounts: asset (`ANY_ASSET` in micro-dollars, `COSTS` in lamports too) -> smallest units and
@@ -234,8 +236,8 @@ def can_leave_sentence(
             most.append(f"{amount} {other}" if is_other else amount)
     wallet = f"wallet {_named('wallet', wallet_id, names)}"
     if not most:
-        return f"Nothing can leave {wallet} today."
-    said = f"{_and(most)} can leave {wallet} today."
+        return f"Nothing can leave {wallet} today {_BUT_OPERATOR}."
+    said = f"{_and(most)} can leave {wallet} today {_BUT_OPERATOR}."
     return f"At most {said}" if any(amounts.values()) else _capital(said)
 
 
