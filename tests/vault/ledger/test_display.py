@@ -12,9 +12,10 @@ from solders.keypair import Keypair
 from tests.support.engine_harness import Bench
 from tests.support.tokens import TokenBench, tokens
 
-from solward.errors import LedgerUnavailable
+from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.record import TransactionStatus
 from solward.solana.ledger import ReadLedger
+from solward.solana.programs import TOKEN_PROGRAM
 from solward.testing.stand import open_stand
 from solward.vault.ledger.display import BEHIND_S, FRESH_S, LISTED_S, Display
 from solward.vault.ledger.patience import within
@@ -22,6 +23,9 @@ from solward.vault.ledger.patience import within
 __all__ = ["tokens"]
 
 SOL = 1_000_000_000
+USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+# A token account of nobody's.
+LISTED = "7UX2i7SucgLMQcfZ75s3VXmZZY4YRUyJN9X1RgfMoDUi"
 ACCOUNTS, LISTS = "getMultipleAccounts", "getTokenAccountsByOwner"
 
 
@@ -201,6 +205,119 @@ async def test_the_failure_of_one_wallet_is_not_the_others(bench: Bench, display
     assert not isinstance(answers[0], BaseException)
     assert answers[0].lamports == 10 * SOL
     assert isinstance(answers[1], LedgerUnavailable)
+
+
+def listed(account: str, **changed: Any) -> dict[str, Any]:
+    """An answer that lists a token account, in the RPC's form."""
+    amount = {"amount": "5", "decimals": 6} | changed
+    info = {"mint": USDC, "tokenAmount": amount} | changed
+    item = {"pubkey": account, "account": {"data": {"parsed": {"info": info}}}}
+    return {"context": {"slot": 1}, "value": [item]}
+
+
+class Hostile:
+    """A node that says what it likes of the token accounts of `other`, and what is so of all else:
+    `lists` in place of what they are, and what is at each in place of that."""
+
+    def __init__(self, bench: Bench, lists: Any, account: Any = None) -> None:
+        self.other = str(Keypair().pubkey())
+        self._bench, self._lists, self._account = bench, lists, account
+        bench.wire.faults[LISTS] = self._list
+        bench.wire.faults[ACCOUNTS] = self._read
+
+    async def _list(self, _method: str, params: Sequence[Any]) -> Any:
+        if params[0] == self.other and params[1]["programId"] == TOKEN_PROGRAM:
+            return self._lists
+        return None
+
+    async def _read(self, method: str, params: Sequence[Any]) -> Any:
+        if isinstance(self._account, LedgerRejected) and LISTED in params[0]:
+            raise self._account
+        answer = await self._bench.wire.direct(method, params)
+        if self._account is not None and LISTED in params[0]:
+            answer["value"][params[0].index(LISTED)] = self._account
+        return answer
+
+    async def observe(self, display: Display) -> list[int | BaseException]:
+        """What is shown of the bench's wallet, of one that has nothing, and of `other`."""
+        addresses = [self._bench.wallet.address, self._bench.recipient, self.other]
+        found = await asyncio.gather(*map(display.observed, addresses), return_exceptions=True)
+        return [each if isinstance(each, BaseException) else each.lamports for each in found]
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        listed("not an address"),
+        listed(LISTED + "1"),
+        listed(LISTED, mint="x"),
+        listed(LISTED, mint=None),
+        listed(LISTED, amount="-1"),
+        listed(LISTED, amount=str(1 << 64)),
+        listed(LISTED, decimals=256),
+        listed(LISTED, decimals="6.5"),
+    ],
+    ids=[
+        "no address",
+        "a byte more",
+        "no mint",
+        "mint none",
+        "negative",
+        "2^64",
+        "decimals",
+        "decimals as text",
+    ],
+)
+async def test_a_token_account_that_cannot_be_is_not_asked_for_with_others(
+    bench: Bench, display: Display, clock: Clock, lists: Any
+) -> None:
+    node = Hostile(bench, lists)
+    for _ in range(2):
+        mine, strangers, other = await node.observe(display)
+        assert (mine, strangers) == (10 * SOL, 0)
+        assert isinstance(other, LedgerUnavailable)
+        clock.now += 2 * FRESH_S
+    bench.wire.faults.clear()
+    assert await node.observe(display) == [10 * SOL, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        LedgerRejected(-32602, "Invalid param"),
+        {"lamports": 1, "owner": TOKEN_PROGRAM},
+        {"lamports": -1, "owner": TOKEN_PROGRAM, "data": ["", "base64"]},
+        {"lamports": 1 << 64, "owner": TOKEN_PROGRAM, "data": ["", "base64"]},
+        {"lamports": 1, "owner": TOKEN_PROGRAM, "data": ["!", "base64"]},
+        "x",
+    ],
+    ids=["refused", "no data", "negative", "2^64", "no base64", "no object"],
+)
+async def test_what_a_node_says_of_one_account_fails_no_other_wallet_and_is_asked_anew(
+    bench: Bench, display: Display, clock: Clock, account: Any
+) -> None:
+    node = Hostile(bench, listed(LISTED), account)
+    # Listed, and not read yet.
+    assert await node.observe(display) == [10 * SOL, 0, 0]
+    clock.now += 2 * FRESH_S
+    mine, strangers, other = await node.observe(display)
+    assert (mine, strangers) == (10 * SOL, 0)
+    assert isinstance(other, (LedgerRejected, LedgerUnavailable))
+    # No listing of before, whose time is not over, keeps it failing.
+    assert await node.observe(display) == [10 * SOL, 0, 0]
+
+
+async def test_a_wallet_with_more_token_accounts_than_a_call_reads_keeps_no_other_waiting(
+    bench: Bench, display: Display, clock: Clock
+) -> None:
+    lists = listed(LISTED)
+    lists["value"] = [lists["value"][0] | {"pubkey": str(Keypair().pubkey())} for _ in range(101)]
+    node = Hostile(bench, lists)
+    await node.observe(display)
+    clock.now += 2 * FRESH_S
+    bench.wire.calls.clear()
+    await node.observe(display)
+    assert bench.wire.calls == {ACCOUNTS: 1, LISTS: 2}
 
 
 @pytest.mark.parametrize("leaver", range(3))

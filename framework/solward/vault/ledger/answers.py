@@ -26,6 +26,10 @@ class NoAnswer(Exception):
     """Why a node did not answer, without its address."""
 
 
+class Malformed(LedgerUnavailable):
+    """A node's result that is not what its method gives."""
+
+
 class TooLong(NoAnswer):
     """An answer with a longer body than is read."""
 

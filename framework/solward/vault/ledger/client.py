@@ -9,12 +9,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from solders.pubkey import Pubkey
+
 from solward.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.money import U64_MAX
 from solward.solana.accounts import Account
 from solward.solana.ledger import NOT_SERVED, TokenHolding, VoteAccount
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.telemetry import metrics, tracing
+from solward.vault.ledger.answers import Malformed
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -46,6 +49,8 @@ _FAUCET = (
 # getMultipleAccounts and getSignatureStatuses refuse more (Agave rpc limits).
 _MAX_ACCOUNTS = 100
 _MAX_STATUSES = 256
+# A mint's decimals are one byte.
+_MAX_DECIMALS = 255
 
 
 @dataclass(slots=True)
@@ -189,11 +194,11 @@ class RpcLedger:
                     amount = info["tokenAmount"]
                     found.append(
                         TokenHolding(
-                            str(item["pubkey"]),
-                            str(info["mint"]),
+                            _address(item["pubkey"]),
+                            _address(info["mint"]),
                             program,
-                            int(amount["amount"]),
-                            int(amount["decimals"]),
+                            _u64(int(amount["amount"])),
+                            _decimals(amount["decimals"]),
                         )
                     )
             except (KeyError, TypeError, ValueError):
@@ -470,13 +475,13 @@ def _at(finalized: bool) -> dict[str, str]:
     return _FINALIZED if finalized else _CONFIRMED
 
 
-def _malformed(method: str) -> LedgerUnavailable:
-    return LedgerUnavailable(f"The ledger's answer to {method} has an unexpected shape")
+def _malformed(method: str) -> Malformed:
+    return Malformed(f"The ledger's answer to {method} has an unexpected shape")
 
 
 def _value(answer: Any) -> Any:
     if not isinstance(answer, Mapping) or "value" not in answer:
-        raise LedgerUnavailable("The ledger's answer has an unexpected shape")
+        raise Malformed("The ledger's answer has an unexpected shape")
     return answer["value"]
 
 
@@ -484,20 +489,32 @@ def _context_slot(answer: Any) -> int:
     try:
         return _u64(answer["context"]["slot"])
     except (KeyError, TypeError):
-        raise LedgerUnavailable("The ledger's answer has an unexpected shape") from None
+        raise Malformed("The ledger's answer has an unexpected shape") from None
 
 
 def _int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise LedgerUnavailable("The ledger's answer has an unexpected shape")
+        raise Malformed("The ledger's answer has an unexpected shape")
     return value
+
+
+def _address(value: Any) -> str:
+    """Of what nodes are asked for later: one that is none fails whatever is asked for with it."""
+    return str(Pubkey.from_string(value))
+
+
+def _decimals(value: Any) -> int:
+    number = _int(value)
+    if not 0 <= number <= _MAX_DECIMALS:
+        raise Malformed("The ledger's answer has an unexpected shape")
+    return number
 
 
 def _u64(value: Any) -> int:
     """Of what is sent back to nodes, which read 64 bits and refuse every call that has more."""
     number = _int(value)
     if not 0 <= number <= U64_MAX:
-        raise LedgerUnavailable("The ledger's answer has an unexpected shape")
+        raise Malformed("The ledger's answer has an unexpected shape")
     return number
 
 
@@ -522,7 +539,7 @@ def _account(value: Any, *, closed_is_none: bool = False) -> Account | None:
         if encoding != "base64":
             raise _malformed("an account request")
         account = Account(
-            _int(value["lamports"]), str(value["owner"]), base64.b64decode(data, validate=True)
+            _u64(value["lamports"]), str(value["owner"]), base64.b64decode(data, validate=True)
         )
     except (KeyError, TypeError, ValueError, binascii.Error):
         raise _malformed("an account request") from None

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from solward.errors import LedgerUnavailable
+from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.solana.accounts import Account
 from solward.solana.ledger import TokenHolding
 from solward.solana.tokens import token_account
+from solward.vault.ledger.answers import Malformed
 from solward.vault.ledger.patience import READ_WAIT_S, left, within
 from solward.vault.ledger.protocol import Ledger
 
@@ -38,12 +39,20 @@ BEHIND_S: Final = 5.0
 MOST_KEPT: Final = 10_000
 # Wallets whose token accounts are listed at one time.
 _LISTINGS: Final = 32
+# Token accounts of a wallet that are read with other wallets': as many as a call reads. Others do
+# not wait for a wallet that strangers opened thousands of accounts for; its own are listed anew.
+_SHARED: Final = 100
+# What may be of one wallet among those that are read together.
+_OF_ONE: Final = (LedgerRejected, Malformed)
 _STOPS: Final = "The ledger is not asked any more: the service stops"
 
 T = TypeVar("T")
 
 _Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
 """The slot that accounts were read at, and what is at each address."""
+
+_Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
+"""The accounts that a caller asks for, and who waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +124,7 @@ class Display:
         self._listing = asyncio.Semaphore(_LISTINGS)
         self._slot: _Kept[int] | None = None
         # The accounts that callers of this moment ask for, and the call that reads them.
-        self._wanted: list[tuple[Sequence[str], asyncio.Future[_Accounts]]] = []
+        self._wanted: list[_Wanted] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wallet(self, address: str) -> Shown:
@@ -211,7 +220,12 @@ class Display:
         ):
             listing = None
         known = () if listing is None else listing.holdings
-        slot, accounts = await self._accounts([address, *(each.account for each in known)])
+        try:
+            slot, accounts = await self._accounts([address, *(each.account for each in known)])
+        except _OF_ONE:
+            # They are listed anew by who asks next: one of these may be no account.
+            self._listings.pop(address, None)
+            raise
         lamports = _lamports(accounts[address])
         holdings = None
         # Whoever opens a token account pays for it: with the lamports of then, it opened none.
@@ -222,8 +236,11 @@ class Display:
             async with self._listing:
                 listed_at = self._clock()
                 holdings = await self._ledger.holdings(address)
-            self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
-        _use(self._listings, address)
+            self._listings.pop(address, None)
+            if len(holdings) <= _SHARED:
+                self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
+        if address in self._listings:
+            _use(self._listings, address)
         return self._shown(address, Shown(lamports, holdings, slot), began)
 
     def _shown(self, address: str, found: Shown, began: float) -> Shown:
@@ -249,11 +266,23 @@ class Display:
             # Whoever is ready to run now asks before this goes on.
             await asyncio.sleep(0)
             self._wanted = []
-            addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
-            found = await self._ledger.accounts_at(list(addresses))
+            await self._answer(wanted)
         except asyncio.CancelledError:
             _fail(wanted, LedgerUnavailable(_STOPS))
             raise
+
+    async def _answer(self, wanted: Sequence[_Wanted]) -> None:
+        """Read for all of them at once; where that is refused or malformed, for one half and the
+        other, so that what a node says of one wallet fails no other."""
+        addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
+        try:
+            found = await self._ledger.accounts_at(list(addresses))
+        except _OF_ONE as error:
+            half = len(wanted) // 2
+            if not half:
+                _fail(wanted, error)
+                return
+            await asyncio.gather(self._answer(wanted[:half]), self._answer(wanted[half:]))
         except Exception as error:
             _fail(wanted, error)
         else:
@@ -262,9 +291,7 @@ class Display:
                     answer.set_result(found)
 
 
-def _fail(
-    wanted: Sequence[tuple[Sequence[str], asyncio.Future[_Accounts]]], error: Exception
-) -> None:
+def _fail(wanted: Sequence[_Wanted], error: Exception) -> None:
     for _addresses, answer in wanted:
         if not answer.done():
             answer.set_exception(error)
