@@ -115,9 +115,10 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks
 
-# The pictures of docs/dashboard.md; needs chromium and chromedriver.
+# The pictures of docs/dashboard.md, which need chromium and chromedriver, and the README's.
 screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/take.py
+	PYTHONPATH=. $(BIN)/python docs/images/theft.py
 
 clean:
 	rm -rf $(VENV) $(DOJO) $(LOCKER) .mypy_cache .pytest_cache .ruff_cache dist

@@ -44,3 +44,9 @@ def test_links_between_pages_lead_somewhere() -> None:
                     re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings
                 }
                 assert anchor in anchors, f"{page.name} links to {target}#{anchor}"
+
+
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", index)) | {"README.md"}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} == linked
