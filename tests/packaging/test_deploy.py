@@ -18,7 +18,8 @@ from solward_cli import main
 DEPLOY = ROOT / "deploy"
 EXAMPLE = (DEPLOY / ".env.example").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-UNITS = sorted(DEPLOY.glob("*.service"))
+SINGLE_HOST = DEPLOY / "single-host"
+UNITS = [*sorted(DEPLOY.glob("*.service")), SINGLE_HOST / "solward.service"]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
 # Of PostgreSQL's image, Compose, Python and the shell.
@@ -90,7 +91,7 @@ def test_every_variable_is_a_setting() -> None:
     ("where", "words"), list(commands()), ids=[where for where, _ in commands()]
 )
 def test_every_command_is_taken(where: str, words: list[str]) -> None:
-    serving = ("server start", "worker", "dashboard", "localnet")
+    serving = ("server start", "worker", "dashboard", "localnet", "up")
     assert parse(words).command_path.removeprefix("solward ") in serving
 
 
@@ -125,6 +126,22 @@ def test_the_example_settings_are_accepted_once_their_secrets_are_filled_in(
     settings.check_shared_ledger()
     assert settings.shared_database
     assert settings.api_key_store == "database"
+
+
+def test_the_settings_of_one_host_are_accepted_once_their_secrets_are_filled_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    example = (SINGLE_HOST / "solward.env.example").read_text()
+    assert set(assigned(example)) <= KNOWN
+    (tmp_path / ".env").write_text(re.sub(r"=$", f"={SECRET}", example, flags=re.MULTILINE))
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(solward_home=tmp_path)
+    settings.check_serving()
+    assert settings.dashboard_password is not None
+    assert settings.dashboard_url in settings.cors_origins
+    assert not settings.shared_database
 
 
 def test_every_setting_of_the_example_that_is_commented_out_is_accepted_too(
