@@ -107,6 +107,17 @@ async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
     return {kind: int(count) for kind, count in await connection.execute(statement)}
 
 
+async def disown(connection: AsyncConnection, transaction_id: str, me: str) -> bool:
+    """Leave a pending transaction of `me` to whoever takes over next, itself too; whether there is
+    one."""
+    statement = (
+        update(transactions)
+        .where(UNFINISHED, transactions.c.id == transaction_id, transactions.c.owner == me)
+        .values(owner=None)
+    )
+    return bool((await connection.execute(statement)).rowcount)
+
+
 async def take_over(connection: AsyncConnection, me: str, most: int) -> list[int]:
     """Make `me` the owner of up to `most` pending transactions of dead processes.
 

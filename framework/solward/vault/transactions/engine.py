@@ -6,6 +6,7 @@ docs/exactly-once.md states the order and what is durable when.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -23,6 +24,7 @@ from solward.errors import (
     InvalidRequest,
     LedgerError,
     NotFound,
+    StoreError,
     TransactionError,
     TransactionFailed,
 )
@@ -38,7 +40,7 @@ from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.patience import left, within
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import attempts as attempt_store
-from solward.vault.store import holds
+from solward.vault.store import holds, processes
 from solward.vault.store import payments as payment_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import HAND_OVER, PocketStep
@@ -84,6 +86,8 @@ _OTHERS_POLL_S = 0.2
 CONFIRM_WAIT_S = 45.0
 # A stop waits this long for running transactions; an answering ledger needs a second or two.
 CLOSE_WAIT_S = 5.0
+# Between looks whether a database that refused answers again, for what was left open by it.
+TAKE_UP_S = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -170,6 +174,8 @@ class Engine:
             options.wallet_limits,
         )
         self._running: set[asyncio.Task[Any]] = set()
+        # Of records that the database refused to go on with.
+        self._left_open: set[asyncio.Task[None]] = set()
 
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
         """Judge by these guardrails of plugins from now on; see `Reserver.use_guardrails`."""
@@ -349,8 +355,8 @@ class Engine:
             type=TransactionType.OTHER, wallet=wallet.address, details={"pocket": address}
         )
         record = self._record(wallet, actor, intent)
-        record = await self._runs.begin_sweep(record, actor, address)
-        task = self._start(self._runs.sweep_alone(record))
+        record = await self._driven(record.id, self._runs.begin_sweep(record, actor, address))
+        task = self._start(self._driven(record.id, self._runs.sweep_alone(record)))
         await asyncio.wait({task}, timeout=self._options.confirm_wait_s)
         if not task.done():
             return record
@@ -371,7 +377,11 @@ class Engine:
     def _resume(
         self, record: TransactionRecord, live: InFlight | None, step: str
     ) -> asyncio.Task[None]:
-        return self._start(self._runs.resume(record, live, step))
+        return self._start(self._resumed(record, live, step))
+
+    async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+        with contextlib.suppress(StoreError):
+            await self._driven(record.id, self._runs.resume(record, live, step))
 
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
@@ -414,6 +424,8 @@ class Engine:
 
         The next start reconciles what is cut off, as after a crash at that point.
         """
+        for task in self._left_open:
+            task.cancel()
         if self._running:
             _done, late = await asyncio.wait(self._running, timeout=self._options.close_wait_s)
             for task in late:
@@ -447,13 +459,41 @@ class Engine:
             return known
         try:
             with traced(record, actor.trace):
-                return await work()
+                return await self._driven(record.id, work())
         except IntegrityError:
             # Another process stored the same action first.
             known = await self.known_action(actor)
             if known is None:
                 raise
             return known
+
+    async def _driven(self, transaction_id: str, work: Awaitable[T]) -> T:
+        """What drives a record. Where the database refuses, or the answer to a commit is lost, the
+        record may be pending and driven by nobody: it is gone on with as the next start would."""
+        try:
+            return await work
+        except StoreError:
+            item = self.sender.find(transaction_id)
+            is_watched = item is not None and item.ends
+            if not is_watched and self.watcher.find(transaction_id) is None:
+                task = asyncio.create_task(self._taken_up(transaction_id))
+                self._left_open.add(task)
+                task.add_done_callback(self._left_open.discard)
+            raise
+
+    async def _taken_up(self, transaction_id: str) -> None:
+        is_left = False
+        while True:
+            await asyncio.sleep(TAKE_UP_S)
+            try:
+                async with self._database.write() as connection:
+                    me = self.process.id
+                    is_left = await processes.disown(connection, transaction_id, me) or is_left
+                if is_left:
+                    await self.reconcile()
+                return
+            except StoreError as error:
+                _log.warning("transaction_left_open", id=transaction_id, error=str(error))
 
     async def _pay(
         self, record: TransactionRecord, actor: Actor, draft: Draft

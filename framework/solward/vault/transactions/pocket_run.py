@@ -33,6 +33,7 @@ from solward.errors import (
     NotFound,
     SkillError,
     SolwardError,
+    StoreError,
     TakenOver,
 )
 from solward.guardrail import Intent
@@ -214,9 +215,14 @@ class PocketRuns:
         Args:
             live: the attempt whose fate is open, None where every one has ended.
             step: of the live attempt, or of the last one.
+
+        Raises:
+            StoreError: the database refused; the record stays pending.
         """
         try:
             await self._resumed(record, live, step)
+        except StoreError:
+            raise
         except Exception:
             # It stays pending, and the next start or takeover goes on.
             _log.exception("pocket_not_resumed", transaction_id=record.id)
