@@ -43,7 +43,7 @@ from solward.folders.storage import make_storage, storage_folder
 from solward.guardrail import SOL
 from solward.hold import Hold
 from solward.hosts.models import ModelHosts
-from solward.hosts.plugins import PluginHosts, plugin_hosts
+from solward.hosts.plugins import PluginHosts, plugin_hosts, shared_zygote
 from solward.live_plugins import LivePlugins
 from solward.manifest import Terms
 from solward.money import SOL_DECIMALS
@@ -184,17 +184,20 @@ class Solward:
                 Home.opened(settings.solward_home, shared=settings.shared_database)
             )
             stack.enter_context(in_use(home.path))
+            zygote = await stack.enter_async_context(shared_zygote())
             plugins = await stack.enter_async_context(
                 plugin_hosts(
                     settings.solward_plugins_unconfined,
                     secret=settings.plugin_secret,
                     home=home.path,
+                    zygote=zygote,
                 )
             )
             models = ModelHosts(
                 settings.model_processes,
                 settings.models_folder,
                 unconfined=settings.solward_plugins_unconfined,
+                zygote=zygote,
             )
             stack.push_async_callback(models.close)
             database = await Database.open(settings.database_url, home.path)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward.optional_libraries import left_out
+
 if TYPE_CHECKING:
     from solward_dashboard.options import Options
 
@@ -28,8 +30,10 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
     Without DASHBOARD_PASSWORD it is for this machine only.
     """
+    from solward_cli.entrypoint import import_lean, read_settings, refusals
+
+    import_lean()
     from solward.telemetry import logs
-    from solward_cli.entrypoint import read_settings, refusals
     from solward_server.listening import listen
 
     # Below `warning` the libraries log every socket that opens or closes.
@@ -52,7 +56,15 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
             _serve(options, listening, attached=fd is not None)
 
 
+def import_pages() -> None:
+    """Import them without the clients of Socket.IO, of which they have the server, and without
+    uvicorn's reload for developers: 9 MB."""
+    with left_out("aiohttp", "requests", "watchfiles", "websocket"):
+        import solward_dashboard.serve  # noqa: F401
+
+
 def _serve(options: Options, listening: socket.socket, *, attached: bool) -> None:
+    import_pages()
     from solward_dashboard.serve import serve
 
     def ready(url: str) -> None:

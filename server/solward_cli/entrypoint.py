@@ -20,6 +20,7 @@ from solward.errors import (
     PluginError,
     StoreError,
 )
+from solward.optional_libraries import OF_CLIENT_AND_LOG, left_out
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -106,6 +107,15 @@ def run(
             runner.run(work())
     finally:
         stop_tracing()
+
+
+def import_lean() -> None:
+    """Import the logs and the HTTP client without what they take because it is installed: this
+    process stays, and each megabyte with it."""
+    with left_out(*OF_CLIENT_AND_LOG):
+        import httpcore  # noqa: F401
+        import httpx  # noqa: F401
+        import structlog  # noqa: F401
 
 
 def hold_gc() -> None:

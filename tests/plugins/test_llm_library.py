@@ -148,6 +148,24 @@ def test_calls_share_a_client_whatever_their_keys_and_load_no_vocabulary() -> No
     assert told == {"first": True, "more": 0, "keys": 4, "loaded": [], "vocabulary": False}
 
 
+def test_no_vocabulary_is_kept_and_tokens_are_counted_all_the_same() -> None:
+    told = run(
+        "from solward_plugins.llm import library\n"
+        "from solward_plugins.providers.anthropic import VENDOR\n"
+        "litellm = library._prepare(VENDOR)\n"
+        "utils = sys.modules['litellm.utils']\n"
+        "kept = [utils.json_data, utils.claude_json_str]\n"
+        "model = VENDOR.default_model\n"
+        "counted = litellm.token_counter(model=model, text='Send one SOL to Bob.')\n"
+        "print(json.dumps({'kept': kept, 'counted': counted, 'strays': strays,"
+        " 'its own': utils.uses_anthropic_tokenizer(model)}))\n"
+    )
+    assert told["kept"] == [None, None]
+    assert told["its own"]
+    assert 4 <= told["counted"] <= 8
+    assert told["strays"] == []
+
+
 def test_a_models_entry_is_looked_up_once_and_each_caller_has_its_own() -> None:
     asked: list[str] = []
 

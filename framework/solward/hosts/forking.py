@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+import structlog
+
 from solward.hosts.inside.kernel import MAX_PACKET
 
 # `-I -S` keeps out PYTHON* variables, the working directory and every `.pth` file.
@@ -35,6 +37,7 @@ _ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "MALLOC_ARENA_MAX": 
 _WARM = (
     "asyncio",
     "decimal",
+    "httpcore",
     "httpx",
     "logging",
     "msgspec",
@@ -55,6 +58,7 @@ _LIBRARIES = ("httpx", "jsonschema", "msgspec", "pluggy", "simplejson", "solders
 
 _START_S = 20.0
 _LAST_WORDS = 2000
+_log = structlog.get_logger(__name__)
 
 
 class ZygoteEnded(Exception):
@@ -83,7 +87,7 @@ class Zygote:
         """Start the process; takes a few milliseconds and waits for nothing.
 
         Args:
-            nice: of it and all its hosts as one, where the kernel schedules sessions as groups.
+            nice: of it and its hosts as one, where the kernel schedules sessions as groups.
 
         Raises:
             OSError: it cannot be started.
@@ -191,10 +195,11 @@ class Zygote:
         self.kill()
         await self._gone
 
-    def stand_back(self, nice: int) -> None:
-        """Change `nice` of it and its hosts as one; where it is gone, or busy, nothing changes."""
+    def stand_back(self, nice: int, pid: int | None = None) -> None:
+        """Change `nice` of it and its hosts as one, but for those that have a value of their own,
+        or of the host `pid`, which has; where it is gone, or busy, nothing changes."""
         with contextlib.suppress(OSError):
-            self._control.send(json.dumps({"nice": nice}).encode())
+            self._control.send(json.dumps({"nice": nice, "pid": pid}).encode())
 
     def kill(self) -> None:
         """End the zygote at once."""
@@ -284,6 +289,45 @@ class Zygote:
         self._control.close()
         os.close(self._words)
         os.close(self._pidfd)
+
+
+class SharedZygote:
+    """The zygote of several `Hosts`, started when one of them first needs it, and again after its
+    end. Closed by whoever made it, after all of them.
+
+    What hosts of one are forked from, those of the other are too: it has imported libraries that
+    all may read, and of a host it knows where its modules stand and what it may read and write.
+    """
+
+    def __init__(self, nice: int) -> None:
+        """
+        Args:
+            nice: as of `Zygote`.
+        """
+        self._nice = nice
+        self._zygote: Zygote | None = None
+
+    @property
+    def zygote(self) -> Zygote | None:
+        """The process, running or not; None before the first was needed."""
+        return self._zygote
+
+    def running(self) -> Zygote:
+        """The process, started where it does not run; nothing is waited for.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        if self._zygote is None or self._zygote.ended:
+            if self._zygote is not None:
+                _log.error("plugin_zygote_ended", pid=self._zygote.pid)
+            self._zygote = Zygote(self._nice)
+        return self._zygote
+
+    async def close(self, grace_s: float = 0.5) -> None:
+        """End it, and wait until it is gone."""
+        if self._zygote is not None:
+            await self._zygote.close(grace_s)
 
 
 def end_process(pidfd: int) -> None:

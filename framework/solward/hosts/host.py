@@ -110,7 +110,7 @@ class SupervisionLimits:
         flood_lines: of its log in a minute, at which it is ended.
         free_bytes: that the disk of a host's scratch folder must have left.
         nice: how much hosts stand back from the service where processors are scarce, 0 to 19, each
-            and all together; those that are urgent do not.
+            and all together that share a session; those that are urgent do not.
     """
 
     answer_s: float = 5.0

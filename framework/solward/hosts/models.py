@@ -29,6 +29,7 @@ from solward.errors import ProviderError, SolwardError
 from solward.folders import models
 from solward.hosts.capabilities import Capabilities
 from solward.hosts.egress import Egress, Limits
+from solward.hosts.forking import SharedZygote
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
@@ -79,13 +80,21 @@ class ModelHosts:
     Args:
         count: processes, of which each call takes the least busy.
         root: where `solward models install` unpacks litellm; looked at by the first call.
-        unconfined: as of `Hosts`.
+        unconfined, zygote: as of `Hosts`.
     """
 
-    def __init__(self, count: int, root: Path, *, unconfined: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        count: int,
+        root: Path,
+        *,
+        unconfined: Collection[str] = (),
+        zygote: SharedZygote | None = None,
+    ) -> None:
         self._count = count
         self._root = root
-        self._hosts = Hosts(unconfined=unconfined, limits=_SUPERVISION)
+        # Apart, so that no plugin's work takes from what is theirs.
+        self._hosts = Hosts(unconfined=unconfined, limits=_SUPERVISION, zygote=zygote, apart=True)
         self._egress = Egress(_EGRESS)
         self._modules: dict[str, str] = {}
         self._specs: dict[str, ProviderSpec] = {}

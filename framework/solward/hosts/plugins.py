@@ -37,7 +37,8 @@ from solward.folders.storage import make_storage, storage_folder
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
-from solward.hosts.host import UNCONFINED, Host, HostConfig
+from solward.hosts.forking import SharedZygote
+from solward.hosts.host import UNCONFINED, Host, HostConfig, SupervisionLimits
 from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
@@ -349,21 +350,36 @@ class PluginHosts:
 
 
 @asynccontextmanager
+async def shared_zygote() -> AsyncIterator[SharedZygote]:
+    """What plugin hosts and model hosts are forked from, started when needed; it is gone when the
+    block ends, which is after those of them all."""
+    zygote = SharedZygote(SupervisionLimits().nice)
+    try:
+        yield zygote
+    finally:
+        await zygote.close()
+
+
+@asynccontextmanager
 async def plugin_hosts(
     unconfined: Collection[str] = (),
     *,
     secret: SecretOf = lambda _env: None,
     home: Path | None = None,
+    zygote: SharedZygote | None = None,
 ) -> AsyncIterator[PluginHosts]:
     """Where third parties' plugins run; every host is gone when the block ends.
 
     Args:
         unconfined: distributions that run also where this machine cannot confine them.
         secret, home: as `PluginHosts`; without them plugins have no secrets, and keep nothing.
+        zygote: as of `Hosts`.
     """
     names = {canonical(name) for name in unconfined}
     plugins = PluginHosts(
-        lambda on_fault: Hosts(unconfined=names, on_fault=on_fault), secret=secret, home=home
+        lambda on_fault: Hosts(unconfined=names, on_fault=on_fault, zygote=zygote),
+        secret=secret,
+        home=home,
     )
     try:
         yield plugins

@@ -1,4 +1,4 @@
-"""The service's plugin hosts: started from one zygote, watched, ended with it."""
+"""The service's plugin hosts: started from a zygote, watched, ended with it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from solward.hosts.forking import (
+    SharedZygote,
     Zygote,
     library_paths,
     modules_of,
@@ -43,17 +44,25 @@ class Hosts:
         unconfined: Collection[str] = (),
         on_fault: Callable[[Host], None] = lambda _host: None,
         limits: SupervisionLimits = SupervisionLimits(),  # noqa: B008 - frozen
+        zygote: SharedZygote | None = None,
+        apart: bool = False,
     ) -> None:
         """
         Args:
             unconfined: names of third parties that run also where confinement is not available.
             on_fault: called with a host when its tenant was disabled, or has become noisy.
+            zygote: what the hosts are forked from, with those of other `Hosts`; None for a process
+                of their own, which ends with them.
+            apart: whether each host gets its share of scarce processors apart from all others,
+                and not the hosts of the zygote one share together.
         """
         self._unconfined = frozenset(unconfined)
         self._on_fault = on_fault
         self._limits = limits
         self._hosts: list[Host] = []
-        self._zygote: Zygote | None = None
+        self._zygote = SharedZygote(limits.nice) if zygote is None else zygote
+        self._own_zygote = zygote is None
+        self._apart = apart
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -64,12 +73,12 @@ class Hosts:
     @property
     def zygote(self) -> Zygote | None:
         """The process that the hosts are forked from; None before `open`."""
-        return self._zygote
+        return self._zygote.zygote
 
     async def open(self) -> None:
         """Start the zygote and do not wait for it; where it cannot start, calls say so."""
         try:
-            self._the_zygote()
+            self._zygote.running()
         except OSError as error:
             _log.warning("plugin_zygote_not_started", reason=str(error))
         self._watching = asyncio.create_task(self._watch())
@@ -81,7 +90,7 @@ class Hosts:
             ZygoteEnded: the zygote ended before it could tell.
             OSError: it cannot be started.
         """
-        return await self._the_zygote().unavailable()
+        return await self._zygote.running().unavailable()
 
     def add(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
         """A host, started by its first call.
@@ -117,13 +126,16 @@ class Hosts:
         """Have all hosts together stand back from the service as much as `nice` says (0 to 19),
         and those that run each; hosts that start later have that of the limits. Those that are
         urgent do not."""
-        if self._zygote is not None:
-            self._zygote.stand_back(nice)
+        zygote = self._zygote.zygote
+        if zygote is not None and not self._apart:
+            zygote.stand_back(nice)
         for host in self._hosts:
             if host.pid is not None and not host.config.urgent:
                 # A process may be set back, and not forward again.
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, host.pid, nice)
+                if zygote is not None and self._apart:
+                    zygote.stand_back(nice, host.pid)
 
     async def remove(self, host: Host, reason: str = STOPPED) -> None:
         """End a host and forget it; `reason` is what callers are told."""
@@ -131,23 +143,17 @@ class Hosts:
         await host.close(reason)
 
     async def close(self) -> None:
-        """End all hosts, their calls with them, and the zygote; none is left when it returns."""
+        """End all hosts, their calls with them, and their own zygote; none is left when it
+        returns."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
         await asyncio.gather(*(host.close() for host in self._hosts))
-        if self._zygote is not None:
+        if self._own_zygote:
             await self._zygote.close(self._limits.stop_s)
 
-    def _the_zygote(self) -> Zygote:
-        if self._zygote is None or self._zygote.ended:
-            if self._zygote is not None:
-                _log.error("plugin_zygote_ended", pid=self._zygote.pid)
-            self._zygote = Zygote(self._limits.nice)
-        return self._zygote
-
     async def _launch(self, host: Host) -> HostProcess:
-        zygote, config = self._the_zygote(), host.config
+        zygote, config = self._zygote.running(), host.config
         reason = await zygote.unavailable()
         if reason is not None:
             if config.third_party and config.name not in self._unconfined:
@@ -165,7 +171,8 @@ class Hosts:
         ours, theirs = socket.socketpair()
         try:
             forked = await zygote.fork(
-                _description(config, nice=self._limits.nice, confined=reason is None), theirs
+                _description(config, self._limits.nice, self._apart, confined=reason is None),
+                theirs,
             )
         except BaseException:
             ours.close()
@@ -205,7 +212,7 @@ class Hosts:
         return None
 
 
-def _description(config: HostConfig, *, nice: int, confined: bool) -> dict[str, Any]:
+def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) -> dict[str, Any]:
     modules = modules_of(config.modules)
     own = [place for each in modules.values() for place in each["folders"] or [each["origin"]]]
     read = [*library_paths(), *package_folders("solward"), *own, *config.read]
@@ -224,7 +231,8 @@ def _description(config: HostConfig, *, nice: int, confined: bool) -> dict[str, 
         "open_files": config.open_files,
         "file_bytes": config.file_bytes,
         "nice": 0 if config.urgent else nice,
-        "own_session": config.urgent,
+        "own_session": config.urgent or apart,
+        "session_nice": nice if apart and not config.urgent else None,
     }
 
 

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
-from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
 from solward.folders import models
@@ -25,7 +24,7 @@ from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.site import read_site
-from solward.solana.fees import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
+from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.venue import BEST_VENUE
 from solward.webhook_signature import MIN_SECRET_BYTES
@@ -549,6 +548,9 @@ def _explain(item: Any) -> str:
 
 
 def _check_address(address: str) -> None:
+    # Here, because few settings are addresses, and the dashboard has none.
+    from solders.pubkey import Pubkey
+
     try:
         Pubkey.from_string(address)
     except ValueError:

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
-from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError
 from solward.manifest import Terms
@@ -130,6 +129,8 @@ class VendorSettings(BaseSettings):
 
 
 def _is_address(text: str) -> bool:
+    from solders.pubkey import Pubkey
+
     try:
         return str(Pubkey.from_string(text)) == text
     except ValueError:

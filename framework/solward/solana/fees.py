@@ -10,6 +10,7 @@ from typing import Final
 
 from solders.message import MessageV1
 
+from solward.solana.fee_rates import LAMPORTS_PER_SIGNATURE
 from solward.solana.message import AnyMessage
 from solward.solana.programs import (
     COMPUTE_BUDGET_PROGRAM,
@@ -18,9 +19,6 @@ from solward.solana.programs import (
     VOTE_PROGRAM,
 )
 
-LAMPORTS_PER_SIGNATURE: Final = 5_000
-# What one transaction may pay the network where no setting says otherwise.
-DEFAULT_MAX_NETWORK_FEE: Final = 1_000_000
 _MICRO_LAMPORTS = 1_000_000
 MAX_COMPUTE_UNITS: Final = 1_400_000
 _DEFAULT_UNITS = 200_000

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from solders.pubkey import Pubkey
-
 from solward.errors import InvalidRequest
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
 
@@ -134,6 +132,9 @@ class TokenList:
             token = self._by_symbol.get(text.upper()) if text.isascii() else None
             if token is not None:
                 return token.mint
+            # Here, because the dashboard, which has the list too, reads no address.
+            from solders.pubkey import Pubkey
+
             try:
                 return str(Pubkey.from_string(text))
             except ValueError:

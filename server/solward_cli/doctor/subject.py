@@ -136,16 +136,22 @@ class Subject:
             PluginError: a built-in plugin is broken.
         """
         from solward.hosts.models import ModelHosts
-        from solward.hosts.plugins import plugin_hosts
+        from solward.hosts.plugins import plugin_hosts, shared_zygote
         from solward.registry import open_registry
 
         if self._registry is None:
             settings = self.settings
             unconfined = settings.solward_plugins_unconfined
+            zygote = await self._stack.enter_async_context(shared_zygote())
             hosts = await self._stack.enter_async_context(
-                plugin_hosts(unconfined, secret=settings.plugin_secret, home=settings.solward_home)
+                plugin_hosts(
+                    unconfined,
+                    secret=settings.plugin_secret,
+                    home=settings.solward_home,
+                    zygote=zygote,
+                )
             )
-            models = ModelHosts(1, settings.models_folder, unconfined=unconfined)
+            models = ModelHosts(1, settings.models_folder, unconfined=unconfined, zygote=zygote)
             self._stack.push_async_callback(models.close)
             self._registry = await open_registry(
                 settings.plugins, hosts=hosts, models=models, home=settings.solward_home

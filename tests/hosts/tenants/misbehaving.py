@@ -67,6 +67,7 @@ def tell(params: dict[str, Any], setup: Setup) -> dict[str, Any]:
         "session": os.getsid(0),
         "environment": dict(os.environ),
         "path": sys.path,
+        "modules": sorted(sys.modules),
         "descriptors": sorted(_open_descriptors()),
         "loop": type(asyncio.get_running_loop()).__module__,
         "threads": threading.active_count(),

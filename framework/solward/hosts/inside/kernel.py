@@ -5,12 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 
 EXIT_UNCONFINED = os.EX_CONFIG
 """The status of a host that could not confine itself."""
 MAX_PACKET = 64 * 1024
 """Bytes of a message between service and zygote."""
+SESSION = "/proc/self/autogroup"
+"""What this process's session gets of scarce processors (sched(7)); not on every kernel."""
 
+_TRIES = 5
+_BETWEEN_S = 0.1
 _SET_PDEATHSIG, _SET_NAME = 1, 15
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -27,3 +32,24 @@ def die_with(parent: int) -> None:
 def name_process(name: str) -> None:
     """Show `name` in `ps` and `top`; the kernel keeps 15 bytes of it."""
     _libc.prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def set_session_nice(file: int, nice: int) -> None:
+    """Have all processes of a session together get less of scarce processors than others.
+
+    Where sessions are scheduled as groups, a process's own nice value counts in its group alone.
+
+    Args:
+        file: `SESSION` of a process of it, opened to write.
+        nice: 0 to 19.
+    """
+    for _ in range(_TRIES):
+        try:
+            os.write(file, str(nice).encode())
+        except BlockingIOError:
+            # The kernel takes ten such changes a second, of all processes together.
+            time.sleep(_BETWEEN_S)
+        except OSError:
+            return  # the session is gone
+        else:
+            return

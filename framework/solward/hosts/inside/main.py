@@ -24,7 +24,13 @@ from solward.hosts.confinement.confine import (
     confine,
     separate,
 )
-from solward.hosts.inside.kernel import EXIT_UNCONFINED, die_with, name_process
+from solward.hosts.inside.kernel import (
+    EXIT_UNCONFINED,
+    SESSION,
+    die_with,
+    name_process,
+    set_session_nice,
+)
 from solward.hosts.inside.tenants import Setup, tenant_named
 from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.frames import TO_HOST
@@ -59,6 +65,10 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
         file_bytes=host["file_bytes"],
         own_session=host["own_session"],
     )
+    if host["session_nice"] is not None:
+        separate(limits)
+        with contextlib.suppress(OSError), open(SESSION, "wb") as session:
+            set_session_nice(session.fileno(), host["session_nice"])
     if not host["confined"]:
         _limit_only(limits)
     else:

@@ -5,7 +5,8 @@ nothing and a `SOCK_SEQPACKET` socket, on which each message is one packet of JS
 
     to the zygote     {"source": […], "libraries": […], "warm": […], "nice": n, "parent": pid}, once
                       {"id": n, "host": {…}}, with the host's end of its channel
-                      {"nice": n}, in place of what it has
+                      {"nice": n, "pid": of a host with a nice value of its own, or null for that of
+                      the zygote's session}, in place of what it has
     from the zygote   {"ready": pid, "unavailable": why confinement is not, or null}, once
                       {"id": n, "pid": pid}, with a pidfd; or {"id": n, "error": text}
                       {"ended": pid, "status": as of os.waitpid}
@@ -13,6 +14,7 @@ nothing and a `SOCK_SEQPACKET` socket, on which each message is one packet of JS
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -21,16 +23,27 @@ import select
 import signal
 import socket
 import sys
-import time
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from solward.hosts.confinement.confine import available
-from solward.hosts.inside.kernel import MAX_PACKET, die_with, name_process
+from solward.hosts.inside.kernel import (
+    MAX_PACKET,
+    SESSION,
+    die_with,
+    name_process,
+    set_session_nice,
+)
 from solward.hosts.inside.main import run
+from solward.optional_libraries import OF_CLIENT_AND_LOG, left_out
 
-_TRIES = 5
-_BETWEEN_S = 0.1
+
+class _Child(NamedTuple):
+    """A host, and the open file of its session's nice value; None where that is the zygote's, or
+    this kernel has none."""
+
+    pid: int
+    session: int | None
 
 
 def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
@@ -39,9 +52,11 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     # A parent's way to ignore its children would be inherited, and their status be lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     name_process("solward-zygote")
-    _stand_back(first["nice"])
-    for module in first["warm"]:
-        _warm(module)
+    _stand_back(first["nice"], None, ())
+    # Each host would have them too.
+    with left_out(*OF_CLIENT_AND_LOG):
+        for module in first["warm"]:
+            _warm(module)
     # Hosts may not read it, so that they have no use for it.
     sys.path[:] = [
         each for each in sys.path if each in first["libraries"] or each not in first["source"]
@@ -52,37 +67,62 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     gc.freeze()
     reason = None if checked.available else checked.reason
     _send(control, {"ready": me, "unavailable": reason})
-    children: dict[int, int] = {}  # pid by pidfd
+    children: dict[int, _Child] = {}  # by pidfd
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
         for descriptor, _ in poll.poll():
             if descriptor in children:
-                _, status = os.waitpid(children[descriptor], 0)
+                child = children.pop(descriptor)
+                _, status = os.waitpid(child.pid, 0)
                 poll.unregister(descriptor)
                 os.close(descriptor)
-                _send(control, {"ended": children.pop(descriptor), "status": status})
+                if child.session is not None:
+                    os.close(child.session)
+                _send(control, {"ended": child.pid, "status": status})
                 continue
             data, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET, 1)
             if not data:
                 os._exit(0)
             request = json.loads(data)
             if "nice" in request:
-                _stand_back(request["nice"])
+                _stand_back(request["nice"], request["pid"], children.values())
                 continue
             [channel] = descriptors
             try:
-                pid = os.fork()
+                child = _fork(channel, request["host"], me)
             except OSError as error:
                 _send(control, {"id": request["id"], "error": str(error)})
             else:
-                if pid == 0:
-                    _become_host(channel, request["host"], me)
-                pidfd = os.pidfd_open(pid)
-                children[pidfd] = pid
+                pidfd = os.pidfd_open(child.pid)
+                children[pidfd] = child
                 poll.register(pidfd, select.POLLIN)
-                _send(control, {"id": request["id"], "pid": pid}, [pidfd])
+                _send(control, {"id": request["id"], "pid": child.pid}, [pidfd])
             os.close(channel)
+
+
+def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
+    """A new host. The file of its session's nice value is opened before it confines itself: nobody
+    but root can open it then.
+
+    Raises:
+        OSError: no process could be made.
+    """
+    opened, go = os.pipe()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os.close(go)
+            os.read(opened, 1)
+            _become_host(channel, host, zygote)
+        session = None
+        if host["session_nice"] is not None:
+            with contextlib.suppress(OSError):
+                session = os.open(f"/proc/{pid}/autogroup", os.O_WRONLY | os.O_CLOEXEC)
+        return _Child(pid, session)
+    finally:
+        os.close(opened)
+        os.close(go)
 
 
 def _become_host(channel: int, host: dict[str, Any], zygote: int) -> NoReturn:
@@ -93,22 +133,15 @@ def _become_host(channel: int, host: dict[str, Any], zygote: int) -> NoReturn:
         os._exit(os.EX_SOFTWARE)
 
 
-def _stand_back(nice: int) -> None:
-    """Have all hosts together get less of scarce processors than the service.
-
-    Where sessions are scheduled as groups, a process's own nice value counts in its group alone.
-    """
-    for _ in range(_TRIES):
-        try:
-            with open("/proc/self/autogroup", "w") as group:
-                group.write(str(nice))
-        except BlockingIOError:
-            # The kernel takes ten such changes a second, of all processes together.
-            time.sleep(_BETWEEN_S)
-        except OSError:
-            return  # this kernel does not have it, where nice values count by themselves
-        else:
-            return
+def _stand_back(nice: int, pid: int | None, children: Iterable[_Child]) -> None:
+    """Set the nice value of a host's own session, or of the zygote's with all other hosts."""
+    if pid is None:
+        with contextlib.suppress(OSError), open(SESSION, "wb") as own:
+            set_session_nice(own.fileno(), nice)
+        return
+    for child in children:
+        if child.pid == pid and child.session is not None:
+            set_session_nice(child.session, nice)
 
 
 def _warm(module: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from solward.solana.fees import DEFAULT_MAX_NETWORK_FEE
+from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE
 
 
 @dataclass(frozen=True, slots=True)

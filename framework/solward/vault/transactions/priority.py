@@ -17,8 +17,8 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.instruction import Instruction
 
 from solward.errors import LedgerError
+from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE
 from solward.solana.fees import (
-    DEFAULT_MAX_NETWORK_FEE,
     MAX_COMPUTE_UNITS,
     SET_UNIT_LIMIT,
     SET_UNIT_PRICE,
