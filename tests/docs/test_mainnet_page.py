@@ -12,7 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from tests.support.localnet_process import localnet_process
-from tests.support.page_commands import page_commands
+from tests.support.page_commands import assert_printed, page_commands, page_settings
 from tests.support.repository import DOCS, ROOT
 from tests.support.service_process import Service
 
@@ -21,10 +21,7 @@ from solward_cli import main
 from solward_cli.doctor.command import CHECKS
 
 PAGE = (DOCS / "mainnet.md").read_text()
-SETTINGS = dict(
-    line.split("=", 1)
-    for line in re.findall(r"<!-- settings -->\n```ini\n(.*?)```", PAGE, re.DOTALL)[0].splitlines()
-)
+SETTINGS = page_settings(PAGE)
 START = "solward server start"
 # Of mainnet with two operators; the test has one machine and no mainnet.
 STAND_INS = {
@@ -113,7 +110,7 @@ def test_every_command_prints_what_the_page_says(
         runner = CliRunner(env=service.environment)
         ran = runner.invoke(main, shlex.split(command)[1:])
         assert ran.exit_code == 0, f"{command}: {ran.output}"
-        _assert_printed(command, lines, ran.output)
+        assert_printed(command, lines, ran.output, STAND_INS)
     assert (tmp_path / "recording" / "rpc-1.json").is_file()
 
 
@@ -124,14 +121,3 @@ def _fund(node: str, service: Service) -> None:
     address = wallet["publicKey"]
     call = {"jsonrpc": "2.0", "id": 1, "method": "requestAirdrop", "params": [address, 10**9]}
     assert "result" in httpx.post(node, json=call).json()
-
-
-def _assert_printed(command: str, lines: list[str], output: str) -> None:
-    printed, at = " ".join(output.split()), 0
-    for line in lines:
-        for shown, here in STAND_INS.items():
-            line = line.replace(shown, here)
-        pattern = r".*?".join(map(re.escape, " ".join(line.split()).split("…")))
-        found = re.compile(pattern).search(printed, at)
-        assert found is not None, f"{command}: {line!r} is not in {output}"
-        at = found.end()

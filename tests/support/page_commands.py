@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 
 def page_commands(page: str) -> list[tuple[str, list[str]]]:
@@ -15,3 +16,27 @@ def page_commands(page: str) -> list[tuple[str, list[str]]]:
             elif line:
                 found[-1][1].append(line)
     return found
+
+
+def page_settings(page: str) -> dict[str, str]:
+    """The variables of a page's block of settings."""
+    [block] = re.findall(r"<!-- settings -->\n```ini\n(.*?)```", page, re.DOTALL)
+    return dict(line.split("=", 1) for line in block.splitlines())
+
+
+def assert_printed(
+    command: str, lines: list[str], output: str, stand_ins: Mapping[str, str]
+) -> None:
+    """Every line of a page is in the output, in its order; `…` is anything.
+
+    Args:
+        stand_ins: what the page shows -> what this machine has in its place.
+    """
+    printed, at = " ".join(output.split()), 0
+    for line in lines:
+        for shown, here in stand_ins.items():
+            line = line.replace(shown, here)
+        pattern = r".*?".join(map(re.escape, " ".join(line.split()).split("…")))
+        found = re.compile(pattern).search(printed, at)
+        assert found is not None, f"{command}: {line!r} is not in {output}"
+        at = found.end()
