@@ -36,7 +36,8 @@ _STEP = 64
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """One parameter of the driver: a value of the caller's, one of a list of his, or a constant."""
+    """One parameter of the driver: a value of the caller's, one of a list of his, or, without a
+    source, a constant."""
 
     name: str
     source: str | None
@@ -45,8 +46,7 @@ class _Parameter:
     constant: Any = None
 
     def value(self, given: _Parameters) -> Any:
-        if self.source is None:
-            return self.constant
+        assert self.source is not None
         value = given[self.source]
         if self.index is not None:
             value = value[min(self.index, len(value) - 1)]
@@ -84,6 +84,7 @@ class _Plan:
             for source, names in state.parameter_expansion.items()
             for index, name in enumerate(names)
         }
+        self.is_sqlite = dialect.name == "sqlite"
         self._is_positional = compiled.positional
         self._parameters: list[_Parameter] = []
         for name in state.positiontup or () if compiled.positional else state.parameters:
@@ -98,15 +99,28 @@ class _Plan:
                 constant = value if process is None else process(value)
                 self._parameters.append(_Parameter(name, None, None, None, constant))
         self._take = _taker(self._parameters)
+        self._constants = [each.constant for each in self._parameters]
+        self._given: list[tuple[int, str]] = []
+        self._others: list[tuple[int, _Parameter]] = []
+        for place, each in enumerate(self._parameters):
+            if each.source is not None and each.index is None and each.process is None:
+                self._given.append((place, each.source))
+            elif each.source is not None:
+                self._others.append((place, each))
         self._make: Callable[[Any], Row] | None = None
         self._processes: list[tuple[int, _Process]] = []
 
     def values(self, given: _Parameters) -> Any:
         """The driver's parameters, in its form."""
-        if self._take is None:
-            values: Sequence[Any] = [each.value(given) for each in self._parameters]
-        else:
+        values: Sequence[Any]
+        if self._take is not None:
             values = self._take(given)
+        else:
+            values = made = self._constants.copy()
+            for place, source in self._given:
+                made[place] = given[source]
+            for place, parameter in self._others:
+                made[place] = parameter.value(given)
         if self._is_positional:
             return values
         return {each.name: value for each, value in zip(self._parameters, values, strict=True)}
@@ -185,7 +199,7 @@ class Prepared:
         """
         plan, driver = await self._ready(connection, parameters)
         try:
-            if connection.dialect.name == "sqlite":
+            if plan.is_sqlite:
                 cursor = driver.execute(plan.text, plan.values(parameters))
                 return plan.rows(cursor.description, cursor.fetchall())
             cursor = await driver.execute(plan.text, plan.values(parameters))
@@ -209,7 +223,7 @@ class Prepared:
         """Run a statement without rows; how many rows it changed. As `all`."""
         plan, driver = await self._ready(connection, parameters)
         try:
-            if connection.dialect.name == "sqlite":
+            if plan.is_sqlite:
                 return int(driver.execute(plan.text, plan.values(parameters)).rowcount)
             return int((await driver.execute(plan.text, plan.values(parameters))).rowcount)
         except BaseException as error:
@@ -225,7 +239,7 @@ class Prepared:
         plan, driver = await self._ready(connection, rows[0])
         try:
             values = [plan.values(row) for row in rows]
-            if connection.dialect.name == "sqlite":
+            if plan.is_sqlite:
                 return int(driver.executemany(plan.text, values).rowcount)
             cursor = driver.cursor()
             await cursor.executemany(plan.text, values)

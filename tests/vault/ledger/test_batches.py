@@ -18,6 +18,7 @@ from solward.vault.ledger.batches import (
     ALONE_S,
     MOST_ANSWERS_BYTES,
     MOST_CALLS,
+    SEND,
     TOGETHER,
     Batches,
 )
@@ -70,7 +71,31 @@ async def test_a_batch_is_no_longer_than_nodes_take(node: RpcNode, http: HttpTra
     assert node.posts == 3
 
 
-@pytest.mark.parametrize("method", ["sendTransaction", "requestAirdrop", "getProgramAccounts"])
+async def test_sends_leave_together_and_with_nothing_else(
+    node: RpcNode, http: HttpTransport
+) -> None:
+    asked = [(SEND, "a"), ("getBalance", "b"), (SEND, "refused"), (SEND, "c"), ("getSlot", "d")]
+    found = await asyncio.gather(
+        *(http.call(method, [each]) for method, each in asked), return_exceptions=True
+    )
+    assert isinstance(found.pop(2), LedgerRejected)
+    assert found == [[SEND, "a"], ["getBalance", "b"], [SEND, "c"], ["getSlot", "d"]]
+    assert node.posts == 2
+
+
+async def test_a_node_that_refuses_a_batch_of_sends_gets_each_and_still_batches_of_reads(
+    node: RpcNode, http: HttpTransport
+) -> None:
+    node.faults["batch"] = 400
+    sends = [http.call(SEND, [each]) for each in "ab"]
+    assert await asyncio.gather(*sends) == [[SEND, "a"], [SEND, "b"]]
+    node.faults.clear()
+    posts = node.posts
+    assert await ask(http, 1, 2) == said(1, 2)
+    assert node.posts == posts + 1
+
+
+@pytest.mark.parametrize("method", ["requestAirdrop", "getProgramAccounts"])
 async def test_what_must_not_wait_or_happen_twice_leaves_alone(
     node: RpcNode, http: HttpTransport, method: str
 ) -> None:

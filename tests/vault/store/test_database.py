@@ -53,9 +53,14 @@ async def test_every_connection_is_durable_and_strict(database: Database) -> Non
         async with begin() as connection:
             found = {
                 name: (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
-                for name in ("journal_mode", "synchronous", "foreign_keys")
+                for name in ("journal_mode", "synchronous", "foreign_keys", "temp_store")
             }
-        assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+        assert found == {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "foreign_keys": 1,
+            "temp_store": 2,
+        }
 
 
 async def test_an_exception_rolls_everything_back(database: Database) -> None:

@@ -135,6 +135,35 @@ async def test_writers_that_wait_share_one_commit_in_their_order(
     assert await told(database) == ["first", *names]
 
 
+async def test_writers_that_come_in_one_moment_share_the_first_commit(
+    database: Database, disk: Disk
+) -> None:
+    assert await asyncio.gather(*(put(database, f"w{number}") for number in range(5))) == [
+        *range(5)
+    ]
+    assert disk.commits == 1
+    assert await told(database) == [f"w{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined"])
+async def test_cancelled_while_others_may_join_a_writer_hears_of_it_after_the_commit(
+    database: Database, disk: Disk, joined: bool
+) -> None:
+    disk.hold_up()
+    first = asyncio.create_task(put(database, "first"))
+    await asyncio.sleep(0)
+    first.cancel()
+    others = [asyncio.create_task(put(database, "other"))] if joined else []
+    await disk.begun.wait()
+    await let_them_wait()
+    assert not first.done()
+    disk.go_on()
+    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError, *(int for _ in others)]
+    assert disk.commits == 1
+    assert await told(database) == ["first", *("other" for _ in others)]
+
+
 async def test_no_writer_returns_before_the_disk_has_what_it_wrote(
     database: Database, disk: Disk, tmp_path: Path
 ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.telemetry.scrub import scrub_text
@@ -16,8 +17,6 @@ OPTIONAL: Final = frozenset({"getProgramAccounts"})
 # Of the refusals (4xx): those of the moment, and those of the caller, whatever the call.
 _LATER = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 402, 403})
-
-
 # Of the body of an answer: an account of Solana's largest size, 10 MiB, takes 14 in base64.
 MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
 
@@ -49,7 +48,7 @@ def request(number: int, method: str, params: bytes) -> bytes:
 def parsed(body: bytes) -> Any:
     """The JSON of a body, None where it is none."""
     try:
-        return json.loads(body)
+        return msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return None
 

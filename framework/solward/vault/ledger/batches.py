@@ -1,7 +1,8 @@
 """Calls that leave in one moment in one JSON-RPC batch, where the node takes batches.
 
 A call by itself costs this process, and a node on this machine, more than most answers are worth:
-what a transfer reads before it is judged leaves together, and so do the polls of concurrent ones.
+what a transfer reads before it is judged leaves together, and so do the polls of concurrent ones,
+and their bytes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ TOGETHER: Final = frozenset(
         "simulateTransaction",
     }
 )
+# Leaves with others of its kind: the same bytes land once, however often a node is given them.
+SEND: Final = "sendTransaction"
 # Some providers take 10 calls a batch and no more; Agave takes a body of 50 KiB.
 MOST_CALLS: Final = 10
 MOST_BYTES: Final = 40 * 1024
@@ -62,7 +65,7 @@ class _Call:
 
 
 class Batches:
-    """The calls of `TOGETHER` to one node.
+    """Calls to one node that leave together: those of `TOGETHER`, or sends.
 
     A node that refuses a batch, or answers it with anything but one response for each call, or with
     more than `MOST_ANSWERS_BYTES`, is asked each of its calls by itself, and no batch for a while.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
+import msgspec
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import (
@@ -21,7 +21,7 @@ from solward.vault.ledger.answers import (
     result,
     unanswered,
 )
-from solward.vault.ledger.batches import TOGETHER, Batches
+from solward.vault.ledger.batches import SEND, TOGETHER, Batches
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -104,14 +104,17 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._retries = retries
         self._session: ClientSession | None = None
+        self._together = TOGETHER | {SEND} if together else frozenset()
         self._batches = Batches(self._post)
-        self._together = TOGETHER if together else frozenset()
+        # Sends leave with sends: none waits for what others simulate.
+        self._sends = Batches(self._post)
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`; `NodeBusy` where the node says that it answers later."""
-        encoded = json.dumps(params).encode()
+        encoded = msgspec.json.encode(params)
         if method in self._together:
-            return await self._batches.call(method, encoded)
+            batches = self._sends if method == SEND else self._batches
+            return await batches.call(method, encoded)
         try:
             status, headers, body = await self._post(request(0, method, encoded))
         except NoAnswer as error:
@@ -121,6 +124,7 @@ class HttpTransport:
     async def close(self) -> None:
         """Close the connection pool."""
         await self._batches.close()
+        await self._sends.close()
         if self._session is not None:
             await self._session.close()
 

@@ -97,6 +97,8 @@ def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
+        # What savepoints take back is in a temporary file otherwise.
+        "temp_store = MEMORY",
         f"busy_timeout = {0 if writer else int(_BUSY_TIMEOUT_S * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")

@@ -33,6 +33,8 @@ BUSY_TIMEOUT_S = 5.0
 _BUSY_POLL_S = 0.005
 # Blocks of one commit: the first of them waits for the last.
 _MOST_BLOCKS = 64
+# Of the event loop before a commit that nobody waits to join.
+_TURNS = 4
 # The wait for a reader's connection when all are in use.
 _READER_WAIT_S = 30.0
 
@@ -307,8 +309,17 @@ class SQLiteWriter:
         if group is not None and group.lost is not None:
             group.end(group.lost)
         elif group is not None and group.blocks:
+            was_cancelled = False
+            turns = 0 if group.blocks == _MOST_BLOCKS else _TURNS
+            while turns and not self._waiting:
+                # Whoever is about to write joins: a turn takes nothing where nobody is ready.
+                was_cancelled = await _let_others_run() or was_cancelled
+                turns -= 1
             if group.blocks == _MOST_BLOCKS or not self._hand_on_if_waited(group):
                 await self._commit(group)
+            if was_cancelled:
+                await group.outlast()
+                raise asyncio.CancelledError
             return
         self._hand_on(None)
 
@@ -336,10 +347,7 @@ class SQLiteWriter:
             group.end()
             publish()
             # The writers before this one return first, and the next commit's blocks run after.
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                was_cancelled = True
+            was_cancelled = await _let_others_run() or was_cancelled
         finally:
             self._hand_on(None)
         if was_cancelled:
@@ -353,6 +361,15 @@ def _next(waiting: deque[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
         if not turn.done():
             return turn
     return None
+
+
+async def _let_others_run() -> bool:
+    """Let whatever is ready run once; whether the caller was cancelled meanwhile."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        return True
+    return False
 
 
 async def _until_done(future: asyncio.Future[Any]) -> bool:
