@@ -61,3 +61,40 @@ def test_a_key_that_stands_twice_is_named(text: str, path: str) -> None:
 def test_keys_may_stand_again_in_another_object() -> None:
     text = '{"a":{"a":1.5},"b":[{"a":1},{"a":2}]}'
     assert jsontext.loads(text, unique_keys=True) == jsontext.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r'{"a":{"b":["x\u0000"]}}', "a.b[0] must not contain a NUL character"),
+        (r'{"a\u0000":1}', r'The key ["a\u0000"] must not contain a NUL character'),
+        (r'{"a":"\ud800"}', "a must not contain half of a surrogate pair"),
+        (r'{"a":"\ud83d\ude00"}', None),
+        ('{"a":1e400}', "a must be a number of at most 400 digits before its point and after it"),
+        ('{"a":-1e399}', None),
+        ('{"a":1e-401}', "a must be a number of at most 400 digits before its point and after it"),
+        ('{"a":0e401}', "a must be a number of at most 400 digits before its point and after it"),
+        ('{"a":' + "9" * 401 + "}",
+         "a must be a number of at most 400 digits before its point and after it"),
+        ('{"a":' + "9" * 400 + "}", None),
+        ('{"a":' + "[" * 64 + "]" * 64 + "}",
+         "a must have at most 64 arrays and objects within each other"),
+        ('{"a":' + "[" * 63 + "]" * 63 + "}", None),
+        (r'"\u0000"', "The value must not contain a NUL character"),
+    ],
+)  # fmt: skip
+def test_what_nothing_can_hold_is_named(text: str, said: str | None) -> None:
+    assert jsontext.unfit(jsontext.loads(text)) == said
+
+
+@pytest.mark.parametrize("text", ["1e99999999999999999999", "-1e-99999999999999999999"])
+def test_an_exponent_that_no_number_has_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="exponent"):
+        jsontext.loads(f'{{"a":{text}}}')
+    assert str(jsontext.unfit_number(f'{{"a":{text}}}'.encode())).startswith("a must be a number")
+
+
+def test_only_a_number_is_why_a_text_with_one_is_refused() -> None:
+    assert jsontext.unfit_number(b'{"a":1') is None
+    assert jsontext.unfit_number(b"\xff") is None
+    assert str(jsontext.unfit_number(b"9" * 5_000)).startswith("The value must be a number")

@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     from solward.record import TransactionRecord
 
 
+# Of an answer to a transaction that was refused or failed: the rule that refused it, URL-encoded,
+# and the id of its record. `Retry-After` is RFC 9110's, in seconds.
+RULE_HEADER = "Solward-Rule"
+TRANSACTION_HEADER = "Solward-Transaction"
+RETRY_HEADER = "Retry-After"
+
+
 class SolwardError(Exception):
     """Base of every deliberate error; callers may see its `str()`."""
 

@@ -355,6 +355,9 @@ def _read(body: bytes) -> tuple[str, str | None]:
         fields = jsontext.loads(body, unique_keys=True)
     except (ValueError, RecursionError):
         raise InvalidRequest("The request body must be valid JSON that says a field once") from None
+    unfit = jsontext.unfit(fields)
+    if unfit is not None:
+        raise InvalidRequest(unfit)
     decision = fields.get("decision") if isinstance(fields, dict) else None
     if decision not in ("approve", "deny"):
         raise InvalidRequest("decision must be approve or deny")

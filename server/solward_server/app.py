@@ -15,7 +15,7 @@ from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
 from solward_server.http.api_keys import ApiKeyStore
 from solward_server.http.auth import KnownKeys, authenticate
-from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest
+from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest, check_paths
 from solward_server.http.errors import handle_errors
 from solward_server.http.route_context import RouteContext
 from solward_server.http.validators import answer_unchanged
@@ -47,6 +47,7 @@ def create_app(service: Solward) -> Quart:
         # routes.
         middleware.check_hosts(app, service.settings)
     authenticate(app, service.settings, context.keys, context.traffic)
+    check_paths(app)
     handle_errors(app, service.settings.dashboard_address)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)

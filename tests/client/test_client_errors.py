@@ -89,6 +89,32 @@ async def test_a_block_and_a_failure_are_refused_with_the_reason(client: Solward
         await client.wallets.run_skill(wallet.id, "transfer", {"to": STRANGER, "amount": 5})
 
 
+async def test_a_refusal_names_its_rule_its_record_and_when_to_come_back(
+    client: SolwardClient, carrier: Carrier
+) -> None:
+    wallet = await client.wallets.create()
+    await client.wallets.airdrop(wallet.id)
+    with pytest.raises(Refused) as blocked:
+        await client.wallets.transfer(wallet.id, to=STRANGER, amount=5)
+    with pytest.raises(Refused) as failed:
+        await client.wallets.transfer(wallet.id, to=STRANGER, amount="1.5")
+    last, first = (await client.wallets.transactions(wallet.id))[:2]
+    for error in (
+        blocked.value,
+        copy.copy(blocked.value),
+        pickle.loads(pickle.dumps(blocked.value)),
+    ):
+        assert (error.rule, error.transaction_id) == ("max_per_tx", first.id)
+        assert error.retry_after_s is None
+    assert (failed.value.rule, failed.value.transaction_id) == (None, last.id)
+    headers = {"Solward-Rule": "my%2Frule", "Solward-Transaction": "t", "Retry-After": "12"}
+    carrier.before = lambda _request: httpx.Response(500, json={"error": "No"}, headers=headers)
+    with pytest.raises(Refused) as told:
+        await client.wallets.transfer(wallet.id, to=STRANGER, amount="0.1")
+    seen = (told.value.rule, told.value.transaction_id, told.value.retry_after_s)
+    assert seen == ("my/rule", "t", 12)
+
+
 async def test_a_reused_key_with_another_body_is_a_bad_request(client: SolwardClient) -> None:
     wallet = await client.wallets.create()
     await client.wallets.airdrop(wallet.id, amount=1, idempotency_key="one")

@@ -16,7 +16,8 @@
             ├── Conflict          409  the first request with this key is still running, or the
             │                          policy, or the hold, is another by now
             ├── RateLimited       429  `retry_after_s`
-            ├── Refused           500 of a money call: blocked by a guardrail, or failed
+            ├── Refused           500 of a money call: blocked by a guardrail, or failed; `rule`,
+            │                          `transaction_id`, `retry_after_s`
             └── ServerError       any other 5xx
 
 None of them holds the token.
@@ -27,8 +28,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
-from solward.errors import SolwardError
+from solward.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER, SolwardError
 
 
 class ClientError(SolwardError):
@@ -86,7 +88,17 @@ class BadSignature(ClientError):
 
 
 class ApiError(ClientError):
-    """The service answered with an error; `str()` is its text."""
+    """The service answered with an error; `str()` is its text.
+
+    Attributes:
+        rule: of a transaction that a guardrail blocked, the guardrail; else None.
+        transaction_id: of a transaction that was blocked or failed, its record; else None.
+        retry_after_s: seconds after which the call may succeed, where the service says so.
+    """
+
+    rule: str | None = None
+    transaction_id: str | None = None
+    retry_after_s: float | None = None
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
@@ -148,8 +160,25 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-def error_of(status: int, message: str, retry_after_s: float | None, money: bool) -> ApiError:
-    """The error class of a status."""
+def error_of(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
+    """The error of an answer."""
+    retry_after_s = seconds(headers.get(RETRY_HEADER))
+    error = _error_of(status, message, retry_after_s, money)
+    rule = headers.get(RULE_HEADER)
+    error.rule = None if rule is None else unquote(rule)
+    error.transaction_id = headers.get(TRANSACTION_HEADER)
+    error.retry_after_s = retry_after_s
+    return error
+
+
+def seconds(header: str | None) -> float | None:
+    """The time of a `Retry-After`: this service never sends a date."""
+    if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
+        return None
+    return float(header)
+
+
+def _error_of(status: int, message: str, retry_after_s: float | None, money: bool) -> ApiError:
     if status == 429:
         return RateLimited(status, message, retry_after_s)
     if status == 500 and money:

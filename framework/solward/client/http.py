@@ -211,10 +211,10 @@ class Http:
                 self._no_service(response, "no error text")
             text = f"{self.url} answered with status {status}"
         text = self._without_token(text)
-        pause = _seconds(response.headers.get("Retry-After"))
+        error = error_of(status, text, response.headers, key is not None)
         if status == 409 and key is not None:
+            pause = error.retry_after_s
             raise _InFlight(text, 1.0 if pause is None else pause)
-        error = error_of(status, text, pause, key is not None)
         # What stands between client and service may have lost its answer.
         raise _with_key(error, key) if isinstance(error, ServerError) else error
 
@@ -273,13 +273,6 @@ def _request(
             raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
     parameters = {name: str(value) for name, value in query.items() if value is not None}
     return _Request(method, path, parameters, content, sent)
-
-
-def _seconds(header: str | None) -> float | None:
-    # This service never sends Retry-After as a date.
-    if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
-        return None
-    return float(header)
 
 
 def _short(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from quart import Request, Response, request
+from quart import Quart, Request, Response, request
 from quart.json.provider import JSONProvider
 from werkzeug.sansio.response import Response as BaseResponse
 
@@ -25,6 +25,7 @@ DEFAULT_LIST = 50
 _POLICY = "/api/v1/policy"
 _PAY = re.compile(r"/api/v1/wallets/[^/]+/pay")
 NOT_JSON = "The request body must be valid JSON"
+NUL_IN_PATH = "The path must not contain a NUL character"
 
 Body = Mapping[str, Any]
 
@@ -57,6 +58,15 @@ def list_response(field: str, texts: Iterable[bytes]) -> Response:
     return Response(body, content_type=JSON)
 
 
+def check_paths(app: Quart) -> None:
+    """Refuse a NUL in a path, after the credential was checked: no name and no id has one."""
+
+    @app.before_request
+    async def check() -> None:
+        if "\x00" in request.path:
+            raise InvalidRequest(NUL_IN_PATH)
+
+
 def max_body_bytes(path: str) -> int:
     """The most bytes that a request's body on this path may have."""
     is_policy = path == _POLICY or path.startswith(f"{_POLICY}/")
@@ -86,25 +96,37 @@ async def read_body() -> Body:
     """The request's JSON object; an absent body is an empty one.
 
     Raises:
-        InvalidRequest: it is not JSON, not an object, or says something twice.
+        InvalidRequest: it is not JSON, not an object, says something twice, or has a text or a
+            number that nothing here can hold.
         werkzeug.exceptions.RequestEntityTooLarge: it has more than `max_body_bytes`.
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
     assert isinstance(data, bytes)
     if not data.strip():
         return {}
-    try:
-        body = jsontext.loads(data, unique_keys=True)
-        if b"\\u" in data:
-            # A lone surrogate is legal JSON, but cannot be stored or sent as UTF-8.
-            jsontext.dumps(body).encode()
-    except jsontext.DuplicateKey as error:
-        raise InvalidRequest(f"The request body is ambiguous: {error}") from None
-    except (ValueError, RecursionError):
-        raise InvalidRequest(NOT_JSON) from None
+    body = parse_body(data)
     if not isinstance(body, dict):
         raise InvalidRequest("The request body must be a JSON object")
     return body
+
+
+def parse_body(data: bytes) -> Any:
+    """The value of a body's JSON text; raises `InvalidRequest`."""
+    try:
+        value = jsontext.loads(data, unique_keys=True)
+    except jsontext.DuplicateKey as error:
+        raise InvalidRequest(f"The request body is ambiguous: {error}") from None
+    except (ValueError, RecursionError):
+        raise InvalidRequest(jsontext.unfit_number(data) or NOT_JSON) from None
+    if _MAY_BE_UNFIT.search(data) or data.count(b"[") + data.count(b"{") > jsontext.MAX_DEPTH:
+        found = jsontext.unfit(value)
+        if found is not None:
+            raise InvalidRequest(found)
+    return value
+
+
+# An escape is the only way to write NUL or half of a surrogate pair. Most bodies have none of this.
+_MAY_BE_UNFIT = re.compile(rb"\\u|[0-9][eE]|[0-9]{%d}" % jsontext.MAX_DIGITS)
 
 
 def body_text(body: Body, field: str, default: str | None = None, *, longest: int = 200) -> str:
@@ -179,6 +201,8 @@ def query_text(field: str) -> str | None:
     if len(values) > 1:
         # Proxies and services differ in which value they use.
         raise InvalidRequest(f"{field} must be given once")
+    if values and "\x00" in values[0]:
+        raise InvalidRequest(f"{field} must not contain a NUL character")
     return values[0] if values else None
 
 

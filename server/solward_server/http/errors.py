@@ -9,7 +9,11 @@ from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
 from solward.errors import (
+    RETRY_HEADER,
+    RULE_HEADER,
+    TRANSACTION_HEADER,
     DecisionRefused,
+    GuardrailBlocked,
     Held,
     HoldDecided,
     IdempotencyInFlight,
@@ -29,6 +33,7 @@ from solward.errors import (
 )
 from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
+from solward.vault.guardrails import retry_after_s
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
@@ -96,6 +101,29 @@ def error_response(text: str, status: int) -> Response:
     return json_response({"error": text}, status)
 
 
+def refusal_headers(error: SolwardError) -> dict[str, str]:
+    """What the answer to a deliberate error says in headers: of a transaction the rule that refused
+    it and its record, and the seconds after which the request may be made again."""
+    if isinstance(error, IdempotencyInFlight):
+        return {RETRY_HEADER: str(_IN_FLIGHT_RETRY_S)}
+    if not isinstance(error, TransactionError):
+        return {}
+    headers = {TRANSACTION_HEADER: error.record.id}
+    if isinstance(error, GuardrailBlocked):
+        headers[RULE_HEADER] = quote(error.rule, safe=" ")
+        seconds = retry_after_s(error.rule, error.reason)
+        if seconds is not None:
+            headers[RETRY_HEADER] = str(seconds)
+    return headers
+
+
+def refused_response(error: SolwardError) -> Response:
+    """The answer to a deliberate error that a route stores for replays."""
+    response = error_response(str(error), status_of(error))
+    response.headers.update(refusal_headers(error))
+    return response
+
+
 def handle_errors(app: Quart, dashboard: str) -> None:
     """Register the mapping; no exception escapes it.
 
@@ -109,8 +137,7 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         if status == 500 and not isinstance(error, TransactionError):
             _log.warning("request_failed", error=str(error), kind=type(error).__name__)
         response = error_response(shown_text(error), status)
-        if isinstance(error, IdempotencyInFlight):
-            response.headers["Retry-After"] = str(_IN_FLIGHT_RETRY_S)
+        response.headers.update(refusal_headers(error))
         return response
 
     @app.errorhandler(Held)
@@ -147,7 +174,7 @@ def handle_errors(app: Quart, dashboard: str) -> None:
     async def too_many(error: TooManyRequests) -> Response:
         metrics.RATE_LIMITED.inc()
         response = error_response(str(error), 429)
-        response.headers["Retry-After"] = str(error.retry_after)
+        response.headers[RETRY_HEADER] = str(error.retry_after)
         return response
 
     @app.errorhandler(HTTPException)

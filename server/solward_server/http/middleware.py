@@ -18,6 +18,7 @@ from quart.typing import ResponseReturnValue, ResponseTypes
 from quart_cors import cors
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
+from solward.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
 from solward_server.http.connection import Connection
@@ -44,7 +45,14 @@ _CORS_HEADERS = (
     "Mcp-Method",
     "Mcp-Name",
 )
-_CORS_EXPOSED = ("ETag", "Retry-After", "Idempotent-Replayed", "X-Request-Id")
+_CORS_EXPOSED = (
+    "ETag",
+    RETRY_HEADER,
+    RULE_HEADER,
+    TRANSACTION_HEADER,
+    "Idempotent-Replayed",
+    "X-Request-Id",
+)
 _CORS_MAX_AGE_S = 600
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

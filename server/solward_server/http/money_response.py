@@ -8,7 +8,7 @@ from typing import Any
 
 from quart import Response, request
 
-from solward.errors import IdempotencyInFlight, InvalidRequest, TransactionError
+from solward.errors import RETRY_HEADER, IdempotencyInFlight, InvalidRequest, TransactionError
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.idempotency import StoredResponse
 from solward.vault.transactions.failures import refusal
@@ -16,7 +16,7 @@ from solward.vault.transactions.request import Actor, IdempotencyKey
 from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller
 from solward_server.http.body import Body, json_response
-from solward_server.http.errors import error_response
+from solward_server.http.errors import refusal_headers, refused_response
 from solward_server.http.idempotency import (
     finish,
     first_use,
@@ -54,7 +54,7 @@ async def money_response(
     try:
         response = _response(await operation(actor), to_json)
     except TransactionError as error:
-        response = error_response(str(error), 500)
+        response = refused_response(error)
     return response if key is None else await finish(database, key, response)
 
 
@@ -82,7 +82,7 @@ async def _respond_again(
     context: RouteContext, key: IdempotencyKey, stored: StoredResponse, to_json: ToJson
 ) -> Response:
     if stored.body is not None:
-        return replay(stored)
+        return await replayed(context, stored)
     # No response was stored: the process ended, the caller went away, or a person was asked.
     record = await context.service.record_of(stored.transaction_id)
     if record.status is TransactionStatus.PENDING:
@@ -90,7 +90,18 @@ async def _respond_again(
     return mark_replayed(await finish(context.service.database, key, _response(record, to_json)))
 
 
+async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
+    """The first response of a key again; a refusal names its transaction and rule again, and no
+    time to wait: the key has this answer for good."""
+    response = replay(stored)
+    if response.status_code == 500:
+        record = await context.service.record_of(stored.transaction_id)
+        response.headers.update(refusal_headers(refusal(record)))
+        response.headers.pop(RETRY_HEADER, None)
+    return response
+
+
 def _response(record: TransactionRecord, to_json: ToJson) -> Response:
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
-        return error_response(str(refusal(record)), 500)
+        return refused_response(refusal(record))
     return json_response(to_json(record))

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from solward.errors import (
+    RETRY_HEADER,
+    RULE_HEADER,
+    TRANSACTION_HEADER,
     AgentNotFound,
     IdempotencyInFlight,
     IdempotencyMismatch,
@@ -13,6 +16,7 @@ from solward.errors import (
 )
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
+from solward_server.http.body import NUL_IN_PATH
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.http.limits import ALL, TooManyRequests
 from solward_server.openapi.schema import JSON, examples, media, ref
@@ -46,6 +50,20 @@ _RETRY_AFTER = {
     "required": True,
     "schema": {"type": "integer", "minimum": 1},
 }
+_OF_A_TRANSACTION = {
+    TRANSACTION_HEADER: {
+        "description": "The record of the transaction that was blocked or failed.",
+        "schema": {"type": "string", "format": "uuid"},
+    },
+    RULE_HEADER: {
+        "description": "The guardrail that blocked it, URL-encoded.",
+        "schema": {"type": "string"},
+    },
+    RETRY_HEADER: {
+        "description": "Seconds after which `rate_limit` lets another one pass.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+}
 _WWW_AUTHENTICATE = {
     "description": "The scheme.",
     "required": True,
@@ -53,6 +71,7 @@ _WWW_AUTHENTICATE = {
 }
 # `components/responses`: name -> status and texts.
 _SHARED: dict[str, tuple[int, tuple[str, ...]]] = {
+    "BadPath": (400, (NUL_IN_PATH,)),
     "KeyRequired": (401, (KEY_REQUIRED, KEY_INVALID)),
     "AdminRequired": (401, (ADMIN_REQUIRED,)),
     "NoWallet": (404, (NO_WALLET,)),
@@ -92,5 +111,7 @@ def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
     if status == 429 or IN_FLIGHT in texts:
         # A token budget has no known moment at which it has room again.
         always = status == 409 or {TOO_MANY, TOO_MANY_AT_ALL} >= set(texts)
-        return response | {"headers": {"Retry-After": _RETRY_AFTER | {"required": always}}}
+        return response | {"headers": {RETRY_HEADER: _RETRY_AFTER | {"required": always}}}
+    if BLOCKED in texts:
+        return response | {"headers": _OF_A_TRANSACTION}
     return response

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
-from solward_server.http.body import NOT_JSON
+from solward_server.http.body import NOT_JSON, NUL_IN_PATH
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.openapi.errors import TOO_MANY_AT_ALL, error_response
 from solward_server.openapi.parameters import Parameter, shared
@@ -58,7 +58,13 @@ def operation(
         may_hold: a grant may make it wait for a person, which is answered with 202.
     """
     error_texts: dict[int, list[str]] = {}
-    for source in (errors or {}, _access_errors(access), _body_errors(body), _bug_errors(access)):
+    implied = (
+        _access_errors(access),
+        _body_errors(body),
+        _path_errors(parameters),
+        _bug_errors(access),
+    )
+    for source in (errors or {}, *implied):
         for status, texts in source.items():
             error_texts.setdefault(status, []).extend([texts] if isinstance(texts, str) else texts)
     described: Operation = {
@@ -103,6 +109,10 @@ def _access_errors(access: Access) -> Errors:
 
 def _body_errors(body: Operation | None) -> Errors:
     return {} if body is None else {400: NOT_JSON, 408: HTTP_TEXTS[408], 413: HTTP_TEXTS[413]}
+
+
+def _path_errors(parameters: Sequence[Parameter]) -> Errors:
+    return {400: NUL_IN_PATH} if any(each["in"] == "path" for each in parameters) else {}
 
 
 def _bug_errors(access: Access) -> Errors:

@@ -24,15 +24,14 @@ from solward_server.http.body import (
     query_text,
     read_body,
 )
-from solward_server.http.errors import error_response
+from solward_server.http.errors import refused_response
 from solward_server.http.idempotency import (
     finish,
     first_use,
     idempotency_key,
     mark_replayed,
-    replay,
 )
-from solward_server.http.money_response import wants_dry_run
+from solward_server.http.money_response import replayed, wants_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import (
@@ -142,7 +141,7 @@ async def _known(
     A seller's answer is not kept with the key, but with its payment.
     """
     if stored.body is not None:
-        return replay(stored)
+        return await replayed(context, stored)
     # Raises `Held` while a person is asked.
     payment = await context.service.payment_of(stored.transaction_id)
     if payment is None:
@@ -157,7 +156,7 @@ async def _known(
 async def _refused(
     context: RouteContext, key: IdempotencyKey | None, error: TransactionError
 ) -> Response:
-    response = error_response(str(error), 500)
+    response = refused_response(error)
     return response if key is None else await finish(context.service.database, key, response)
 
 

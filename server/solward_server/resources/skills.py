@@ -14,7 +14,7 @@ from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
-from solward_server.http.errors import error_response, status_of
+from solward_server.http.errors import refused_response
 from solward_server.http.idempotency import action_key, finish, idempotency_key, replay
 from solward_server.http.money_response import wants_dry_run
 from solward_server.http.route_context import RouteContext
@@ -78,7 +78,7 @@ def blueprint(context: RouteContext) -> Blueprint:
                 # No answer for good: the same request gets what becomes of it.
                 raise
             except SolwardError as error:
-                response = error_response(str(error), status_of(error))
+                response = refused_response(error)
             return await finish(database, key, response)
 
     return routes

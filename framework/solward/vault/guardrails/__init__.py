@@ -12,6 +12,7 @@ from solward.vault.guardrails.rules import (
     expected_debit,
     judge,
     max_debit,
+    retry_after_s,
 )
 from solward.vault.guardrails.simulation import (
     Invocation,
@@ -38,5 +39,6 @@ __all__ = [
     "inner_from_json",
     "judge",
     "max_debit",
+    "retry_after_s",
     "simulated_effects",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -15,6 +16,7 @@ from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 
 # The setting that a refusal for costs names.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
+RATE_LIMIT: Final = "rate_limit"
 # Of violations by what a payment may be, whatever else landed between read and simulation.
 PAYMENT_TERMS: Final = "payment_terms"
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
@@ -194,6 +196,15 @@ def _rate_limit(
         return reason
     # Rounded up: a caller that waits exactly this long must not be early.
     return f"{reason}; the next is possible in {-(-usage.next_tx_ms // 1000)} s"
+
+
+_NEXT: Final = re.compile(r"; the next is possible in ([0-9]{1,9}) s\b")
+
+
+def retry_after_s(rule: str, reason: str) -> int | None:
+    """Seconds until what was refused may be requested again, where the refusal says them."""
+    found = _NEXT.search(reason) if rule == RATE_LIMIT else None
+    return None if found is None else max(1, int(found[1]))
 
 
 def _spending_limit_check(
@@ -413,7 +424,7 @@ def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -
 # Evaluated in this order.
 BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     LimitRule("max_per_tx", _max_per_tx),
-    LimitRule("rate_limit", _rate_limit),
+    LimitRule(RATE_LIMIT, _rate_limit),
     LimitRule("daily_limit", _daily_limit, of_keys=False),
     PolicyRule("program_allowlist", _program_allowlist),
     PolicyRule("blocked_address", _blocked_address, needs_effects=False),
