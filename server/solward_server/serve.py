@@ -1,4 +1,4 @@
-"""Serving the application with hypercorn until a stop is requested."""
+"""Serving the application until a stop is requested."""
 
 from __future__ import annotations
 
@@ -8,22 +8,12 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import cast
-
-from hypercorn.asyncio import serve as serve_asgi
-from hypercorn.config import Config
-from hypercorn.typing import Framework
 
 from solward.service import Solward
 from solward_server.app import create_app
-from solward_server.listening import BACKLOG
+from solward_server.http_server import serve_http
 
-# A transfer waits up to 45 s for its confirmation; its record is stored before it is sent, so a
-# stop need not wait that long.
-GRACEFUL_STOP_S = 10.0
 SECOND_SIGNAL_S = 1.0
-_KEEP_ALIVE_S = 75.0
-_REQUESTS_PER_CONNECTION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +50,13 @@ async def serve(
     service.settings.check_serving()
     host, port = listening.getsockname()[:2]
     app = create_app(service)
-    config = hypercorn_config(listening)
 
     async def stopping() -> None:
         await stop.wait()
         # Event streams never end by themselves, and the stop must not wait for them.
         service.events.close()
 
-    server = asyncio.create_task(
-        serve_asgi(cast(Framework, app), config, shutdown_trigger=stopping, mode="asgi")
-    )
+    server = asyncio.create_task(serve_http(app, listening, stopping))
     # The socket listens already: connections from now on are accepted.
     ready(Address(str(host), int(port)))
     try:
@@ -101,17 +88,3 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, request_stop)
     yield stop
-
-
-def hypercorn_config(listening: socket.socket) -> Config:
-    """The configuration of every HTTP server of Solward, on a socket that listens already."""
-    config = Config()
-    config.bind = [f"fd://{listening.detach()}"]
-    config.accesslog = None
-    config.errorlog = None
-    config.include_server_header = False
-    config.graceful_timeout = GRACEFUL_STOP_S
-    config.keep_alive_timeout = _KEEP_ALIVE_S
-    config.keep_alive_max_requests = _REQUESTS_PER_CONNECTION
-    config.backlog = BACKLOG
-    return config

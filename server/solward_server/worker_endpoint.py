@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import cast
 
-from hypercorn.asyncio import serve as serve_asgi
-from hypercorn.typing import Framework
 from quart import Quart
 
 from solward.agents.worker import Worker
@@ -19,8 +16,8 @@ from solward_server.http.auth import authenticate, public
 from solward_server.http.errors import handle_errors
 from solward_server.http.limits import ALL, RateLimiter
 from solward_server.http.middleware import ObservedQuart
+from solward_server.http_server import serve_http
 from solward_server.resources import metrics
-from solward_server.serve import hypercorn_config
 
 READY_WAIT_S = 1.0
 
@@ -54,12 +51,7 @@ async def serve_worker(
     """Serve the endpoint until `stop` is set."""
     app = create_worker_app(service, worker)
     with filling_gauges(service, "worker"):
-        await serve_asgi(
-            cast(Framework, app),
-            hypercorn_config(listening),
-            shutdown_trigger=stop.wait,
-            mode="asgi",
-        )
+        await serve_http(app, listening, stop.wait)
 
 
 async def _queue_ready(worker: Worker) -> bool:

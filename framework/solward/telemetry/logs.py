@@ -20,7 +20,6 @@ _CHATTY = (
     "httpcore",
     "httpx2",
     "httpcore2",
-    "hypercorn.access",
     "uvicorn.error",
     "alembic",
     "mcp",

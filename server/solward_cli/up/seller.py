@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import structlog
-from hypercorn.asyncio import serve as serve_asgi
-from hypercorn.typing import Framework
 from solders.hash import Hash
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
@@ -27,8 +25,8 @@ from solward_cli.up.demo import PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS
 from solward_localnet.market_program import seeded
+from solward_server.http_server import serve_http
 from solward_server.listening import listen
-from solward_server.serve import hypercorn_config
 
 if TYPE_CHECKING:
     from solward_localnet.node import Localnet
@@ -36,6 +34,9 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PORT = 4021
 USDC = next(pool for pool in POOLS if pool.symbol == "USDC")
+
+# Connections that are kept open; the process's other files are the service's.
+_MOST_BUYERS = 64
 
 # Known to everybody, as the keys of the market are: no ledger but a localnet has it.
 _SELLER = seeded("demo seller")
@@ -76,7 +77,6 @@ async def selling(
         yield
         return
     stop = asyncio.Event()
-    config = hypercorn_config(listening)
     # Plain JSON-RPC, as of any node; in this process, so that `--no-rpc` stays as it is.
     node = httpx.ASGITransport(app=cast(Any, application(localnet.call)))
     async with httpx.AsyncClient(transport=node) as http:
@@ -91,7 +91,7 @@ async def selling(
         tasks = [
             asyncio.create_task(_open_account(localnet)),
             asyncio.create_task(
-                serve_asgi(cast(Framework, app), config, shutdown_trigger=stop.wait, mode="asgi")
+                serve_http(app, listening, stop.wait, most_connections=_MOST_BUYERS)
             ),
         ]
         try:

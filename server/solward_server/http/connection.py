@@ -28,7 +28,14 @@ class Connection(ASGIHTTPConnection):
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """See `ASGIHTTPConnection`: a client that goes away cancels the view."""
-        request = self._create_request_from_scope(send)
+        try:
+            request = self._create_request_from_scope(send)
+        except (IndexError, ValueError):
+            # The target has no path, or is no URL.
+            headers = [(b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         running = asyncio.current_task()
         assert running is not None
         receiving = asyncio.ensure_future(self.handle_messages(request, receive))
