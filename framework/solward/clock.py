@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -24,5 +25,11 @@ def ms_of(text: str) -> int:
 
 def iso(ms: int) -> str:
     """ISO 8601 in UTC with milliseconds: `2026-11-21T09:00:00.000Z`."""
-    # A sixth of the time of `strftime`; every record and event has one.
-    return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
+    return f"{_seconds(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+# Every record and event has one, and those of a moment the same second.
+@functools.lru_cache(maxsize=256)
+def _seconds(seconds: int) -> str:
+    # A sixth of the time of `strftime`.
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]

@@ -9,7 +9,7 @@ the end it goes on from: an end that is not authentic never becomes so by what f
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Head:
 
     def signed(self, key: bytes | None, chain: str) -> Head:
         """The same end with its MAC; without a key, with none."""
-        return replace(self, mac=None if key is None else self._mac(key, chain))
+        return self._with(None if key is None else self._mac(key, chain))
 
     def is_authentic(self, key: bytes, chain: str) -> bool:
         """Whether the holder of the key wrote it, for this chain."""
@@ -54,7 +54,19 @@ class Head:
         """The end that takes this one's place, authentic only if this one is."""
         if key is None or self.is_authentic(key, chain):
             return following.signed(key, chain)
-        return replace(following, mac=BROKEN)
+        return following._with(BROKEN)
+
+    def _with(self, mac: str | None) -> Head:
+        # `dataclasses.replace` takes as long as the MAC.
+        return Head(
+            self.number,
+            self.hash,
+            self.pruned_number,
+            self.pruned_hash,
+            self.service_number,
+            self.service_hash,
+            mac,
+        )
 
     def _mac(self, key: bytes, chain: str) -> str:
         fields = (

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -152,7 +153,7 @@ class Operations:
             if known is not None:
                 return known
         values = operation.read(params)
-        actor = replace(actor, recipe=_recipe(operation, params, values))
+        actor = replace(actor, recipe=partial(_recipe, operation, params, values))
         more: dict[str, Any] = {}
         if at_least and "limits" in plan.sources:
             more["limits"] = replace(self._sources["limits"], at_least=at_least)
@@ -223,7 +224,8 @@ class Operations:
         """
         wallet = await self._wallets.get(wallet_id)
         draft = plugin_draft(wallet.address, declared, instructions, wire)
-        recipe = None if draft.wire is not None else recipe_of(draft.instructions, draft.intent)
+        made = draft.wire is None
+        recipe = partial(recipe_of, draft.instructions, draft.intent) if made else None
         return await self._engine.execute(wallet_id, replace(actor, recipe=recipe), draft)
 
     async def use_pocket(

@@ -50,7 +50,9 @@ async def money_response(
             # Raises `Held` while a person is asked.
             return await _respond_again(context, key, stored, to_json)
     await context.count_request()
-    actor = replace(caller().actor(), idempotency=key)
+    actor = caller().actor()
+    if key is not None:
+        actor = replace(actor, idempotency=key)
     try:
         response = _response(await operation(actor), to_json)
     except TransactionError as error:

@@ -110,7 +110,7 @@ def test_a_digest_is_of_intent_lines_chain_and_the_callers_key() -> None:
         digest(KEY, INTENT, replace(SENT, units=501)),
         digest(KEY, INTENT, replace(SENT, owner=None, account=OTHER)),
         digest(KEY, INTENT, SENT, SOL),
-        digest(replace(KEY, recipe={"operation": "transfer", "params": {}})),
+        digest(replace(KEY, recipe=lambda: {"operation": "transfer", "params": {}})),
     ]
     assert len({digest(), *others}) == len(others) + 1
     # An agent's next cycle asks for the same, and a quote's minimum is another each time.

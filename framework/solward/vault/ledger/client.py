@@ -160,14 +160,14 @@ class RpcLedger:
             list(addresses[start : start + _MAX_ACCOUNTS])
             for start in range(0, len(addresses), _MAX_ACCOUNTS)
         ]
-        answers = await asyncio.gather(
-            *(
-                self._call("getMultipleAccounts", chunk, options | _from(min_slot))
-                if min_slot
-                else self._read("getMultipleAccounts", chunk, options)
-                for chunk in chunks
-            )
-        )
+        asked = [
+            self._call("getMultipleAccounts", chunk, options | _from(min_slot))
+            if min_slot
+            else self._read("getMultipleAccounts", chunk, options)
+            for chunk in chunks
+        ]
+        # One takes no task.
+        answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         found: dict[str, Account | None] = {}
         for chunk, answer in zip(chunks, answers, strict=True):
             values = _value(answer)

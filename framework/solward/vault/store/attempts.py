@@ -149,6 +149,7 @@ class Settlement:
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
         ends: False where it is the end of one step, and others follow.
+        record: as on record once it is stored, whoever stored it; None before that.
     """
 
     transaction_id: str
@@ -165,6 +166,7 @@ class Settlement:
     spent: Spent = Spent()
     ends: bool = True
     signature: str | None = None
+    record: TransactionRecord | None = None
 
 
 _NAMING: Final = frozenset({"", PocketStep.CALL, HAND_OVER})

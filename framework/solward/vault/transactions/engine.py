@@ -642,29 +642,17 @@ class Engine:
         return await self._outcome(reservation.record, item)
 
     async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
-        try:
-            with tracing.span("transaction.confirm", signature=item.signature):
-                settlement = await asyncio.wait_for(
-                    asyncio.shield(item.done), left(self._options.confirm_wait_s)
-                )
-        except TimeoutError:
+        with tracing.span("transaction.confirm", signature=item.signature):
+            await asyncio.wait((item.done,), timeout=left(self._options.confirm_wait_s))
+        if not item.done.done():
             async with self._database.read() as connection:
                 stored = await store.get(connection, record.id)
             return stored or replace(record, signature=item.signature)
-        record = replace(
-            record,
-            signature=item.signature,
-            status=settlement.status,
-            error=settlement.error,
-            fee_lamports=settlement.fee_lamports,
-            compute_units=settlement.spent.units,
-            compute_unit_limit=settlement.spent.unit_limit,
-            compute_unit_price=settlement.spent.unit_price,
-            details=record.details if settlement.details is None else settlement.details,
-        )
-        if settlement.status is TransactionStatus.FAILED:
-            raise refusal(record)
-        return record
+        ended = item.done.result().record
+        assert ended is not None
+        if ended.status is TransactionStatus.FAILED:
+            raise refusal(ended)
+        return ended
 
     async def known_action(self, actor: Actor) -> TransactionRecord | None:
         """The record of an action that was requested before, None for a new one.

@@ -140,7 +140,8 @@ class HoldReserver:
             )
         hold = await self._hold(connection, judged, actor, leaving)
         applied = judged.record.guardrails_applied
-        row = HoldRow(hold, digest, actor.action_key, actor.recipe, applied, actor.trace)
+        recipe = None if actor.recipe is None else actor.recipe()
+        row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace)
         await holds.add(connection, row)
         if most + 1 == MOST_OPEN:
             alerts.holds_full(connection, hold, MOST_OPEN, actor.trace)

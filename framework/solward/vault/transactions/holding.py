@@ -87,7 +87,8 @@ def digest_of(
         key = [actor.action_key]
     asked = _asked(intent, pocket)
     if actor.recipe is not None:
-        asked = actor.recipe.get("fields", actor.recipe)
+        recipe = actor.recipe()
+        asked = recipe.get("fields", recipe)
     lefts = _sums([_at_any_venue(line) for line in lines], actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
     whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]

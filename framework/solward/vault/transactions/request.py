@@ -63,8 +63,8 @@ class Actor:
             transaction: a request's id, or `agent:<id>:<cycle>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
             would return a record.
-        recipe: how to make what is asked for again, once a person approved it; None where only its
-            caller can.
+        recipe: makes how to make what is asked for again, once a person approved it; None where
+            only its caller can.
         approval: id of the approved hold that this carries out.
         via: what runs for the caller: `skill:<name>`, `plugin:<distribution>`.
     """
@@ -79,7 +79,7 @@ class Actor:
     api_key: str | None = field(default=None, repr=False)
     checks: tuple[Callable[[], None], ...] = ()
     trace: str | None = None
-    recipe: Mapping[str, Any] | None = None
+    recipe: Callable[[], Mapping[str, Any]] | None = None
     approval: str | None = None
     via: tuple[str, ...] = ()
 

@@ -262,24 +262,27 @@ class Sender:
 
     async def _settle_landed(self, items: Sequence[InFlight]) -> None:
         """Settle what landed without an error; from its balances, where these can say more."""
-        found = await asyncio.gather(*(self._landed(item) for item in items))
-        settlements = [each for each in found if each is not None]
+        settlements: list[Settlement] = []
+        reading = []
+        for item in items:
+            message = _shown_by_balances(item)
+            if message is None:
+                settlements.append(_settled(item, None, None, sure=False))
+            else:
+                reading.append(self._landed(item, message))
+        found = await asyncio.gather(*reading) if reading else ()
+        settlements += [each for each in found if each is not None]
         if settlements:
             await self._settle(settlements)
 
-    async def _landed(self, item: InFlight) -> Settlement | None:
-        """The settlement; None while its balances are waited for."""
-        if item.wire is None or not item.ends:
-            return _settled(item, None, None, sure=False)
-        landed, sure = None, False
-        message = VersionedTransaction.from_bytes(item.wire).message
-        if needs_balances(item.type, item.fee_lamports, item.reserved, message):
-            landed, sure = await read_landed(self._ledger, item.signature, message)
-            now = time.monotonic()
-            item.landed_at = item.landed_at or now
-            wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
-            if wanted and now - item.landed_at < self._balances_s:
-                return None
+    async def _landed(self, item: InFlight, message: AnyMessage) -> Settlement | None:
+        """The settlement by its balances; None while they are waited for."""
+        landed, sure = await read_landed(self._ledger, item.signature, message)
+        now = time.monotonic()
+        item.landed_at = item.landed_at or now
+        wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
+        if wanted and now - item.landed_at < self._balances_s:
+            return None
         return _settled(item, message, landed, sure=sure)
 
     async def _send(self, item: InFlight) -> None:
@@ -317,6 +320,16 @@ class Sender:
                     item.done.set_result(settlement)
 
 
+def _shown_by_balances(item: InFlight) -> AnyMessage | None:
+    """The message of what its balances can say more about, None of all else."""
+    if item.wire is None or not item.ends:
+        return None
+    message = VersionedTransaction.from_bytes(item.wire).message
+    if needs_balances(item.type, item.fee_lamports, item.reserved, message):
+        return message
+    return None
+
+
 def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
     """The settlement as on record: another process may have ended the transaction first."""
     return replace(
@@ -331,6 +344,7 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
             record.compute_unit_price,
         ),
         details=record.details,
+        record=record,
     )
 
 
