@@ -78,7 +78,7 @@ from solward.vault.store.database import Database
 from solward.vault.store.record_pages import RecordPages
 from solward.vault.store.token_lists import read_list
 from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.grant_report import principal_grants, wallet_grants
+from solward.vault.transactions.grant_report import WalletKeys, principal_grants, wallet_grants
 from solward.vault.transactions.lease import Process, registered
 from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
@@ -568,10 +568,15 @@ class Solward:
         callers = [
             (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
         ]
-        if self.keys is not None:
-            callers += await self.keys.of_wallet(wallet.id)
+        keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
         grants = await wallet_grants(
-            self.database, self.tokens, wallet.id, ceilings, callers, shown
+            self.database,
+            self.tokens,
+            wallet.id,
+            ceilings,
+            [*callers, *keys.single],
+            shown,
+            keys.alike,
         )
         return {"walletId": wallet.id, "frozen": frozen} | report | grants
 

@@ -38,7 +38,8 @@ OPEN = frozenset({
 # What is said of all agents and keys, as many as somebody made: counts by status, whose limits
 # bound what can leave a wallet.
 OF_ALL = re.compile(
-    r"SELECT (agents\.status, count\(|DISTINCT agents\.llm_provider)|.* FROM api_keys ORDER BY"
+    r"SELECT (agents\.status, count\(|DISTINCT agents\.llm_provider)"
+    r"|.* FROM api_keys (ORDER BY|LEFT OUTER JOIN)"
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -30,11 +30,11 @@ from solward.errors import (
 from solward.hold import Hold, HoldState
 from solward.operations.perform import Operations
 from solward.operations.recipe import read_recipe
-from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import holds as store
 from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
+from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.holding import venue_of
 from solward.vault.transactions.request import Actor, HoldTaken
 from solward.vault.transactions.steps import Step, StepHook, no_hook
@@ -62,8 +62,8 @@ class Keys(Protocol):
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
 
-    async def of_wallet(self, wallet_id: str) -> Sequence[tuple[str, ScopeLimits]]:
-        """Every key that may use a wallet, as a principal, with its ceilings."""
+    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+        """Every key that may use a wallet."""
 
     async def names(self) -> Mapping[str, str]:
         """id -> name of every key."""

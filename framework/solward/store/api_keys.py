@@ -8,13 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, or_, select, text, update
+from sqlalchemy import (
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.prepared import Prepared
+from solward.prepared import Prepared, Row
 from solward.store.tables import api_keys, key_requests, key_traffic
 from solward.vault.store.api_keys import is_usable
 from solward.vault.store.database import clock, lock_exclusive
+from solward.vault.store.tables import grant_sets
 
 Fields = dict[str, Any]
 
@@ -22,6 +33,26 @@ _BY_HASH = Prepared(
     select(api_keys).where(
         or_(api_keys.c.hash == bindparam("b_hash"), api_keys.c.previous_hash == bindparam("b_hash"))
     )
+)
+# One row for each key under grants, and one for all others with the same ceilings: what can leave a
+# wallet is the sum over all keys that may use it, however many there are.
+_OF_WALLET = Prepared(
+    select(
+        grant_sets.c.principal,
+        api_keys.c.spending_limit_lamports,
+        api_keys.c.max_costs_lamports,
+        func.count().label("keys"),
+    )
+    .select_from(
+        api_keys.outerjoin(grant_sets, grant_sets.c.principal == literal("key:") + api_keys.c.id)
+    )
+    .where(or_(api_keys.c.wallet_id.is_(None), api_keys.c.wallet_id == bindparam("b_wallet")))
+    .group_by(
+        grant_sets.c.principal,
+        api_keys.c.spending_limit_lamports,
+        api_keys.c.max_costs_lamports,
+    )
+    .order_by(func.min(api_keys.c.created_ms), func.min(api_keys.c.id))
 )
 _RECORD_USE = (
     update(api_keys)
@@ -114,6 +145,12 @@ async def list_keys(connection: AsyncConnection) -> list[Fields]:
     """All keys, oldest first."""
     rows = await connection.execute(select(api_keys).order_by(api_keys.c.created_ms, api_keys.c.id))
     return [dict(row) for row in rows.mappings()]
+
+
+async def of_wallet(connection: AsyncConnection, wallet_id: str) -> list[Row]:
+    """The keys that may use a wallet: `principal`, of a key under grants, or None for `keys` others
+    that have the same `spending_limit_lamports` and `max_costs_lamports`; oldest first."""
+    return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})
 
 
 async def delete_key(connection: AsyncConnection, key_id: str) -> Fields | None:

@@ -20,6 +20,7 @@ from solward.money import lamports_to_sol, sol_to_lamports
 from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store.api_keys import usable_at
+from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.request import Actor
 from solward_server.http.body import (
     Body,
@@ -83,10 +84,7 @@ class ApiKey:
     @property
     def limits(self) -> ScopeLimits:
         """Its limits in the engine's type."""
-        return ScopeLimits(
-            daily_lamports=self.spending_limit_lamports,
-            daily_costs_lamports=self.max_costs_lamports or _DEFAULT_MAX_COSTS,
-        )
+        return key_limits(self.spending_limit_lamports, self.max_costs_lamports)
 
     def rotated(self, hash_: str, now_ms: int, overlap_s: int) -> ApiKey:
         """The key with another secret; the one before it works for the overlap, in seconds.
@@ -170,6 +168,9 @@ class ApiKeyStore(Protocol):
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
 
+    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+        """Every key that may use a wallet."""
+
     async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
         """Give a key another secret: `ApiKey.rotated`; raises `NotFound` too."""
 
@@ -212,6 +213,11 @@ class MemoryKeys:
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
         return list(self._by_id.values())
+
+    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+        """Every key that may use a wallet."""
+        keys = [key for key in await self.list() if key.wallet_id in (None, wallet_id)]
+        return WalletKeys([(key.principal, key.limits) for key in keys])
 
     async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
         """Give a key another secret."""
@@ -267,6 +273,14 @@ class MemoryKeys:
     def _forget(self, key: ApiKey) -> None:
         for hash_ in (key.hash, key.previous_hash):
             self._ids.pop(hash_ or "", None)
+
+
+def key_limits(spending_limit_lamports: int, max_costs_lamports: int | None) -> ScopeLimits:
+    """The ceilings of a key, in lamports; costs that are None are the default."""
+    return ScopeLimits(
+        daily_lamports=spending_limit_lamports,
+        daily_costs_lamports=max_costs_lamports or _DEFAULT_MAX_COSTS,
+    )
 
 
 def key_not_found() -> NotFound:

@@ -10,8 +10,16 @@ from solward.audit import outbox
 from solward.events import EventKind
 from solward.store import api_keys as store
 from solward.vault.store.database import Database, clock
+from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.request import Actor
-from solward_server.http.api_keys import ApiKey, changed, created, key_not_found, revoked
+from solward_server.http.api_keys import (
+    ApiKey,
+    changed,
+    created,
+    key_limits,
+    key_not_found,
+    revoked,
+)
 
 _OF_SECRETS = ("hash", "rotated_ms", "previous_hash", "previous_until_ms")
 
@@ -48,6 +56,18 @@ class DatabaseKeys:
         """Every key, oldest first."""
         async with self._database.read() as connection:
             return [self._key(row) for row in await store.list_keys(connection)]
+
+    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+        """Every key that may use a wallet."""
+        async with self._database.read() as connection:
+            rows = await store.of_wallet(connection, wallet_id)
+        found = [
+            (row, key_limits(row.spending_limit_lamports, row.max_costs_lamports)) for row in rows
+        ]
+        return WalletKeys(
+            [(row.principal, limits) for row, limits in found if row.principal is not None],
+            [(limits, row.keys) for row, limits in found if row.principal is None],
+        )
 
     async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
         """Give a key another secret."""

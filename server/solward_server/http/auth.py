@@ -14,7 +14,7 @@ from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import KeyRevoked, WalletNotFound
 from solward.settings import Settings
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.limits import Taking
@@ -93,13 +93,9 @@ class KnownKeys:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
         return (await self._key(key_id)).wallet_id
 
-    async def of_wallet(self, wallet_id: str) -> list[tuple[str, ScopeLimits]]:
-        """Every key that may use a wallet, as a principal, with its ceilings."""
-        return [
-            (key.principal, key.limits)
-            for key in await self.keys.list()
-            if key.wallet_id in (None, wallet_id)
-        ]
+    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+        """Every key that may use a wallet."""
+        return await self.keys.of_wallet(wallet_id)
 
     async def names(self) -> dict[str, str]:
         """id -> name of every key."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, insert, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
@@ -20,6 +20,7 @@ from solward.audit.log import AuditLog
 from solward.errors import StoreError
 from solward.events import Event
 from solward.vault.store import sqlite as inline
+from solward.vault.store import sqlite_transactions
 from solward.vault.store.database import Database
 from solward.vault.store.tables import switches
 
@@ -570,6 +571,23 @@ async def test_a_connection_that_a_block_lost_holds_up_nobody_after_it(
     assert all(isinstance(end, Exception) for end in ends[1:-1])
     assert ends[-1] == 1
     assert await told(database) == ["first", "after"]
+
+
+async def test_a_connection_that_a_reader_lost_leaves_its_place_to_the_next(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_transactions, "_READER_WAIT_S", 0.05)
+
+    async def lose() -> None:
+        async with database.read() as connection:
+            await connection.invalidate()
+            await connection.execute(COUNT)
+
+    for _ in range(20):
+        with pytest.raises(PendingRollbackError):
+            await lose()
+    async with asyncio.timeout(5):
+        assert await told(database) == []
 
 
 async def test_a_transaction_that_cannot_be_rolled_back_is_ended_for_all(

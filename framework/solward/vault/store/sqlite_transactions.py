@@ -127,7 +127,11 @@ class SQLiteReaders:
             turn.set_result(None)
 
     async def _give(self, opened: _Open) -> None:
-        opened.driver.rollback()
+        try:
+            opened.driver.rollback()
+        except sqlite3.Error:
+            # It was lost; its place is free.
+            await opened.connection.invalidate()
         if self._closed or opened.connection.invalidated:
             self._opened -= 1
             self._wake()

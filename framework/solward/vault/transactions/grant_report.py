@@ -43,8 +43,27 @@ _NEARLY_FULL: Final = 80
 SWAPS: Final = "agents and keys without grants may swap any token"
 """Why nothing bounds what can leave of a token."""
 
+# Stands for any key without grants.
+_A_KEY: Final = "key:"
+
 Caller = tuple[str, ScopeLimits]
 """Who may use a wallet: an agent or a key, with its ceilings."""
+
+Alike = tuple[ScopeLimits, int]
+"""The ceilings of keys without grants, and how many keys have these."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalletKeys:
+    """The keys that may use a wallet.
+
+    Attributes:
+        single: as principals, with their ceilings: all that are under grants.
+        alike: the ceilings of others, and how many have these.
+    """
+
+    single: Sequence[Caller]
+    alike: Sequence[Alike] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,7 @@ async def wallet_grants(
     ceilings: ScopeLimits,
     callers: Sequence[Caller],
     shown: Collection[str] | None = None,
+    alike: Sequence[Alike] = (),
 ) -> dict[str, Any]:
     """`grants`, of the wallet and of everybody who may use it, and `canLeave`: of one moment.
 
@@ -72,6 +92,7 @@ async def wallet_grants(
         ceilings: of the wallet.
         callers: every agent and key that may use it.
         shown: the principals that `grants` has; None for all of them.
+        alike: keys that may use it and are not among `callers`.
     """
     wallet = f"wallet:{wallet_id}"
     principals = [wallet, *(who for who, _ in callers)]
@@ -81,7 +102,7 @@ async def wallet_grants(
         names = await names_of(connection, tokens, _named(principals[:1], sets))
         visible = {who: each for who, each in sets.items() if shown is None or who in shown}
         grants = await grants_report(connection, visible, names, now)
-    leaving = can_leave(wallet_id, ceilings, callers, sets, now)
+    leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
     return {"grants": grants, "canLeave": leaving.to_json(wallet_id, names)}
 
 
@@ -233,6 +254,7 @@ def can_leave(
     callers: Iterable[Caller],
     sets: Mapping[str, Sequence[Grant]],
     now: Moment,
+    alike: Sequence[Alike] = (),
 ) -> CanLeave:
     """The most that can leave a wallet in any 24 hours; pure.
 
@@ -242,6 +264,7 @@ def can_leave(
     Args:
         ceilings: of the wallet.
         sets: principal -> its grants, of those under grants.
+        alike: keys beside `callers`.
     """
     wallet = f"wallet:{wallet_id}"
     asking = list(callers)
@@ -258,6 +281,10 @@ def can_leave(
     lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
         parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
+        parts += [
+            _of_all(_of_caller(_A_KEY, limits, asset, wallet_id, sets, now), keys)
+            for limits, keys in alike
+        ]
         whole = _least(_added(parts), _of_ceilings(ceilings, asset, lends=lends))
         if wallet in sets:
             whole = _least(whole, _of_grants(sets[wallet], asset, wallet_id, now))
@@ -335,6 +362,12 @@ def _in_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
 
 def _times(window: Window) -> int:
     return -(-DAY_MS // window.length_ms)
+
+
+def _of_all(one: _Bound, callers: int) -> _Bound:
+    """Of so many callers with the same bound."""
+    units = None if one.units is None else one.units * callers
+    return _Bound(units, one.micro_dollars * callers)
 
 
 def _added(parts: Sequence[_Bound]) -> _Bound:

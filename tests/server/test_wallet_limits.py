@@ -1,0 +1,72 @@
+"""What all keys that may use a wallet let leave it, however many there are."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.support.api import serving_api
+from tests.support.grants import grant, limit
+
+from solward.service import wallet_limits
+from solward.settings import Settings
+from solward.vault.guardrails.grants.model import Grant
+from solward.vault.transactions.grant_report import wallet_grants
+from solward.vault.transactions.policy import replace_policy
+from solward_server.http.api_keys import ApiKey
+from solward_server.http.api_keys_database import DatabaseKeys
+
+SOL = 10**9
+
+
+def key(number: int, wallet: str | None, sol: int, costs: int | None = 5) -> ApiKey:
+    return ApiKey(
+        id=f"k{number}",
+        hash=f"{number:064}",
+        name=f"key {number}",
+        wallet_id=wallet,
+        permissions=("read",),
+        rate_limit=10,
+        spending_limit_lamports=sol,
+        max_costs_lamports=costs,
+        created_ms=number,
+    )
+
+
+@pytest.fixture
+def ceilings() -> Settings:
+    # So high that the sum over the keys is what bounds it.
+    return Settings(_env_file=None, daily_spending_limit_sol="1000000", max_costs_sol_per_day="900")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_keys_that_are_counted_together_let_leave_what_each_lets(
+    tmp_path: Path, ceilings: Settings, seed: int
+) -> None:
+    draw = random.Random(seed)
+    async with serving_api(tmp_path) as api:
+        service, wallet, other = api.service, await api.wallet(0), await api.wallet(0)
+        keys = DatabaseKeys(service.database)
+        policy: dict[str, list[Grant]] = {}
+        for number in range(40):
+            made = key(
+                number,
+                draw.choice([None, None, wallet, other]),
+                draw.choice([0, SOL, SOL, 3 * SOL]),
+                draw.choice([None, 7, 7]),
+            )
+            await keys.add(made)
+            if draw.random() < 0.3:
+                lends = grant(made.principal, SOL=limit("SOL", draw.randint(1, 9)))
+                policy[made.principal] = draw.choice([[], [lends]])
+        await replace_policy(service.database, policy, {})
+        each = [(k.principal, k.limits) for k in await keys.list() if k.wallet_id in (None, wallet)]
+        found = await keys.of_wallet(wallet)
+        assert {who for who, _ in found.single} == policy.keys() & {who for who, _ in each}
+        assert len(found.alike) <= 6
+        assert sum(count for _, count in found.alike) == len(each) - len(found.single)
+        given = service.database, service.tokens, wallet, wallet_limits(ceilings)
+        whole = await wallet_grants(*given, each)
+        assert await wallet_grants(*given, found.single, None, found.alike) == whole
+        assert whole["canLeave"]["assets"]["SOL"]["most"] != "0"
