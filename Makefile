@@ -7,6 +7,7 @@ UP := $(VENV)/.installed-up
 DEV := $(VENV)/.installed-dev
 DOJO := .venv-agentdojo
 LOCKER := .venv-lock
+RELEASER := .venv-release
 WORKERS ?= auto
 
 # Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
@@ -25,7 +26,7 @@ POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots release clean
 install: $(DEV)
 
 # Wheels alone, each with a hash that its lock has; then Solward itself, built by what is locked too.
@@ -120,5 +121,11 @@ screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/take.py
 	PYTHONPATH=. $(BIN)/python docs/images/theft.py
 
+# What is published of a version, signed by SIGNING_KEY, a key of OpenSSH's.
+release:
+	$(PYTHON) -m venv $(RELEASER)
+	$(RELEASER)/bin/python $(LOCKED) requirements/release.txt
+	PATH="$(abspath $(RELEASER))/bin:$$PATH" .ci/release $(SIGNING_KEY)
+
 clean:
-	rm -rf $(VENV) $(DOJO) $(LOCKER) .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf $(VENV) $(DOJO) $(LOCKER) $(RELEASER) .mypy_cache .pytest_cache .ruff_cache dist

