@@ -224,9 +224,9 @@ async def test_a_context_numbers_calls_in_their_order(wallet: TestWallet) -> Non
         calls: Any = context._calls
         perform = type(calls).perform
 
-        async def noted(self: Any, name: str, ordinal: int, params: Any) -> Any:
+        async def noted(self: Any, name: str, ordinal: int, *given: Any) -> Any:
             seen.append(ordinal)
-            return await perform(self, name, ordinal, params)
+            return await perform(self, name, ordinal, *given)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(calls), "perform", noted)

@@ -15,12 +15,12 @@ from solward import errors
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """
     ASSOCIATED_TOKEN_PROGRAM Account Balances CLOCK_SYSVAR Charged Completion
-    CompletionRequest Effects GuardrailBlocked Hold Intent InvalidRequest
+    CompletionRequest Effects Entry GuardrailBlocked Hold Intent InvalidRequest
     LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Manifest Message Mint ModelPrice
     ModelRefused Outflow PaidAnswer PaymentView ProviderContext
-    ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request Secret
+    ProviderError ProviderSpec Put Quote QuoteRequest ReadLedger Request Secret
     SkillContext SkillError SkillSpec
-    SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding
+    SolwardError Stake StakeState Store SwapInstructions SwapTransaction TokenBalance TokenHolding
     ToolCall ToolDefinition TransactionEffects TransactionError TransactionFailed
     TransactionRecord TransactionStatus TransactionType Usage VenueContext VenueSpec
     WRAPPED_SOL_MINT __version__ associated_account_size format_amount format_sol from_units

@@ -50,6 +50,8 @@ from solward.tools import json_safe, tool_definitions
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
+    from solward.context.store import Store
+    from solward.entries import Entry, Put
     from solward.guardrail import Charged, Hold, Intent, Line, Outflow, Request, TransactionEffects
     from solward.operations.declared import operation_parameters
     from solward.paid import PaidAnswer, PaymentView
@@ -107,6 +109,7 @@ __all__ = [
     "Completion",
     "CompletionRequest",
     "Effects",
+    "Entry",
     "GuardrailBlocked",
     "Hold",
     "HttpAnswer",
@@ -132,6 +135,7 @@ __all__ = [
     "ProviderContext",
     "ProviderError",
     "ProviderSpec",
+    "Put",
     "Quote",
     "QuoteRequest",
     "ReadLedger",
@@ -143,6 +147,7 @@ __all__ = [
     "SolwardError",
     "Stake",
     "StakeState",
+    "Store",
     "SwapInstructions",
     "SwapTransaction",
     "TokenAccount",
@@ -186,6 +191,9 @@ __all__ = [
 
 _AT_FIRST_USE = {
     "SkillContext": "solward.context",
+    "Entry": "solward.entries",
+    "Put": "solward.entries",
+    "Store": "solward.context.store",
     "Account": "solward.solana.accounts",
     "CHAIN_IDS": "solward.solana.clusters",
     "ReadLedger": "solward.solana.ledger",

@@ -75,6 +75,7 @@ from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
+from solward.vault.store.plugin_entries import StoreBounds
 from solward.vault.store.record_pages import RecordPages
 from solward.vault.store.token_lists import read_list
 from solward.vault.transactions.engine import Engine, EngineOptions
@@ -334,8 +335,6 @@ class Solward:
         if skill is None:
             raise SkillNotFound(name, sorted(self.registry.skills))
         wallet = await self.wallets.get(wallet_id)
-        via = (f"skill:{skill.spec.name}", f"plugin:{canonical(skill.distribution)}")
-        actor = replace(actor, via=via)
         context = self.skill_context(skill, wallet, actor, agent)
         return await run_skill(skill, params, context, emit=self.events.publish)
 
@@ -348,6 +347,8 @@ class Solward:
         context of its own.
         """
         spec, storage = skill.spec, None
+        via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
+        actor = replace(actor, via=via)
         if spec.manifest is not None and spec.manifest.storage_mb:
             storage = storage_folder(self.settings.solward_home, canonical(skill.distribution))
             if storage is not None:
@@ -676,6 +677,11 @@ def _engine_options(
             max_fee_lamports=settings.max_network_fee_lamports,
         ),
         priority_fee=settings.priority_fee,
+        store_bounds=StoreBounds(
+            keys=settings.plugin_store_max_keys,
+            value_bytes=settings.plugin_store_max_value_bytes,
+            total_bytes=settings.plugin_store_max_bytes,
+        ),
         wallet_limits=wallet_limits(settings),
         plugin_guardrails=registry.guardrails,
         hold_ms=settings.hold_expires_s * 1000,

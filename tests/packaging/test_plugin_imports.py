@@ -14,6 +14,8 @@ FOLDERS = (
     "plugin_template",
     "examples/http_provider",
     "examples/http_skill",
+    "examples/dca_skill",
+    "examples/price_alert",
     "examples/solana_skills",
 )
 MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))

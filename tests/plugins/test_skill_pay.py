@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from solward import InvalidRequest, PaidAnswer, PaymentView, SkillContext, TransactionStatus
+from solward import InvalidRequest, PaidAnswer, PaymentView, Put, SkillContext, TransactionStatus
 from solward.context import WalletView
 from solward.context.lifetime import Lifetime
 from solward.paid import PaymentState, PayRequest
@@ -28,7 +29,9 @@ class Answers:
         self.asked: list[PayRequest] = []
         self._answer = answer
 
-    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+    async def pay(
+        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
+    ) -> PaidAnswer:
         assert ordinal == len(self.asked) + 1
         self.asked.append(request)
         return self._answer

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from solward.context.lifetime import Lifetime
 from solward.context.operations import OperationMethods
+from solward.context.store import Store, StoreCalls
+from solward.entries import HistoryRequest, Put, Remember, checked_remember
 from solward.errors import SkillError
 from solward.guardrail import Intent
 from solward.manifest import secret_text
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
     from solward.venue import Quote
 
 
-class MoneyCalls(Protocol):
+class MoneyCalls(StoreCalls, Protocol):
     """What a context needs of the service that runs the skill; it knows wallet, caller and effects.
 
     Calls that make a transaction are numbered from 1 in the order the skill makes them, so that a
-    repeated run pays each once. All raise `SkillError` for a skill that declares READ, but `quote`,
-    and once the lifetime has ended.
+    repeated run pays each once. All raise `SkillError` once the lifetime has ended, and those that
+    make a transaction for a skill that declares READ.
+
+    Args:
+        remember: written to the plugin's store in the database transaction that stores the record
+            as pending, or not at all.
     """
 
     @property
@@ -41,7 +47,7 @@ class MoneyCalls(Protocol):
         """Ends when the call for which the context was made ends."""
 
     async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any]
+        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
     ) -> TransactionRecord:
         """Perform a declared operation with its fields by their JSON names."""
 
@@ -51,14 +57,22 @@ class MoneyCalls(Protocol):
         intent: Intent,
         instructions: Sequence[Instruction],
         wire: bytes | None,
+        remember: Sequence[Put] = (),
     ) -> TransactionRecord:
         """Send a transaction that the skill made itself; its wallet is that of the calls."""
 
-    async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
+    async def pocket(
+        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
+    ) -> TransactionRecord:
         """Call a program with a pocket."""
 
-    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+    async def pay(
+        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
+    ) -> PaidAnswer:
         """Make a request over HTTP, and pay for it where its site asks for that."""
+
+    async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
+        """The wallet's records that the plugin asked for."""
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """What the venue would give for a swap with these parameters."""
@@ -94,7 +108,7 @@ class SkillContext(OperationMethods):
 
     __slots__ = (
         "_agent", "_calls", "_http", "_ledger", "_log", "_ordinal", "_secrets", "_storage",
-        "_tokens", "_wallet",
+        "_store", "_tokens", "_wallet",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +135,7 @@ class SkillContext(OperationMethods):
         self._calls = calls
         self._secrets = secrets
         self._storage = storage
+        self._store = Store(calls)
         self._ordinal = itertools.count(1)
 
     @property
@@ -185,6 +200,11 @@ class SkillContext(OperationMethods):
         return self._storage
 
     @property
+    def store(self) -> Store:
+        """What the plugin keeps for this wallet."""
+        return self._store
+
+    @property
     def log(self) -> Any:
         """A logger that scrubs secrets."""
         return self._log
@@ -211,6 +231,32 @@ class SkillContext(OperationMethods):
 
         return await read_stakes(self.ledger, self.wallet.address)
 
+    async def history(
+        self,
+        *,
+        type: str | None = None,  # noqa: A002 - the record's own field name
+        status: str | None = None,
+        since_ms: int | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> tuple[TransactionRecord, ...]:
+        """The wallet's records that the plugins of this distribution asked for, newest first:
+        whoever had them run, those refused too.
+
+        Args:
+            type: only of this `TransactionType`.
+            status: only of this `TransactionStatus`.
+            since_ms: only made then or later, milliseconds since the Unix epoch.
+            before: id of a record of these: only older ones.
+            limit: 1 to 100.
+
+        Raises:
+            InvalidRequest: a filter that does not fit; names it.
+        """
+        request = HistoryRequest(type, status, since_ms, before, limit)
+        request.check()
+        return await self._calls.history(request)
+
     async def transact(
         self,
         *,
@@ -224,6 +270,7 @@ class SkillContext(OperationMethods):
         destinations: Sequence[str] = (),
         may_close: Sequence[str] = (),
         details: Mapping[str, Any] | None = None,
+        remember: Remember = (),
     ) -> TransactionRecord:
         """Have a transaction of your own judged, signed and sent: instructions, or whole bytes.
 
@@ -242,6 +289,7 @@ class SkillContext(OperationMethods):
             may_close: token accounts of the wallet that it closes, their rent to the wallet.
             details: the record's, JSON-able, amounts as Decimal. What the type states by itself
                 (addresses, mint, amount) is read from the bytes; give it equal, or leave it out.
+            remember: entries of the store, written with the pending record or not at all.
 
         Raises:
             InvalidRequest: a type or a detail that is not what the bytes do, or it is no
@@ -258,7 +306,8 @@ class SkillContext(OperationMethods):
             may_close=frozenset(may_close),
             details=dict(details or {}),
         )
-        return await self._calls.transact(next(self._ordinal), intent, instructions, wire)
+        puts = checked_remember(remember)
+        return await self._calls.transact(next(self._ordinal), intent, instructions, wire, puts)
 
     async def pocket(
         self,
@@ -272,6 +321,7 @@ class SkillContext(OperationMethods):
         position: str | None = None,
         stays: bool = False,
         details: Mapping[str, Any] | None = None,
+        remember: Remember = (),
     ) -> TransactionRecord:
         """Call any program, with a key that holds what you put in and nothing else.
 
@@ -295,6 +345,7 @@ class SkillContext(OperationMethods):
                 position, and a call can take all that is in it.
             stays: leave what the pocket holds where it is, as a position that is at risk.
             details: the record's, JSON-able, amounts as Decimal.
+            remember: entries of the store, written with the pending record or not at all.
 
         Raises:
             InvalidRequest: a value that does not fit; nothing was sent.
@@ -313,7 +364,8 @@ class SkillContext(OperationMethods):
             stays=stays,
             details=dict(details or {}),
         )
-        return await self._calls.pocket(next(self._ordinal), request)
+        puts = checked_remember(remember)
+        return await self._calls.pocket(next(self._ordinal), request, puts)
 
     async def pay(
         self,
@@ -323,6 +375,7 @@ class SkillContext(OperationMethods):
         headers: Mapping[str, str] | None = None,
         body: bytes | str | None = None,
         max: str,  # noqa: A002 - the field's name wherever a payment is asked for
+        remember: Remember = (),
     ) -> PaidAnswer:
         """Make a request over HTTP, and pay for it where the site answers 402.
 
@@ -338,6 +391,8 @@ class SkillContext(OperationMethods):
             method: in capitals.
             body: text is sent as UTF-8.
             max: the most to pay, and in what: `0.05 USDC`, whole units and a symbol or mint.
+            remember: entries of the store, written with the pending record or not at all: a site
+                that asks for no payment writes none.
 
         Raises:
             InvalidRequest: a value that does not fit, or nothing that the site takes may be paid;
@@ -351,10 +406,14 @@ class SkillContext(OperationMethods):
             body=body.encode() if isinstance(body, str) else bytes(body or b""),
             max=max,
         )
-        return await self._calls.pay(next(self._ordinal), request)
+        puts = checked_remember(remember)
+        return await self._calls.pay(next(self._ordinal), request, puts)
 
-    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
-        return await self._calls.perform(operation, next(self._ordinal), params)
+    async def _perform(
+        self, operation: str, params: Mapping[str, Any], remember: Remember = ()
+    ) -> TransactionRecord:
+        puts = checked_remember(remember)
+        return await self._calls.perform(operation, next(self._ordinal), params, puts)
 
     async def _quote(self, params: Mapping[str, Any]) -> Quote:
         return await self._calls.quote(params)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from solward.context import SkillContext
+from solward.entries import Put
 from solward.errors import (
     Held,
     InvalidRequest,
@@ -39,8 +40,11 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.values import (
     ACCOUNT,
+    ENTRY,
+    HISTORY_REQUEST,
     INTENT,
     PAID_ANSWER,
+    PUT,
     QUOTE,
     RECORD,
     TOKEN_HOLDING,
@@ -75,6 +79,9 @@ _RAISED_KEPT: Final = 256
 # Of one call, of the operator's node: reads in all, and at a time, where more wait.
 READS: Final = 1_000
 _READS_AT_ONCE: Final = 16
+# Likewise of the service's database: calls of the store and of the history.
+STORE_CALLS: Final = 500
+_STORE_CALLS_AT_ONCE: Final = 4
 # Accounts that one request to a node asks for.
 _ACCOUNTS_A_READ: Final = 100
 
@@ -92,6 +99,8 @@ class RunningCall:
         variables: the context variables of who made the call.
         reads: how many reads of the ledger it has begun.
         reading: lets some of them go on.
+        kept: how many calls of its store and history it has begun.
+        keeping: lets some of these go on.
         late: the loop's time from which on it is cancelled because it has taken too long.
         refused: why it was refused something last; None where it was not.
         ledger: what a venue may read; a skill reads that of its context.
@@ -106,6 +115,10 @@ class RunningCall:
     reads: int = 0
     reading: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE), repr=False
+    )
+    kept: int = 0
+    keeping: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(_STORE_CALLS_AT_ONCE), repr=False
     )
     late: float | None = None
     refused: SkillError | None = None
@@ -212,6 +225,11 @@ class Capabilities:
             methods.OP_POCKET.name: self._pocket,
             methods.OP_PAY.name: self._pay,
             methods.OP_QUOTE.name: self._quote,
+            methods.OP_HISTORY.name: self._history,
+            methods.STORE_GET.name: self._entry,
+            methods.STORE_PUT.name: self._put,
+            methods.STORE_DELETE.name: self._delete,
+            methods.STORE_LIST.name: self._entries,
             methods.LEDGER_BALANCE.name: self._balance,
             methods.LEDGER_ACCOUNT.name: self._account,
             methods.LEDGER_ACCOUNTS.name: self._accounts,
@@ -283,10 +301,11 @@ class Capabilities:
         request: methods.Perform = incoming.request
         call = self._spending(incoming, request.operation)
         params = from_json(request.params)
+        remember = _puts(request.remember)
         return await self._money(
             call,
             _leaving(request.operation, params),
-            lambda context: context._perform(request.operation, params),
+            lambda context: context._perform(request.operation, params, remember),
         )
 
     async def _transact(self, incoming: Incoming) -> Any:
@@ -294,6 +313,7 @@ class Capabilities:
         call = self._spending(incoming, TRANSACT)
         intent = INTENT.from_wire(request.intent)
         instructions = instructions_from_wire(request.instructions)
+        remember = _puts(request.remember)
         return await self._money(
             call,
             _sold(intent.lamports_out, intent.tokens_out),
@@ -308,6 +328,7 @@ class Capabilities:
                 destinations=tuple(intent.destinations),
                 may_close=tuple(intent.may_close),
                 details=intent.details,
+                remember=remember,
             ),
         )
 
@@ -315,6 +336,7 @@ class Capabilities:
         request: methods.Pocket = incoming.request
         call = self._spending(incoming, POCKET)
         details = from_json(request.details)
+        remember = _puts(request.remember)
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
             asked = methods.PocketBuild(request.build, address)
@@ -339,6 +361,7 @@ class Capabilities:
                 position=request.position,
                 stays=request.stays,
                 details=details,
+                remember=remember,
             ),
         )
 
@@ -350,6 +373,7 @@ class Capabilities:
         except SkillError as error:
             raise call.refuse(error.code, str(error)) from None
         _amount, asset = max_parts(request.max)
+        remember = _puts(request.remember)
         return await self._money(
             call,
             [asset],
@@ -359,6 +383,7 @@ class Capabilities:
                 headers=request.headers,
                 body=request.body,
                 max=request.max,
+                remember=remember,
             ),
             PAID_ANSWER.to_wire,
         )
@@ -367,6 +392,63 @@ class Capabilities:
         context = self._context(incoming)
         async with self._reading(incoming):
             return QUOTE.to_wire(await context._quote(from_json(incoming.request.params)))
+
+    # What is kept.
+
+    @asynccontextmanager
+    async def _keeping(self, incoming: Incoming) -> AsyncIterator[SkillContext]:
+        """The context of a skill that reads or writes its store, counted: the database is
+        everybody's.
+
+        Raises:
+            SkillError: `call_ended`, `not_a_skill` or `too_many_store_calls`.
+        """
+        context, call = self._context(incoming), self.of(incoming.cap)
+        call.kept += 1
+        if call.kept > STORE_CALLS:
+            raise call.refuse(
+                "too_many_store_calls",
+                f"A call may ask its store and history {STORE_CALLS} times, and has done so",
+            )
+        async with call.keeping:
+            # It may have ended meanwhile.
+            self.of(incoming.cap)
+            yield context
+
+    async def _entry(self, incoming: Incoming) -> methods.FoundEntry:
+        async with self._keeping(incoming) as context:
+            found = await context.store.get(incoming.request.key)
+        return methods.FoundEntry(None if found is None else ENTRY.to_wire(found))
+
+    async def _put(self, incoming: Incoming) -> Any:
+        put = PUT.from_wire(incoming.request)
+        async with self._keeping(incoming) as context:
+            written = context.store.put(put.key, put.value, version=put.version)
+            return ENTRY.to_wire(await self.of(incoming.cap).of_call(written))
+
+    async def _delete(self, incoming: Incoming) -> methods.Deleted:
+        asked = incoming.request
+        async with self._keeping(incoming) as context:
+            deleted = context.store.delete(asked.key, version=asked.version)
+            return methods.Deleted(await self.of(incoming.cap).of_call(deleted))
+
+    async def _entries(self, incoming: Incoming) -> methods.FoundEntries:
+        asked = incoming.request
+        async with self._keeping(incoming) as context:
+            found = await context.store.list(asked.prefix, after=asked.after, limit=asked.limit)
+        return methods.FoundEntries(tuple(map(ENTRY.to_wire, found)))
+
+    async def _history(self, incoming: Incoming) -> methods.FoundRecords:
+        asked = HISTORY_REQUEST.from_wire(incoming.request)
+        async with self._keeping(incoming) as context:
+            found = await context.history(
+                type=asked.type,
+                status=asked.status,
+                since_ms=asked.since_ms,
+                before=asked.before,
+                limit=asked.limit,
+            )
+        return methods.FoundRecords(tuple(map(RECORD.to_wire, found)))
 
     # Reads.
 
@@ -480,6 +562,10 @@ def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
         return (str(asset),)
     symbol = tokens.symbol_of(mint)
     return (mint,) if symbol is None else (mint, symbol)
+
+
+def _puts(remember: Sequence[Any]) -> tuple[Put, ...]:
+    return tuple(map(PUT.from_wire, remember))
 
 
 def _optional(account: Any) -> Any:

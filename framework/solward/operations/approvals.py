@@ -36,6 +36,7 @@ from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
 from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.holding import venue_of
+from solward.vault.transactions.plugin_entries import read_remember
 from solward.vault.transactions.request import Actor, HoldTaken
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
@@ -283,6 +284,7 @@ class Approvals:
             approval=hold.id,
             trace=row.trace,
             via=hold.chain[2:],
+            remember=read_remember(recipe),
         )
         if "operation" in recipe:
             params: Mapping[str, Any] = recipe["params"]

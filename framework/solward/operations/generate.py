@@ -30,15 +30,19 @@ from typing import TYPE_CHECKING, Any
 from solward.record import TransactionRecord
 
 if TYPE_CHECKING:
+    from solward.entries import Remember
     from solward.venue import Quote
 
 
 class OperationMethods:
-    """One method an operation; amounts are whole units, SOL or tokens."""
+    """One method an operation; amounts are whole units, SOL or tokens. `remember` are entries of
+    the plugin's store, written with the pending record or not at all."""
 
     __slots__ = ()
 
-    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
+    async def _perform(
+        self, operation: str, params: Mapping[str, Any], remember: Remember = ()
+    ) -> TransactionRecord:
         raise NotImplementedError
 
     async def _quote(self, params: Mapping[str, Any]) -> Quote:
@@ -82,10 +86,9 @@ def context() -> str:
     """`solward/context/operations.py`."""
     methods = [
         _method(
-            f"{each.name}({_signature('self', [_in_context(field) for field in each.fields])})"
-            " -> TransactionRecord",
+            f"{each.name}({_signature('self', _remembering(each))}) -> TransactionRecord",
             each.does,
-            f"return await self._perform({each.name!r}, {_params(each)})",
+            f"return await self._perform({each.name!r}, {_params(each)}, remember)",
         )
         for each in OPERATIONS.values()
     ]
@@ -148,6 +151,10 @@ def _method(signature: str, about: str, *body: str) -> str:
 
 def _signature(first: str, keywords: list[str]) -> str:
     return ", ".join([first, "*", *keywords] if keywords else [first])
+
+
+def _remembering(operation: Operation) -> list[str]:
+    return [*map(_in_context, operation.fields), "remember: Remember = ()"]
 
 
 def _in_context(field: Field) -> str:

@@ -16,6 +16,7 @@ from solders.instruction import Instruction
 
 from solward.context.lifetime import Lifetime
 from solward.context.pocket import PocketRequest
+from solward.entries import Entry, HistoryRequest, Put
 from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable, SkillError
 from solward.guardrail import Intent
 
@@ -43,6 +44,7 @@ from solward.solana.ledger import ReadLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.vault.transactions.engine import Engine
+from solward.vault.transactions.plugin_entries import PluginEntries
 from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketTaken
 from solward.vault.wallets import Pocket, Wallet, Wallets
 from solward.venue import BEST_VENUE, Quote
@@ -94,6 +96,11 @@ class Operations:
         }
         # Purchases in this process by wallet and mint, with how many wait for each.
         self._purchases: dict[tuple[str, str], _Turn] = {}
+
+    @property
+    def entries(self) -> PluginEntries:
+        """What plugins keep for wallets."""
+        return self._engine.entries
 
     def use_venues(self, venues: Sequence[Venue]) -> None:
         """Swap by these from now on."""
@@ -350,10 +357,10 @@ class SkillCalls:
     lifetime: Lifetime = field(default_factory=Lifetime)
 
     async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any]
+        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
     ) -> TransactionRecord:
         """Perform a declared operation as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal)
+        actor = self._numbered(ordinal, remember)
         return await self.operations.perform(operation, self.wallet_id, actor, plain(params))
 
     async def transact(
@@ -362,14 +369,17 @@ class SkillCalls:
         intent: Intent,
         instructions: Sequence[Instruction],
         wire: bytes | None,
+        remember: Sequence[Put] = (),
     ) -> TransactionRecord:
         """Send what the skill drafted as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal)
+        actor = self._numbered(ordinal, remember)
         return await self.operations.transact(self.wallet_id, actor, intent, instructions, wire)
 
-    async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
+    async def pocket(
+        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
+    ) -> TransactionRecord:
         """Use a pocket as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal)
+        actor = self._numbered(ordinal, remember)
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
             # The skill's own code, which must not outlive its call.
@@ -380,9 +390,11 @@ class SkillCalls:
         contained_request = replace(request, build=build)
         return await self.operations.use_pocket(self.wallet_id, actor, contained_request)
 
-    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+    async def pay(
+        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
+    ) -> PaidAnswer:
         """Make a request that may be paid for, as the run's money call number `ordinal`."""
-        actor = self._numbered(ordinal)
+        actor = self._numbered(ordinal, remember)
         # Without the most to pay only the operator may ask, and no skill is the operator.
         max_parts(request.max)
         return await self.operations.pay(self.wallet_id, actor, request)
@@ -392,13 +404,41 @@ class SkillCalls:
         self.lifetime.check()
         return await self.operations.quote(plain(params))
 
-    def _numbered(self, ordinal: int) -> Actor:
+    async def entry(self, key: str) -> Entry | None:
+        """An entry of the plugin's store; a skill that declares READ keeps what it likes, too."""
+        return await self.operations.entries.get(self.wallet_id, self._keeper(), key)
+
+    async def put(self, put: Put) -> Entry:
+        """Write an entry of the plugin's store."""
+        return await self.operations.entries.put(self.wallet_id, self._keeper(), put)
+
+    async def delete(self, key: str, version: int | None) -> bool:
+        """Delete an entry of the plugin's store."""
+        return await self.operations.entries.delete(self.wallet_id, self._keeper(), key, version)
+
+    async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
+        """Entries of the plugin's store."""
+        actor = self._keeper()
+        return await self.operations.entries.listed(self.wallet_id, actor, prefix, after, limit)
+
+    async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
+        """Records that the plugin asked for."""
+        return await self.operations.entries.history(self.wallet_id, self._keeper(), request)
+
+    def _keeper(self) -> Actor:
+        """The actor of a call that moves nothing, fenced as those that do."""
+        self.lifetime.check()
+        return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
+
+    def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
         """The actor of one money call; numbered, so that a repeated cycle never pays twice."""
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")
-        # Checked again where the amount is reserved: the call may end while this one is prepared.
-        actor = replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
+        # The lifetime is checked again where the amount is reserved: the call may end while this
+        # one is prepared.
+        self.operations.entries.bounds.check_values(remember)
+        actor = replace(self._keeper(), remember=tuple(remember))
         if actor.action_key is None:
             return actor
         return replace(actor, action_key=f"{actor.action_key}:{ordinal}")

@@ -128,6 +128,10 @@ class Settings(AccessSettings, VendorSettings):
     priority_fee: Literal["off", "auto"] | int = Field(default_factory=_priority_fee_of)
     max_network_fee_sol: Decimal = lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
+    # Of what a plugin's distribution keeps for a wallet.
+    plugin_store_max_keys: int = Field(256, ge=1, le=10_000)
+    plugin_store_max_value_bytes: int = Field(8_192, ge=2, le=16_384)
+    plugin_store_max_bytes: int = Field(262_144, ge=2, le=16_777_216)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.

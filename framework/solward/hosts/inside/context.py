@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from solward.context import SkillContext
 from solward.context.lifetime import Lifetime
 from solward.context.pocket import PocketRequest
+from solward.entries import Entry, HistoryRequest, Put
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.hosts.inside.log import HostLog
@@ -19,9 +20,12 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.values import (
     ACCOUNT,
     AGENT_VIEW,
+    ENTRY,
+    HISTORY_REQUEST,
     INTENT,
     KNOWN_TOKEN,
     PAID_ANSWER,
+    PUT,
     QUOTE,
     RECORD,
     TOKEN_HOLDING,
@@ -77,11 +81,11 @@ class RemoteCalls:
         self._builds: dict[int, Any] = {}
 
     async def perform(
-        self, operation: str, ordinal: int, params: Mapping[str, Any]
+        self, operation: str, ordinal: int, params: Mapping[str, Any], remember: Sequence[Put] = ()
     ) -> TransactionRecord:
         """See `MoneyCalls.perform`."""
         self.lifetime.check()
-        request = methods.Perform(operation, to_json(params))
+        request = methods.Perform(operation, to_json(params), _puts(remember))
         return await self._money(methods.OP_PERFORM, request)
 
     async def transact(
@@ -90,6 +94,7 @@ class RemoteCalls:
         intent: Intent,
         instructions: Sequence[Instruction],
         wire: bytes | None,
+        remember: Sequence[Put] = (),
     ) -> TransactionRecord:
         """See `MoneyCalls.transact`."""
         self.lifetime.check()
@@ -97,10 +102,13 @@ class RemoteCalls:
             intent=INTENT.to_wire(intent),
             instructions=_instructions(instructions),
             wire=_bytes(wire),
+            remember=_puts(remember),
         )
         return await self._money(methods.OP_TRANSACT, request)
 
-    async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
+    async def pocket(
+        self, ordinal: int, request: PocketRequest, remember: Sequence[Put] = ()
+    ) -> TransactionRecord:
         """See `MoneyCalls.pocket`; the service calls `build` back."""
         self.lifetime.check()
         if not callable(request.build):
@@ -120,12 +128,15 @@ class RemoteCalls:
                     position=request.position,
                     stays=bool(request.stays),
                     details=to_json(request.details),
+                    remember=_puts(remember),
                 ),
             )
         finally:
             del self._builds[number]
 
-    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+    async def pay(
+        self, ordinal: int, request: PayRequest, remember: Sequence[Put] = ()
+    ) -> PaidAnswer:
         """See `MoneyCalls.pay`."""
         self.lifetime.check()
         asked = methods.Pay(
@@ -134,6 +145,7 @@ class RemoteCalls:
             max=request.max or "",
             headers=dict(request.headers),
             body=request.body,
+            remember=_puts(remember),
         )
         answer = await self._call.channel.call(methods.OP_PAY, asked, cap=self._call.cap)
         return PAID_ANSWER.from_wire(answer)
@@ -144,6 +156,35 @@ class RemoteCalls:
         request = methods.QuoteParams(to_json(params))
         answer = await self._call.channel.call(methods.OP_QUOTE, request, cap=self._call.cap)
         return QUOTE.from_wire(answer)
+
+    async def entry(self, key: str) -> Entry | None:
+        """See `Store.get`."""
+        answer = await self._keep(methods.STORE_GET, methods.StoreKey(key))
+        return None if answer.entry is None else ENTRY.from_wire(answer.entry)
+
+    async def put(self, put: Put) -> Entry:
+        """See `Store.put`."""
+        return ENTRY.from_wire(await self._keep(methods.STORE_PUT, PUT.to_wire(put)))
+
+    async def delete(self, key: str, version: int | None) -> bool:
+        """See `Store.delete`."""
+        answer = await self._keep(methods.STORE_DELETE, methods.StoreDelete(key, version))
+        return bool(answer.was_there)
+
+    async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
+        """See `Store.list`."""
+        asked = methods.StoreList(prefix, after, limit)
+        answer = await self._keep(methods.STORE_LIST, asked)
+        return tuple(map(ENTRY.from_wire, answer.entries))
+
+    async def history(self, request: HistoryRequest) -> tuple[TransactionRecord, ...]:
+        """See `SkillContext.history`."""
+        answer = await self._keep(methods.OP_HISTORY, HISTORY_REQUEST.to_wire(request))
+        return tuple(map(RECORD.from_wire, answer.records))
+
+    async def _keep(self, method: methods.Method[Any, Any], request: Any) -> Any:
+        self.lifetime.check()
+        return await self._call.channel.call(method, request, cap=self._call.cap)
 
     async def build(self, number: int, address: str) -> methods.Built:
         """What the build function of a pocket that is asked for makes.
@@ -226,6 +267,10 @@ class RemoteLedger:
 
 def _account(wire: Any) -> Account | None:
     return None if wire is None else ACCOUNT.from_wire(wire)
+
+
+def _puts(remember: Sequence[Put]) -> tuple[Any, ...]:
+    return tuple(map(PUT.to_wire, remember))
 
 
 def _bytes(wire: object) -> bytes | None:

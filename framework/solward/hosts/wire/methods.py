@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
+from solward.entries import MAX_REMEMBERED
 from solward.errors import InvalidRequest
 from solward.hosts.wire.frames import PIECE, UNREADABLE, HostileFrame
 from solward.hosts.wire.values import (
@@ -25,6 +26,8 @@ from solward.hosts.wire.values import (
     Completion,
     CompletionRequest,
     Empty,
+    Entry,
+    HistoryRequest,
     HttpAnswer,
     Instructions,
     Intent,
@@ -41,6 +44,7 @@ from solward.hosts.wire.values import (
     PaymentReceipt,
     PaymentSpec,
     ProviderSpec,
+    Put,
     Quote,
     QuoteRequest,
     Record,
@@ -347,11 +351,16 @@ POCKET_BUILD = Method("pocket.build", PocketBuild, Built)
 # From a host.
 
 
+Puts = Annotated[tuple[Put, ...], Meta(max_length=MAX_REMEMBERED)]
+"""What a money call remembers."""
+
+
 class Perform(Wire):
     """Attributes: params: the operation's fields by their JSON names."""
 
     operation: Name
     params: Json
+    remember: Puts = ()
 
 
 class Transact(Wire):
@@ -360,6 +369,7 @@ class Transact(Wire):
     intent: Intent
     instructions: Instructions = ()
     wire: Bytes | None = None
+    remember: Puts = ()
 
 
 class Pocket(Wire):
@@ -374,6 +384,7 @@ class Pocket(Wire):
     position: Name | None = None
     stays: bool = False
     details: Json = "{}"
+    remember: Puts = ()
 
 
 class Pay(Wire):
@@ -385,6 +396,38 @@ class Pay(Wire):
     headers: Annotated[dict[Name, Annotated[str, Meta(max_length=16 << 10)]], Meta(max_length=128)]
     # As much as a request to the service itself has.
     body: Annotated[bytes, Meta(max_length=64 << 10)] = b""
+    remember: Puts = ()
+
+
+class StoreKey(Wire):
+    key: Name
+
+
+class StoreDelete(Wire):
+    key: Name
+    version: int | None = None
+
+
+class StoreList(Wire):
+    prefix: Name
+    after: Name | None
+    limit: Natural
+
+
+class FoundEntry(Wire):
+    entry: Entry | None
+
+
+class FoundEntries(Wire):
+    entries: tuple[Entry, ...]
+
+
+class Deleted(Wire):
+    was_there: bool
+
+
+class FoundRecords(Wire):
+    records: tuple[Record, ...]
 
 
 class QuoteParams(Wire):
@@ -535,16 +578,23 @@ class Blocked(Wire):
 
 _LEDGER: Final = 32 << 20
 _LARGE_AT_ONCE: Final = 4
-# Many times a transaction, of which the rest is details.
-_MONEY: Final = 32 << 10
-# A whole request over HTTP.
-_PAY: Final = 160 << 10
+# Many times a transaction, of which the rest is details, and what is remembered.
+_MONEY: Final = 64 << 10
+# A whole request over HTTP, and what is remembered.
+_PAY: Final = 192 << 10
+# A value and its key.
+_STORED: Final = 32 << 10
 
 OP_PERFORM = Method("op.perform", Perform, Record, most=_MONEY)
 OP_TRANSACT = Method("op.transact", Transact, Record, most=_MONEY)
 OP_POCKET = Method("op.pocket", Pocket, Record, most=_MONEY)
 OP_PAY = Method("op.pay", Pay, PaidAnswer, _BIG, most=_PAY)
 OP_QUOTE = Method("op.quote", QuoteParams, Quote, most=_MONEY)
+OP_HISTORY = Method("op.history", HistoryRequest, FoundRecords, _BIG, most=_STORED)
+STORE_GET = Method("store.get", StoreKey, FoundEntry, most=_STORED)
+STORE_PUT = Method("store.put", Put, Entry, most=_STORED)
+STORE_DELETE = Method("store.delete", StoreDelete, Deleted, most=_STORED)
+STORE_LIST = Method("store.list", StoreList, FoundEntries, _BIG, most=_STORED)
 LEDGER_BALANCE = Method("ledger.balance", AtAddress, Amount)
 LEDGER_ACCOUNT = Method("ledger.account", AtAddress, FoundAccount, _LEDGER, _LARGE_AT_ONCE)
 LEDGER_ACCOUNTS = Method("ledger.accounts", ManyAddresses, FoundAccounts, _LEDGER, _LARGE_AT_ONCE)

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from solward import (
     context,
+    entries,
     guardrail,
     hold,
     jsontext,
@@ -438,6 +439,29 @@ class Account(Wire):
     data: bytes
 
 
+class Put(Wire):
+    key: Name
+    value: Json
+    version: int | None = None
+
+
+class Entry(Wire):
+    key: Name
+    value: Json
+    version: int
+    changed_ms: int
+    transaction_id: Name | None = None
+    status: record.TransactionStatus | None = None
+
+
+class HistoryRequest(Wire):
+    type: Name | None = None
+    status: Name | None = None
+    since_ms: int | None = None
+    before: Name | None = None
+    limit: int = 50
+
+
 class TokenHolding(Wire):
     account: Address
     mint: Address
@@ -753,6 +777,9 @@ ACCOUNT = Pair(accounts.Account, Account)
 TOKEN_HOLDING = Pair(ledger.TokenHolding, TokenHolding)
 VOTE_ACCOUNT = Pair(ledger.VoteAccount, VoteAccount)
 KNOWN_TOKEN = Pair(token_list.KnownToken, KnownToken)
+PUT = Pair(entries.Put, Put)
+ENTRY = Pair(entries.Entry, Entry)
+HISTORY_REQUEST = Pair(entries.HistoryRequest, HistoryRequest)
 WALLET_VIEW = Pair(context.WalletView, WalletView)
 AGENT_VIEW = Pair(context.AgentView, AgentView)
 QUOTE_REQUEST = Pair(venue.QuoteRequest, QuoteRequest)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
+from solward.registry.discovery import canonical
 from solward.registry.interceptors import GRACE_S
 from solward.skill import Effects
 from solward.testing.conformance.observed_run import (
@@ -19,6 +20,7 @@ from solward.testing.conformance.observed_run import (
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import Asking
 from solward.testing.stand import TestWallet
+from solward.vault.store import plugin_entries
 
 # Calls on the context that return before the one at which the skill is cancelled.
 CANCELLED_AFTER = (0, 1, 2)
@@ -184,9 +186,18 @@ def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
 
 
 async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
-    """A skill that reads only has the same outcome alone, if two runs alone have the same."""
+    """A skill that reads only has the same outcome alone, if two runs alone have the same; each
+    of them keeps nothing yet."""
+    await _forget(skill, run.wallet)
     first = await observe_run(skill, run.wallet, run.params)
+    await _forget(skill, run.wallet)
     second = await observe_run(skill, run.wallet, run.params)
     if first.outcome == second.outcome != run.outcome:
         return [f"on {run.wallet.name} it tells something else beside others than alone"]
     return []
+
+
+async def _forget(skill: WatchedSkill, wallet: TestWallet) -> None:
+    """Delete what the skill keeps for a wallet."""
+    async with wallet.stand.service.database.write() as connection:
+        await plugin_entries.clear(connection, canonical(skill.loaded.distribution), wallet.id)

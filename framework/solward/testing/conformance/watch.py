@@ -15,6 +15,8 @@ from typing import Any, Protocol, cast
 import httpx
 
 from solward.context import SkillContext
+from solward.context.store import Store
+from solward.entries import Remember
 from solward.errors import SkillError, SolwardError
 from solward.folders.storage import files
 from solward.hosts.capabilities import Capabilities, RunningCall, names_of
@@ -294,6 +296,7 @@ class _ProcessContext(_RunContext):
         if gate is not None:
             self._ledger = cast(Any, _Gated(self._ledger, gate, run))
             self._calls = cast(Any, _Gated(self._calls, gate, run))
+            self._store = Store(self._calls)
 
     @property
     def http(self) -> httpx.AsyncClient:
@@ -301,9 +304,11 @@ class _ProcessContext(_RunContext):
         client = super().http
         return client if self.gate is None else cast(Any, _Gated(client, self.gate, self.run))
 
-    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
+    async def _perform(
+        self, operation: str, params: Mapping[str, Any], remember: Remember = ()
+    ) -> TransactionRecord:
         self.run.asked.append(Asked(operation))
-        return await super()._perform(operation, params)
+        return await super()._perform(operation, params, remember)
 
     async def transact(self, **declared: Any) -> TransactionRecord:
         """See `SkillContext`."""

@@ -24,6 +24,7 @@ from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store import transactions
 from solward.vault.store.database import clock
+from solward.vault.store.plugin_entries import third_party
 from solward.vault.store.tables import holds, processes
 from solward.vault.store.window_clock import Moment
 
@@ -293,7 +294,11 @@ async def refuse(
     if moved is None:
         return None
     await transactions.insert_record(
-        connection, record, action_key=row.action_key or hold.action, trace=row.trace
+        connection,
+        record,
+        action_key=row.action_key or hold.action,
+        trace=row.trace,
+        plugin=third_party(hold.chain),
     )
     return record
 

@@ -118,7 +118,17 @@ transactions = Table(
     Column("compute_units", BigInteger),  # used
     Column("compute_unit_limit", BigInteger),
     Column("compute_unit_price", BigInteger),  # micro-lamports
+    Column("plugin", Text),  # the distribution of a third party's plugin that asked for it
     Index(None, "wallet_id", "seq"),
+    # What each of these asked of a wallet; the others' records cost nothing for it.
+    Index(
+        "ix_transactions_plugin",
+        "wallet_id",
+        "plugin",
+        "seq",
+        sqlite_where=text("plugin IS NOT NULL"),
+        postgresql_where=text("plugin IS NOT NULL"),
+    ),
     # Reconciliation reads the unfinished only, however long the history is.
     Index(
         "ix_transactions_pending",
@@ -140,6 +150,41 @@ transactions = Table(
         sqlite_where=text("type = 'stake'"),
         postgresql_where=text("type = 'stake'"),
     ),
+)
+
+# What plugins keep for wallets, by their distribution (`solward.vault.store.plugin_entries`).
+plugin_entries = Table(
+    "plugin_entries",
+    metadata,
+    Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
+    Column("plugin", Text, primary_key=True),
+    Column("key", _Bytewise, primary_key=True),
+    Column("value", Text, nullable=False),  # JSON with exact decimals
+    Column("bytes", Integer, nullable=False),  # of key and value
+    Column("version", BigInteger, nullable=False),
+    Column("transaction_id", Text),  # of the money call that remembered it
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# The latest version that was given to an entry of each: none is given twice.
+plugin_stores = Table(
+    "plugin_stores",
+    metadata,
+    Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
+    Column("plugin", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+# What the operator set for a plugin's skill, each in clear or sealed under a key of the keystore.
+plugin_settings = Table(
+    "plugin_settings",
+    metadata,
+    Column("plugin", Text, primary_key=True),
+    Column("skill", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text),  # JSON with exact decimals
+    Column("sealed", LargeBinary),
+    Column("changed_ms", BigInteger, nullable=False),
 )
 
 # One row per transaction and scope (`wallet:<id>`, `agent:<id>`, `key:<id>`, `skill:<name>`,

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
+from solward.entries import HistoryRequest
 from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store import alerts
@@ -58,6 +59,7 @@ async def insert_record(
     held_lamports: int = 0,
     owner: str | None = None,
     trace: str | None = None,
+    plugin: str | None = None,
 ) -> None:
     """Store a new record and record its event.
 
@@ -65,6 +67,7 @@ async def insert_record(
         held_lamports: what a pending one reserves (amount + fees + rent).
         owner: the process that drives a pending one.
         trace: what requested it, to follow it through the logs.
+        plugin: the distribution of a third party's plugin that asked for it.
     """
     await _INSERT.run(
         connection,
@@ -85,6 +88,7 @@ async def insert_record(
             "created_ms": record.created_ms,
             "owner": owner,
             "trace": trace,
+            "plugin": plugin,
         },
     )
     record_event(connection, record, trace)
@@ -309,3 +313,29 @@ async def launched(
         if any(jsontext.loads(details).get("mint") == mint for details in rows.scalars()):
             found.add(mint)
     return frozenset(found)
+
+
+# As the index has it.
+_OF_A_PLUGIN = text("transactions.plugin IS NOT NULL")
+
+
+async def of_plugin(
+    connection: AsyncConnection, wallet_id: str, plugin: str, request: HistoryRequest
+) -> list[TransactionRecord]:
+    """The newest records of a wallet that a plugin's distribution asked for."""
+    statement = select(*RECORD).where(
+        transactions.c.wallet_id == wallet_id, transactions.c.plugin == plugin, _OF_A_PLUGIN
+    )
+    if request.before is not None:
+        before = select(transactions.c.seq).where(
+            transactions.c.id == request.before, transactions.c.plugin == plugin
+        )
+        statement = statement.where(transactions.c.seq < before.scalar_subquery())
+    if request.type is not None:
+        statement = statement.where(transactions.c.type == request.type)
+    if request.status is not None:
+        statement = statement.where(transactions.c.status == request.status)
+    if request.since_ms is not None:
+        statement = statement.where(transactions.c.created_ms >= request.since_ms)
+    statement = statement.order_by(transactions.c.seq.desc()).limit(request.limit)
+    return [record_of(row) for row in await connection.execute(statement)]

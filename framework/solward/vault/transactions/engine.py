@@ -47,11 +47,13 @@ from solward.vault.store.attempts import HAND_OVER, PocketStep
 from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
 from solward.vault.store.payments import PaymentRow, StoredAnswer
+from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds
 from solward.vault.transactions.assess import Assessment, Assessor, no_verification
 from solward.vault.transactions.failures import refusal, would_fail
 from solward.vault.transactions.granting import Granting
 from solward.vault.transactions.handed_over import Watcher, live_payment
 from solward.vault.transactions.lease import Process
+from solward.vault.transactions.plugin_entries import PluginEntries
 from solward.vault.transactions.pocket_run import PocketRuns
 from solward.vault.transactions.prices import Prices
 from solward.vault.transactions.priority import PriorityFee, PriorityFees
@@ -105,6 +107,7 @@ class EngineOptions:
         tokens: symbols, for refusals.
         listed: mints that an agent or key without grants may buy; None for all.
         priority_fee: of every transaction that is built here.
+        store_bounds: of what a plugin keeps for a wallet.
     """
 
     policy: Policy
@@ -115,6 +118,7 @@ class EngineOptions:
     tokens: TokenList | None = None
     listed: frozenset[str] | None = None
     priority_fee: PriorityFee = "off"
+    store_bounds: StoreBounds = DEFAULT_BOUNDS
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
 
@@ -157,7 +161,9 @@ class Engine:
             owner,
             options.hold_ms,
             Granting(options.prices, options.tokens, options.listed),
+            options.store_bounds,
         )
+        self.entries = PluginEntries(database, options.store_bounds)
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
         self.watcher = Watcher(ledger, database, hook=hook)

@@ -27,6 +27,7 @@ from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions import holding
 from solward.vault.transactions.granting import Granted, Granting
+from solward.vault.transactions.plugin_entries import REMEMBER, remember_json
 from solward.vault.transactions.request import Actor, HoldTaken, IdempotencyKey, Payment, PocketUse
 
 
@@ -141,6 +142,9 @@ class HoldReserver:
         hold = await self._hold(connection, judged, actor, leaving)
         applied = judged.record.guardrails_applied
         recipe = None if actor.recipe is None else actor.recipe()
+        if recipe is not None and actor.remember:
+            # What makes it again writes them too; the digest is of what is asked alone.
+            recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace)
         await holds.add(connection, row)
         if most + 1 == MOST_OPEN:

@@ -8,6 +8,7 @@ from typing import Any
 
 from solders.instruction import Instruction
 
+from solward.entries import Put
 from solward.guardrail import Intent
 from solward.payment import PaymentMode
 from solward.record import TransactionRecord
@@ -67,6 +68,7 @@ class Actor:
             only its caller can.
         approval: id of the approved hold that this carries out.
         via: what runs for the caller: `skill:<name>`, `plugin:<distribution>`.
+        remember: entries of the plugin's store, written where the record is stored as pending.
     """
 
     principal: str
@@ -82,6 +84,7 @@ class Actor:
     recipe: Callable[[], Mapping[str, Any]] | None = None
     approval: str | None = None
     via: tuple[str, ...] = ()
+    remember: tuple[Put, ...] = field(default=(), repr=False)
 
     @property
     def is_admins(self) -> bool:

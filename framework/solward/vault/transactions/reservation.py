@@ -47,6 +47,7 @@ from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
 from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
+from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds, third_party
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
 from solward.vault.transactions.grant_case import is_within
 from solward.vault.transactions.granting import Granted, Granting, PricesMissing, Question
@@ -58,6 +59,7 @@ from solward.vault.transactions.hold_reservation import (
     claim_record,
     use_approval,
 )
+from solward.vault.transactions.plugin_entries import remember
 from solward.vault.transactions.plugin_rules import PluginRules, joined
 from solward.vault.transactions.pocket_reservation import owned_by_another, with_pocket
 from solward.vault.transactions.price_change import price_change
@@ -206,14 +208,17 @@ class Reserver:
         owner: str | None = None,
         hold_ms: int = HOUR_MS,
         granting: Granting | None = None,
+        store_bounds: StoreBounds = DEFAULT_BOUNDS,
     ) -> None:
         """Args:
         granting: judges by grants.
+        store_bounds: of what a plugin keeps for a wallet.
         hold_ms: how long a held transaction waits for a person.
         """
         self._database = database
         self._granting = Granting() if granting is None else granting
         self._holds = HoldReserver(self._granting, hold_ms)
+        self._store_bounds = store_bounds
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
@@ -245,7 +250,7 @@ class Reserver:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
             TakenOver, KeyRevoked, SkillError: what requests it has ended: another run of the
                 agent's cycle has the fencing token, the agent was stopped, the API key was
-                revoked, the skill's call is over.
+                revoked, the skill's call is over. Or what it remembers does not fit.
             PocketTaken: another process used the pocket first.
             Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
@@ -308,6 +313,8 @@ class Reserver:
                 if row is not None and judged.is_allowed:
                     row = replace(row, created_ms=stored.created_ms)
                     await payment_store.add(connection, row)
+                if judged.is_allowed:
+                    await remember(connection, stored, actor, self._store_bounds)
             elif actor.idempotency is not None:
                 await claim(connection, actor, judged.held.action, now)
             units: dict[str, int] = {}
@@ -658,4 +665,5 @@ class Reserver:
             held_lamports=held_lamports,
             owner=self._owner if record.status is TransactionStatus.PENDING else None,
             trace=actor.trace,
+            plugin=third_party(actor.via),
         )

@@ -1,0 +1,1 @@
+"""Buys a token for a fixed amount, once a period."""

@@ -1,0 +1,1 @@
+"""Says once that a price crossed a bound."""

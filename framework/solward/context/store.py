@@ -1,0 +1,82 @@
+"""The store of a plugin: what it keeps for the wallet of a call."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from solward.entries import (
+    Entry,
+    Put,
+    check_page,
+    checked_key,
+    checked_put,
+    checked_version,
+)
+
+
+class StoreCalls(Protocol):
+    """What a store needs of the service that runs the skill; it knows the plugin and the wallet."""
+
+    async def entry(self, key: str) -> Entry | None:
+        """See `Store.get`."""
+
+    async def put(self, put: Put) -> Entry:
+        """See `Store.put`."""
+
+    async def delete(self, key: str, version: int | None) -> bool:
+        """See `Store.delete`."""
+
+    async def entries(self, prefix: str, after: str | None, limit: int) -> tuple[Entry, ...]:
+        """See `Store.list`."""
+
+
+class Store:
+    """What the plugin keeps for the wallet of the call; shared by the plugins of a distribution.
+
+    No other plugin reads or writes it, nor a call for another wallet. Each call is one transaction
+    of the service's database, durable when it returns; in a dry run nothing is stored. To keep what
+    a money call did, have the call itself remember it: `context.transfer(..., remember=...)`.
+
+    Each raises `InvalidRequest` for a key, a value or a version that does not fit.
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls = calls
+
+    async def get(self, key: str) -> Entry | None:
+        """One entry, None where there is none."""
+        return await self._calls.entry(checked_key(key))
+
+    async def put(self, key: str, value: Any, *, version: int | None = None) -> Entry:
+        """Write an entry; returns it with its new version.
+
+        Args:
+            version: that it must have now; 0: it must not be there; None: whatever is there.
+
+        Raises:
+            SkillError: `store_changed`: it has another version. `store_full`: there would be more
+                keys or bytes than the operator allows; names the bound.
+        """
+        return await self._calls.put(checked_put(Put(key, value, version)))
+
+    async def delete(self, key: str, *, version: int | None = None) -> bool:
+        """Delete an entry; returns whether it was there.
+
+        Raises:
+            SkillError: `store_changed`: it has another version than `version`.
+        """
+        return await self._calls.delete(checked_key(key), checked_version(version))
+
+    async def list(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+    ) -> tuple[Entry, ...]:
+        """Entries whose keys begin with `prefix`, by key in the order of ASCII.
+
+        Args:
+            after: only keys that come after this one: the last of the page before.
+            limit: 1 to 200.
+        """
+        check_page(prefix, after, limit)
+        return await self._calls.entries(prefix, after, limit)

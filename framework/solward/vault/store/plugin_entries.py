@@ -1,0 +1,242 @@
+"""What plugins keep for wallets: entries read, written, deleted, within bounds.
+
+Each function works inside the caller's transaction; writers hold the wallet's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Row, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.entries import Entry, Put, value_text
+from solward.errors import InvalidRequest, SkillError
+from solward.record import TransactionStatus
+from solward.vault.store.tables import plugin_entries, plugin_stores, transactions
+
+_PLUGIN = "plugin:"
+_OWN = "solward"
+# After every character of a key.
+_LAST = "\x7f"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBounds:
+    """Of one plugin's distribution and wallet.
+
+    Attributes:
+        keys: most entries.
+        value_bytes: most bytes of a value as JSON in UTF-8.
+        total_bytes: most bytes of all keys and values.
+    """
+
+    keys: int = 256
+    value_bytes: int = 8_192
+    total_bytes: int = 262_144
+
+    def check_values(self, puts: Sequence[Put]) -> None:
+        """Raise `InvalidRequest` for a value that is too large."""
+        for put in puts:
+            size = len(value_text(put.value).encode())
+            if size > self.value_bytes:
+                raise InvalidRequest(
+                    f"The value of {put.key!r} has {size} bytes as JSON; at most are"
+                    f" {self.value_bytes} (PLUGIN_STORE_MAX_VALUE_BYTES)"
+                )
+
+
+DEFAULT_BOUNDS: Final = StoreBounds()
+
+_ENTRY: tuple[Any, ...] = (
+    plugin_entries.c.key,
+    plugin_entries.c.value,
+    plugin_entries.c.version,
+    plugin_entries.c.changed_ms,
+    plugin_entries.c.transaction_id,
+    transactions.c.status,
+)
+_ENTRIES = select(*_ENTRY).select_from(
+    plugin_entries.outerjoin(transactions, transactions.c.id == plugin_entries.c.transaction_id)
+)
+
+
+def plugin_of(via: Sequence[str]) -> str | None:
+    """The distribution of the plugin that runs for a caller, None for none."""
+    named = (each.removeprefix(_PLUGIN) for each in via if each.startswith(_PLUGIN))
+    return next(named, None)
+
+
+def third_party(via: Sequence[str]) -> str | None:
+    """The same, but None for Solward's own: as records are stored."""
+    found = plugin_of(via)
+    return None if found == _OWN else found
+
+
+def _of(wallet_id: str, plugin: str) -> tuple[Any, ...]:
+    return plugin_entries.c.wallet_id == wallet_id, plugin_entries.c.plugin == plugin
+
+
+async def get(connection: AsyncConnection, wallet_id: str, plugin: str, key: str) -> Entry | None:
+    """One entry."""
+    wanted = _ENTRIES.where(*_of(wallet_id, plugin), plugin_entries.c.key == key)
+    row = (await connection.execute(wanted)).first()
+    return None if row is None else _entry(row)
+
+
+async def listed(
+    connection: AsyncConnection,
+    wallet_id: str,
+    plugin: str,
+    *,
+    prefix: str = "",
+    after: str | None = None,
+    limit: int,
+) -> tuple[Entry, ...]:
+    """Entries whose keys begin with `prefix` and come after `after`, by key."""
+    key = plugin_entries.c.key
+    wanted = _ENTRIES.where(*_of(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
+    if after is not None:
+        wanted = wanted.where(key > after)
+    rows = await connection.execute(wanted.order_by(key).limit(limit))
+    return tuple(map(_entry, rows))
+
+
+async def wallets_of(connection: AsyncConnection, plugin: str) -> dict[str, tuple[int, int]]:
+    """wallet id -> how many entries a plugin keeps for it, and their bytes."""
+    c = plugin_entries.c
+    wanted = (
+        select(c.wallet_id, func.count(), func.sum(c.bytes))
+        .where(c.plugin == plugin)
+        .group_by(c.wallet_id)
+        .order_by(c.wallet_id)
+    )
+    return {row[0]: (int(row[1]), int(row[2])) for row in await connection.execute(wanted)}
+
+
+async def write(
+    connection: AsyncConnection,
+    wallet_id: str,
+    plugin: str,
+    puts: Sequence[Put],
+    bounds: StoreBounds,
+    changed_ms: int,
+    transaction_id: str | None = None,
+) -> tuple[Entry, ...]:
+    """Write entries, each with a version of its own; returns them.
+
+    Args:
+        transaction_id: of the pending record that is stored with them.
+
+    Raises:
+        SkillError: `store_changed` or `store_full`; the caller's transaction must end.
+        InvalidRequest: a value is too large.
+    """
+    bounds.check_values(puts)
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    given = insert(plugin_stores).values(wallet_id=wallet_id, plugin=plugin, version=len(puts))
+    counted = given.on_conflict_do_update(
+        index_elements=("wallet_id", "plugin"),
+        set_={"version": plugin_stores.c.version + len(puts)},
+    ).returning(plugin_stores.c.version)
+    last = int((await connection.execute(counted)).scalar_one())
+    await _check_versions(connection, wallet_id, plugin, puts)
+    status = None if transaction_id is None else TransactionStatus.PENDING
+    written = []
+    for version, put in enumerate(puts, last - len(puts) + 1):
+        text = value_text(put.value)
+        fields = {
+            "value": text,
+            "bytes": len(put.key) + len(text.encode()),
+            "version": version,
+            "transaction_id": transaction_id,
+            "changed_ms": changed_ms,
+        }
+        row = insert(plugin_entries).values(
+            wallet_id=wallet_id, plugin=plugin, key=put.key, **fields
+        )
+        await connection.execute(
+            row.on_conflict_do_update(index_elements=("wallet_id", "plugin", "key"), set_=fields)
+        )
+        value = jsontext.loads(text)
+        written.append(Entry(put.key, value, version, changed_ms, transaction_id, status))
+    await _check_bounds(connection, wallet_id, plugin, bounds)
+    return tuple(written)
+
+
+async def remove(
+    connection: AsyncConnection, wallet_id: str, plugin: str, key: str, version: int | None = None
+) -> bool:
+    """Delete an entry; returns whether it was there.
+
+    Raises:
+        SkillError: `store_changed`.
+    """
+    if version is not None:
+        await _check_versions(connection, wallet_id, plugin, [Put(key, None, version)])
+    removed = await connection.execute(
+        delete(plugin_entries).where(*_of(wallet_id, plugin), plugin_entries.c.key == key)
+    )
+    return bool(removed.rowcount)
+
+
+async def clear(connection: AsyncConnection, plugin: str, wallet_id: str, prefix: str = "") -> int:
+    """Delete the entries whose keys begin with `prefix`; returns how many there were."""
+    key = plugin_entries.c.key
+    removed = await connection.execute(
+        delete(plugin_entries).where(*_of(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
+    )
+    return int(removed.rowcount)
+
+
+async def _check_versions(
+    connection: AsyncConnection, wallet_id: str, plugin: str, puts: Sequence[Put]
+) -> None:
+    asked = {put.key: put.version for put in puts if put.version is not None}
+    if not asked:
+        return
+    wanted = select(plugin_entries.c.key, plugin_entries.c.version).where(
+        *_of(wallet_id, plugin), plugin_entries.c.key.in_(asked)
+    )
+    found = {row.key: int(row.version) for row in await connection.execute(wanted)}
+    for key, version in asked.items():
+        now = found.get(key, 0)
+        if now != version:
+            stands = f"has version {now}" if now else "is not there"
+            raise SkillError(
+                "store_changed",
+                f"The entry {key!r} {stands}, and version {version} was expected: another call"
+                " changed it, and this one did nothing",
+            )
+
+
+async def _check_bounds(
+    connection: AsyncConnection, wallet_id: str, plugin: str, bounds: StoreBounds
+) -> None:
+    wanted = select(func.count(), func.sum(plugin_entries.c.bytes)).where(*_of(wallet_id, plugin))
+    count, total = (await connection.execute(wanted)).one()
+    for what, there, most, setting in (
+        ("keys", int(count), bounds.keys, "PLUGIN_STORE_MAX_KEYS"),
+        ("bytes", int(total or 0), bounds.total_bytes, "PLUGIN_STORE_MAX_BYTES"),
+    ):
+        if there > most:
+            raise SkillError(
+                "store_full",
+                f"The plugin's store for this wallet would have {there} {what}; at most are {most}"
+                f" ({setting})",
+            )
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(
+        key=row.key,
+        value=jsontext.loads(row.value),
+        version=int(row.version),
+        changed_ms=int(row.changed_ms),
+        transaction_id=row.transaction_id,
+        status=None if row.status is None else TransactionStatus(row.status),
+    )

@@ -1,0 +1,126 @@
+"""What a plugin's skills keep for the wallet of their call, under the fences of its money calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.entries import Entry, HistoryRequest, Put
+from solward.errors import SkillError
+from solward.record import TransactionRecord
+from solward.vault.store import plugin_entries as store
+from solward.vault.store import spending
+from solward.vault.store import transactions as records
+from solward.vault.store.database import Database
+from solward.vault.store.plugin_entries import StoreBounds, plugin_of, third_party
+from solward.vault.transactions.request import Actor
+
+REMEMBER: Final = "remember"
+"""In a hold's recipe, what carrying it out remembers."""
+
+T = TypeVar("T")
+
+
+class _Undone(Exception):
+    """Ends the transaction of a dry run, which stores nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntries:
+    """The stores of every plugin; each call is one transaction, for the plugin of its actor."""
+
+    database: Database
+    bounds: StoreBounds
+
+    async def get(self, wallet_id: str, actor: Actor, key: str) -> Entry | None:
+        """See `Store.get`."""
+        async with self.database.read() as connection:
+            return await store.get(connection, wallet_id, _plugin(actor), key)
+
+    async def listed(
+        self, wallet_id: str, actor: Actor, prefix: str, after: str | None, limit: int
+    ) -> tuple[Entry, ...]:
+        """See `Store.list`."""
+        async with self.database.read() as connection:
+            return await store.listed(
+                connection, wallet_id, _plugin(actor), prefix=prefix, after=after, limit=limit
+            )
+
+    async def put(self, wallet_id: str, actor: Actor, put: Put) -> Entry:
+        """See `Store.put`; raises what ends a money call of the actor too, but for a freeze."""
+        async with self._write(wallet_id, actor) as connection:
+            now = await self.database.moment(connection)
+            (written,) = await store.write(
+                connection, wallet_id, _plugin(actor), [put], self.bounds, now.database_ms
+            )
+            return written
+
+    async def delete(self, wallet_id: str, actor: Actor, key: str, version: int | None) -> bool:
+        """See `Store.delete`; raises as `put`."""
+        async with self._write(wallet_id, actor) as connection:
+            return await store.remove(connection, wallet_id, _plugin(actor), key, version)
+
+    async def history(
+        self, wallet_id: str, actor: Actor, request: HistoryRequest
+    ) -> tuple[TransactionRecord, ...]:
+        """See `SkillContext.history`."""
+        plugin = third_party(actor.via)
+        if plugin is None:
+            return ()
+        async with self.database.read() as connection:
+            return tuple(await records.of_plugin(connection, wallet_id, plugin, request))
+
+    @asynccontextmanager
+    async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
+        """A transaction for a caller that may still act, of a dry run taken back at its end."""
+        run = None if actor.run is None else actor.run.fencing
+        try:
+            async with self.database.write() as connection:
+                await spending.lock(connection, wallet_id, (), run, actor.api_key)
+                for check in actor.checks:
+                    check()
+                yield connection
+                if actor.dry_run:
+                    raise _Undone
+        except _Undone:
+            return
+
+
+async def remember(
+    connection: AsyncConnection,
+    record: TransactionRecord,
+    actor: Actor,
+    bounds: StoreBounds,
+) -> None:
+    """Write what a money call remembers, in the transaction that stores its pending record.
+
+    Raises:
+        SkillError: `store_changed`, `store_full`, or `no_store`: nobody's plugin asks.
+    """
+    if actor.remember:
+        await store.write(
+            connection, record.wallet_id, _plugin(actor), actor.remember, bounds,
+            record.created_ms, record.id,
+        )  # fmt: skip
+
+
+def remember_json(puts: Sequence[Put]) -> list[dict[str, Any]]:
+    """What a hold stores of them."""
+    return [{"key": put.key, "value": put.value, "version": put.version} for put in puts]
+
+
+def read_remember(recipe: Mapping[str, Any]) -> tuple[Put, ...]:
+    """What `remember_json` wrote to a recipe."""
+    raw = recipe.get(REMEMBER, ())
+    return tuple(Put(each["key"], each["value"], each["version"]) for each in raw)
+
+
+def _plugin(actor: Actor) -> str:
+    found = plugin_of(actor.via)
+    if found is None:
+        raise SkillError("no_store", "Only a plugin's skill has a store")
+    return found
