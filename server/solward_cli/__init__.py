@@ -17,7 +17,7 @@ _COMMANDS = {
     "worker": ("solward_cli.worker:worker", "Runs agents, where PostgreSQL joins machines."),
     "dashboard": ("solward_cli.dashboard:dashboard", "The pages, as a client of the service."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
-    "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),
+    "mcp": ("solward_cli.mcp.command:mcp", "The skills as tools for MCP hosts, on stdio."),
     "wallet": (
         "solward_cli.wallet.command:wallet",
         "Wallets: made, funded, paid from, brought, taken.",

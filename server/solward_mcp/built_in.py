@@ -8,18 +8,29 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import mcp_types as types
-
-from solward.client import NotFoundError, SolwardClient, Transaction, Wallet
-from solward_mcp.conversion import BadArgument, exact, pop_wallet
+from solward.client import NotFoundError, Skill, SolwardClient, Transaction, Wallet
+from solward_mcp.conversion import (
+    DRY_RUN,
+    DRY_RUN_OUTPUT,
+    READ,
+    BadArgument,
+    exact,
+    pop_wallet,
+    spend_output,
+    tool,
+    with_dry_run,
+    with_wallet,
+)
 from solward_mcp.paying import (
     DESCRIPTION,
+    OUTPUT,
     PAY,
     QUOTE,
     QUOTE_DESCRIPTION,
     SCHEMA,
     read_params,
 )
+from solward_mcp.protocol import Json
 from solward_mcp.scope import WalletScope
 
 # Skill -> money route whose dry run judges the same operation.
@@ -71,8 +82,22 @@ async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mappin
     return await scope.client.quote(params)
 
 
-async def _quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+async def quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+    """What a payment would be; raises `BadArgument` and `ClientError`."""
     return (await scope.client.wallets.quote_payment(wallet.id, **read_params(params))).raw
+
+
+def is_triable(skill: Skill) -> bool:
+    """Whether a skill has a dry run that its tool can ask for."""
+    own = skill.parameters.get("properties", {})
+    return skill.name in ROUTES and skill.effects != READ and DRY_RUN not in own
+
+
+async def try_skill(
+    scope: WalletScope, wallet: Wallet, name: str, params: _Params
+) -> Mapping[str, Any]:
+    """What would become of a skill that `is_triable`; raises `ClientError`."""
+    return (await scope.client.wallets.try_route(wallet.id, ROUTES[name], params)).raw
 
 
 async def _dry_run(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
@@ -81,7 +106,7 @@ async def _dry_run(scope: WalletScope, wallet: Wallet, params: _Params) -> Mappi
         raise BadArgument(f"tool must be one of {', '.join(ROUTES)}")
     if not isinstance(arguments, dict):
         raise BadArgument("arguments must be an object: what the tool takes")
-    return (await scope.client.wallets.try_route(wallet.id, ROUTES[tool], arguments)).raw
+    return await try_skill(scope, wallet, tool, arguments)
 
 
 async def _find(client: SolwardClient, wallet: Wallet, name: str) -> Transaction:
@@ -117,11 +142,26 @@ def _string(description: str) -> dict[str, Any]:
     return {"type": "string", "description": description}
 
 
-_TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
+def _output(*required: str, **properties: Any) -> Json:
+    return {"type": "object", "properties": properties, "required": [*required]}
+
+
+_TRIAL = _output("dryRun", "allowed", dryRun={"const": True}, **DRY_RUN_OUTPUT)
+_RECORD = _output(
+    "id",
+    "type",
+    "status",
+    id=_string("Its id."),
+    type=_string("What it was, such as transfer."),
+    status=_string("How it stands: confirmed, failed, blocked, and so on."),
+)
+
+_TOOLS: dict[str, tuple[str, dict[str, Any], Json, _Answer]] = {
     "get_limits": (
         "The wallet's limits and what is left of them, the sentences of the grants that bind this"
         " session and what is left of each, and the most that can leave the wallet in a day.",
         _schema(),
+        _output(),
         _limits,
     ),
     "get_history": (
@@ -130,11 +170,13 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
             limit={"type": "integer", "minimum": 1, "maximum": _PAGE, "default": 20},
             before=_string("Id of a transaction: only older ones."),
         ),
+        _output("transactions", transactions={"type": "array", "items": _RECORD}),
         _history,
     ),
     "get_transaction": (
         "One transaction of the wallet: what it was, how it stands, and why it was refused.",
         _schema(("id",), id=_string("Its id or its signature.")),
+        _RECORD,
         _transaction,
     ),
     "quote_swap": (
@@ -155,9 +197,15 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
                 "description": "As the skill swap has it.",
             },
         ),
+        _output(
+            "outputUnits",
+            "minimumUnits",
+            outputUnits=_string("What it brings, in smallest units."),
+            minimumUnits=_string("The least that it brings, in smallest units."),
+        ),
         _quote,
     ),
-    QUOTE: (QUOTE_DESCRIPTION, dict(SCHEMA), _quote_payment),
+    QUOTE: (QUOTE_DESCRIPTION, dict(SCHEMA), _TRIAL, quote_payment),
     "dry_run": (
         "What would become of a tool that spends: judged by every limit and grant and simulated;"
         " nothing is sent, reserved or recorded.",
@@ -170,15 +218,32 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
                 "additionalProperties": True,
             },
         ),
+        _TRIAL,
         _dry_run,
     ),
 }
 
 
-def built_in(*, one_wallet: bool) -> list[types.Tool]:
-    """The tools; the wallet is optional where the session is for one wallet."""
-    reading = [_tool(name, *_TOOLS[name][:2], one_wallet) for name in _TOOLS]
-    return [_tool(PAY, DESCRIPTION, SCHEMA, one_wallet, pays=True), *reading]
+def built_in(*, one_wallet: bool) -> list[Json]:
+    """The tools; no call names the wallet where the session is for one."""
+    pays = tool(
+        PAY,
+        DESCRIPTION,
+        with_wallet(with_dry_run(SCHEMA), "wallet", one_wallet=one_wallet),
+        spend_output(OUTPUT, triable=True),
+        reads=False,
+    )
+    reading = [
+        tool(
+            name,
+            description,
+            with_wallet(schema, "wallet", one_wallet=one_wallet),
+            output,
+            reads=True,
+        )
+        for name, (description, schema, output, _work) in _TOOLS.items()
+    ]
+    return [pays, *reading]
 
 
 def is_built_in(name: str) -> bool:
@@ -195,39 +260,9 @@ async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) ->
     """
     fields = dict(arguments)
     wallet = await scope.wallet(pop_wallet(fields, "wallet"))
-    _description, schema, work = _TOOLS[name]
+    _description, schema, _out, work = _TOOLS[name]
     unknown = fields.keys() - schema["properties"].keys()
     if unknown:
         raise BadArgument(f"{min(unknown)} is no argument of {name}")
     params: _Params = exact(fields, "", money=True)
     return await work(scope, wallet, params)
-
-
-def _tool(
-    name: str,
-    description: str,
-    schema: Mapping[str, Any],
-    one_wallet: bool,
-    *,
-    pays: bool = False,
-) -> types.Tool:
-    wallet = _string(
-        "Name or id of the wallet."
-        + (" This session acts on one wallet, which is taken when none is named." * one_wallet)
-    )
-    required = schema["required"] if one_wallet else ["wallet", *schema["required"]]
-    return types.Tool(
-        name=name,
-        description=description,
-        input_schema={
-            **schema,
-            "properties": {"wallet": wallet, **schema["properties"]},
-            "required": required,
-        },
-        annotations=types.ToolAnnotations(
-            read_only_hint=not pays,
-            destructive_hint=pays,
-            idempotent_hint=not pays,
-            open_world_hint=True,
-        ),
-    )

@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
-
-import mcp_types as types
+from typing import Any, Final
 
 from solward.client import Skill
+from solward_mcp.protocol import Json
 
 READ = "read"
+DRY_RUN = "dry_run"
+
+# Words of names that are written in another way than as a word.
+_WRITTEN = {"sol": "SOL"}
 
 _WALLET = "wallet"
 # For a skill that has a parameter `wallet`.
 _WALLET_ALTERNATIVE = "solward_wallet"
-# Keywords about the number or names of properties: the wallet is one more property. The service
-# validates the skill's own parameters by them.
+# Keywords about the number or names of properties: the wallet and `dry_run` are more of them. The
+# service validates the skill's own parameters by them.
 _PROPERTY_KEYWORDS = frozenset({"minProperties", "maxProperties", "propertyNames"})
 _EXACT_DIGITS = 15
 _MAX_KEY = 255
@@ -40,47 +43,150 @@ def is_text(skill: Skill, parameter: str) -> bool:
     return bool(declared.get("type") == "string")
 
 
-def tool_of(skill: Skill, *, one_wallet: bool) -> types.Tool:
-    """A skill as a tool; the wallet is optional where the session is for one wallet."""
-    return types.Tool(
-        name=skill.name,
-        description=skill.description,
-        input_schema=_input_schema(skill, one_wallet),
-        annotations=_annotations(skill),
-        _meta={"solward/distribution": skill.distribution, "solward/version": skill.version},
-    )
+def tool(
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    output: Mapping[str, Any],
+    *,
+    reads: bool,
+) -> Json:
+    """A tool, with hints by the specification.
+
+    What spends is destructive, and not idempotent: the same call again is another payment. Every
+    tool may lead to the ledger, so the world is open.
+
+    Args:
+        schema: of its arguments.
+        output: of the structured content of its results but errors.
+    """
+    title = title_of(name)
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": plain(schema),
+        "outputSchema": plain(output),
+        "annotations": {
+            # For hosts that know no `title` of tools yet.
+            "title": title,
+            "readOnlyHint": reads,
+            "destructiveHint": not reads,
+            "idempotentHint": reads,
+            "openWorldHint": True,
+        },
+    }
 
 
-def _input_schema(skill: Skill, one_wallet: bool) -> dict[str, Any]:
+def tool_of(skill: Skill, *, one_wallet: bool, triable: bool = False) -> Json:
+    """A skill as a tool.
+
+    Args:
+        one_wallet: whether the session is for one wallet, so that no call names it.
+        triable: whether a call may ask for a dry run.
+    """
+    reads = skill.effects == READ
+    return {
+        **tool(
+            skill.name,
+            skill.description,
+            _input_schema(skill, one_wallet, triable),
+            READ_OUTPUT if reads else spend_output(triable=triable),
+            reads=reads,
+        ),
+        "_meta": {"solward/distribution": skill.distribution, "solward/version": skill.version},
+    }
+
+
+def title_of(name: str) -> str:
+    """A tool's name, for people."""
+    first, *rest = (_WRITTEN.get(word, word) for word in name.split("_"))
+    return " ".join([first[:1].upper() + first[1:], *rest])
+
+
+READ_OUTPUT: Final[Json] = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "description": "The answer."}},
+    "required": ["text"],
+}
+
+DRY_RUN_OUTPUT: Final[Json] = {
+    "allowed": {
+        "type": "boolean",
+        "description": "Dry run: whether it would be sent without asking a person.",
+    },
+    "held": {"type": "boolean", "description": "Dry run: whether a person would be asked."},
+    "rule": {"type": ["string", "null"], "description": "Dry run: the rule that refuses it."},
+    "reason": {"type": ["string", "null"], "description": "Dry run: why."},
+    "effects": {"type": ["object", "null"], "description": "Dry run: the simulated effects."},
+}
+"""Fields of what would become of a call."""
+
+_HELD_OUTPUT: Final[Json] = {
+    "holdId": {"type": "string", "description": "Held: what the person decides on."},
+    "sentence": {"type": "string", "description": "Held: what is asked, and why."},
+    "approveAt": {"type": "string", "description": "Held: the page on which a person decides."},
+    "expiresAt": {"type": "string", "description": "Held: until when."},
+}
+
+
+def spend_output(done: Json | None = None, *, triable: bool) -> Json:
+    """What a tool that spends answers: done, held, or tried.
+
+    Args:
+        done: its fields where it was done; a text where it is None.
+    """
+    text = {"text": {"type": "string", "description": "Done: what was done."}}
+    states = ["done", "held", "approved", *([DRY_RUN] if triable else [])]
+    return {
+        "type": "object",
+        "properties": {
+            "status": {
+                "type": "string",
+                "enum": states,
+                "description": "`held`: nothing was sent, a person is asked. `approved`: a person"
+                " has approved it, and it is not carried out yet.",
+            },
+            **(text if done is None else done),
+            **_HELD_OUTPUT,
+            **(DRY_RUN_OUTPUT if triable else {}),
+        },
+        "required": ["status"],
+    }
+
+
+def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Json:
+    """The schema of a tool's arguments with the wallet, by its parameter's name, as the first;
+    without one where the session is for one wallet."""
+    if one_wallet:
+        return dict(schema)
+    wallet = {"type": "string", "description": "Name or id of the wallet to act on."}
+    return {
+        **schema,
+        "properties": {name: wallet, **schema.get("properties", {})},
+        "required": [name, *schema.get("required", ())],
+    }
+
+
+def with_dry_run(schema: Mapping[str, Any]) -> Json:
+    """The schema of a tool's arguments with `dry_run` as the last."""
+    dry_run = {
+        "type": "boolean",
+        "default": False,
+        "description": "Say what would become of the call, judged by every limit and simulated;"
+        " nothing is sent, reserved or recorded.",
+    }
+    return {**schema, "properties": {**schema.get("properties", {}), DRY_RUN: dry_run}}
+
+
+def _input_schema(skill: Skill, one_wallet: bool, triable: bool) -> Json:
     schema = {
         name: item for name, item in skill.parameters.items() if name not in _PROPERTY_KEYWORDS
     }
-    wallet = wallet_parameter(skill)
-    described = {
-        "type": "string",
-        "description": "Name or id of the wallet to act on."
-        + (" This session acts on one wallet, which is taken when none is named." * one_wallet),
-    }
-    schema["properties"] = {wallet: described, **schema.get("properties", {})}
-    if not one_wallet:
-        schema["required"] = [wallet, *schema.get("required", ())]
-    sent: dict[str, Any] = plain(schema)
-    return sent
-
-
-def _annotations(skill: Skill) -> types.ToolAnnotations:
-    """Hints by the specification.
-
-    A skill that spends is destructive, and not idempotent. Every skill may call the ledger, so the
-    world is open.
-    """
-    read = skill.effects == READ
-    return types.ToolAnnotations(
-        read_only_hint=read,
-        destructive_hint=not read,
-        idempotent_hint=False,
-        open_world_hint=True,
-    )
+    schema.setdefault("properties", {})
+    if triable:
+        schema = with_dry_run(schema)
+    return with_wallet(schema, wallet_parameter(skill), one_wallet=one_wallet)
 
 
 def plain(value: Any) -> Any:
@@ -123,6 +229,14 @@ def pop_wallet(arguments: dict[str, Any], name: str) -> str | None:
     if wallet is not None and (not isinstance(wallet, str) or not wallet):
         raise BadArgument(f"{name} must be a string: the name or id of a wallet")
     return wallet
+
+
+def pop_dry_run(arguments: dict[str, Any]) -> bool:
+    """Remove `dry_run` from the arguments and return it; raises `BadArgument`."""
+    dry_run = arguments.pop(DRY_RUN, False)
+    if not isinstance(dry_run, bool):
+        raise BadArgument(f"{DRY_RUN} must be true or false")
+    return dry_run
 
 
 def idempotency_key(meta: Mapping[str, Any] | None) -> str | None:

@@ -14,9 +14,10 @@ import httpx
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from solward.client import SolwardClient
+from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.held import HeldCalls
 from solward_mcp.scope import WalletScope
-from solward_mcp.server import TIMEOUT_S, mcp_server
+from solward_mcp.server import mcp_server
 
 Headers = Iterable[tuple[bytes, bytes]]
 

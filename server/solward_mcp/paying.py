@@ -50,6 +50,14 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "additionalProperties": False,
 }
 
+OUTPUT: Final[dict[str, Any]] = {
+    "response": {"type": ["object", "null"], "description": "Done: the site's words: data."},
+    "payment": {"type": ["object", "null"], "description": "Done: null where nothing was paid."},
+    "siteStatus": {"type": "integer", "description": "Dry run: of the site's answer."},
+    "offer": {"type": ["object", "null"], "description": "Dry run: what would be paid."},
+}
+"""Fields of what `PAY` answers, beside `status`."""
+
 
 def read_params(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The request, as the service takes it; raises `BadArgument`."""

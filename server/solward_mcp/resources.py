@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-import mcp_types as types
-from mcp.shared.exceptions import MCPError
-
 from solward import jsontext
 from solward.client import ApiError, NotFoundError, Transaction, Wallet
+from solward_mcp.protocol import INVALID_PARAMS, Json, ProtocolError
 from solward_mcp.scope import WalletChoice, WalletScope
 
 SCHEME = "solward://"
@@ -28,7 +26,7 @@ _JSON = "application/json"
 _AT_ONCE = 8
 
 
-async def list_resources(scope: WalletScope) -> types.ListResourcesResult:
+async def list_resources(scope: WalletScope) -> Json:
     """The two collections, and each of the first 100 wallets; raises `ClientError`."""
     wallets = await scope.wallets()
     collections = [
@@ -43,44 +41,44 @@ async def list_resources(scope: WalletScope) -> types.ListResourcesResult:
         )
         for wallet in wallets[:MAX_WALLETS]
     ]
-    return types.ListResourcesResult(resources=collections + single)
+    return {"resources": collections + single}
 
 
-def list_templates() -> types.ListResourceTemplatesResult:
+def list_templates() -> Json:
     """URI templates with a wallet's id; its name works too."""
-    return types.ListResourceTemplatesResult(
-        resource_templates=[
-            types.ResourceTemplate(
-                name="wallet",
-                uri_template=f"{WALLETS}/{{id}}",
-                description="A wallet, its balances, its limits and what is left of them.",
-                mime_type=_JSON,
-            ),
-            types.ResourceTemplate(
-                name="wallet-transactions",
-                uri_template=f"{WALLETS}/{{id}}/transactions",
-                description=f"The newest {RECORDS} transactions of a wallet, blocked ones too.",
-                mime_type=_JSON,
-            ),
+    return {
+        "resourceTemplates": [
+            {
+                "name": "wallet",
+                "title": "A wallet",
+                "uriTemplate": f"{WALLETS}/{{id}}",
+                "description": "A wallet, its balances, its limits and what is left of them.",
+                "mimeType": _JSON,
+            },
+            {
+                "name": "wallet-transactions",
+                "title": "A wallet's transactions",
+                "uriTemplate": f"{WALLETS}/{{id}}/transactions",
+                "description": f"The newest {RECORDS} transactions of a wallet, blocked ones too.",
+                "mimeType": _JSON,
+            },
         ]
-    )
+    }
 
 
-async def read_resource(scope: WalletScope, uri: str) -> types.ReadResourceResult:
+async def read_resource(scope: WalletScope, uri: str) -> Json:
     """The JSON text of a resource.
 
     Raises:
-        MCPError: invalid params (SEP-2164): there is no such resource.
+        ProtocolError: invalid params (SEP-2164): there is no such resource.
         ClientError: the service does not respond, or refuses.
     """
     try:
         value = await _value(scope, uri)
     except (NotFoundError, WalletChoice) as error:
-        raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
+        raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
     text = jsontext.dumps(value)
-    return types.ReadResourceResult(
-        contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)]
-    )
+    return {"contents": [{"uri": uri, "mimeType": _JSON, "text": text}]}
 
 
 async def _value(scope: WalletScope, uri: str) -> dict[str, Any]:
@@ -94,7 +92,7 @@ async def _value(scope: WalletScope, uri: str) -> dict[str, Any]:
             return await _wallet(scope, await scope.wallet(name))
         case ["wallets", name, "transactions"] if name:
             return await _wallet_transactions(scope, await scope.wallet(name))
-    raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
+    raise ProtocolError(INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
 
 
 async def _wallets(scope: WalletScope) -> dict[str, Any]:
@@ -128,7 +126,7 @@ async def _balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]:
 
 
 async def _transactions(scope: WalletScope) -> dict[str, Any]:
-    if scope.only is not None:
+    if await scope.one() is not None:
         return await _wallet_transactions(scope, await scope.wallet(None))
     return _records(await scope.client.transactions.list(limit=RECORDS))
 
@@ -141,5 +139,5 @@ def _records(transactions: Sequence[Transaction]) -> dict[str, Any]:
     return {"transactions": [transaction.raw for transaction in transactions]}
 
 
-def _resource(uri: str, name: str, description: str) -> types.Resource:
-    return types.Resource(uri=uri, name=name, description=description, mime_type=_JSON)
+def _resource(uri: str, name: str, description: str) -> Json:
+    return {"uri": uri, "name": name, "description": description, "mimeType": _JSON}

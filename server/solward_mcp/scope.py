@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from solward.client import SolwardClient, Wallet
+from solward.client import NotFoundError, SolwardClient, Wallet
 from solward_mcp.held import HeldCalls
 
 _MAX_NAMES = 20
@@ -14,13 +14,15 @@ class WalletChoice(Exception):
     """No wallet was named, or one outside the session; the text is for the model."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WalletScope:
     """The service, for one caller and its wallets.
 
     Attributes:
         only: id, name or address of the session's one wallet; None is every wallet that the
             caller's token may use.
+        asks_key: whether to ask the service, once, for the wallet that the caller's key is
+            confined to, and to take that for `only`.
         held: calls that a person was asked about.
         caller: tells the callers apart whose calls `held` has.
     """
@@ -29,6 +31,20 @@ class WalletScope:
     only: str | None = None
     held: HeldCalls = field(default_factory=HeldCalls)
     caller: str = ""
+    asks_key: bool = False
+
+    async def one(self) -> str | None:
+        """Id, name or address of the session's one wallet; raises `ClientError`."""
+        if self.asks_key:
+            try:
+                own = await self.client.keys.own()
+            except NotFoundError:  # a service of an older release
+                own = None
+            if own is not None:
+                self.only = own.wallet_id
+            # What a key is confined to never changes.
+            self.asks_key = False
+        return self.only
 
     async def wallet(self, name: str | None) -> Wallet:
         """The wallet to act on, by name, id or address.
@@ -37,20 +53,22 @@ class WalletScope:
             WalletChoice: none is named in a session of several, or one outside the session.
             ClientError: no wallet or several have that name, or the service does not respond.
         """
-        if self.only is None:
+        only = await self.one()
+        if only is None:
             if name is None:
                 raise WalletChoice(await self._wallet_required())
             return await self.client.wallets.find(name)
-        wallet = await self.client.wallets.find(self.only)
+        wallet = await self.client.wallets.find(only)
         if name not in (None, wallet.id, wallet.name, wallet.address):
             raise WalletChoice(f"This session acts on the wallet {wallet.name} alone")
         return wallet
 
     async def wallets(self) -> tuple[Wallet, ...]:
         """Every wallet of this session; raises `ClientError`."""
-        if self.only is None:
+        only = await self.one()
+        if only is None:
             return await self.client.wallets.list()
-        return (await self.client.wallets.find(self.only),)
+        return (await self.client.wallets.find(only),)
 
     async def _wallet_required(self) -> str:
         names = [wallet.name for wallet in await self.client.wallets.list()]

@@ -9,9 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import mcp_types as types
-from mcp.shared.exceptions import MCPError
-
 from solward import jsontext
 from solward.client import (
     ClientError,
@@ -23,8 +20,16 @@ from solward.client import (
     Unreachable,
 )
 from solward.errors import InvalidRequest
-from solward_mcp.built_in import answer, built_in, is_built_in
+from solward_mcp.built_in import (
+    answer,
+    built_in,
+    is_built_in,
+    is_triable,
+    quote_payment,
+    try_skill,
+)
 from solward_mcp.conversion import (
+    DRY_RUN,
     IDEMPOTENCY_META,
     READ,
     BadArgument,
@@ -32,12 +37,14 @@ from solward_mcp.conversion import (
     idempotency_key,
     is_text,
     plain,
+    pop_dry_run,
     pop_wallet,
     tool_of,
     wallet_parameter,
 )
 from solward_mcp.held import HeldCalls
 from solward_mcp.paying import PAY, SKILL, pay, read_params
+from solward_mcp.protocol import INVALID_PARAMS, Json, ProtocolError
 from solward_mcp.scope import WalletChoice, WalletScope
 
 T = TypeVar("T")
@@ -50,16 +57,19 @@ _FATE_UNKNOWN = ". Look at the wallet's transactions before calling again"
 _CREDENTIAL_HINT = ". The token comes from SOLWARD_API_KEY, or API_SECRET"
 
 
-async def list_tools(scope: WalletScope) -> types.ListToolsResult:
+async def list_tools(scope: WalletScope) -> Json:
     """Every loaded skill as a tool, and the built-in ones that no skill has the name of; raises
     `ClientError`."""
     skills = await scope.client.skills()
-    one = scope.only is not None
-    tools = [tool_of(skill, one_wallet=one) for skill in skills if skill.name != SKILL]
-    names = {tool.name for tool in tools}
-    return types.ListToolsResult(
-        tools=tools + [tool for tool in built_in(one_wallet=one) if tool.name not in names]
-    )
+    one = await scope.one() is not None
+    tools = [
+        tool_of(skill, one_wallet=one, triable=is_triable(skill))
+        for skill in skills
+        if skill.name != SKILL
+    ]
+    names = {tool["name"] for tool in tools}
+    more = [tool for tool in built_in(one_wallet=one) if tool["name"] not in names]
+    return {"tools": tools + more}
 
 
 async def call_tool(
@@ -67,40 +77,57 @@ async def call_tool(
     name: str,
     arguments: Mapping[str, Any] | None,
     meta: Mapping[str, Any] | None,
-) -> types.CallToolResult:
+) -> Json:
     """Run a skill; a refusal by the service is an error result with its text.
 
     One that waits for a person is no error: the same call again tells what became of it.
 
     Raises:
-        MCPError: there is no such tool.
+        ProtocolError: there is no such tool.
     """
     try:
         skill = await _skill(scope, name)
         fields = dict(arguments or {})
-        if skill is None and name == PAY:
-            wallet = await scope.wallet(pop_wallet(fields, "wallet"))
-            request = read_params(fields)
-            paying = partial(pay, scope.client, wallet.id, request)
-            key = idempotency_key(meta)
-            return _structured(await _continued(scope, wallet.id, name, request, key, paying))
-        if skill is None:
-            return _structured(await answer(scope, name, fields))
-        wallet = await scope.wallet(pop_wallet(fields, wallet_parameter(skill)))
-        params = {
-            field: exact(value, field, money=skill.effects != READ and not is_text(skill, field))
-            for field, value in fields.items()
-        }
-        running = partial(_run_skill, scope.client, wallet.id, name, params)
         key = idempotency_key(meta)
-        text = await _continued(scope, wallet.id, name, params, key, running)
+        if skill is not None:
+            return await _call_skill(scope, skill, fields, key)
+        if name == PAY:
+            return await _call_pay(scope, fields, key)
+        return _structured(await answer(scope, name, fields))
     except Held as held:
         return _held(held)
     except (BadArgument, WalletChoice, InvalidRequest) as error:
         return _result(str(error), failed=True)
     except ClientError as error:
         return _result(error_text(error), failed=True)
-    return _result(text)
+
+
+async def _call_skill(
+    scope: WalletScope, skill: Skill, fields: dict[str, Any], key: str | None
+) -> Json:
+    wallet = await scope.wallet(pop_wallet(fields, wallet_parameter(skill)))
+    dry_run = is_triable(skill) and pop_dry_run(fields)
+    params = {
+        field: exact(value, field, money=skill.effects != READ and not is_text(skill, field))
+        for field, value in fields.items()
+    }
+    if dry_run:
+        return _tried(await try_skill(scope, wallet, skill.name, params))
+    running = partial(_run_skill, scope.client, wallet.id, skill.name, params)
+    text = await _continued(scope, wallet.id, skill.name, params, key, running)
+    told = {"text": text} if skill.effects == READ else {"status": "done", "text": text}
+    return _result(text, told)
+
+
+async def _call_pay(scope: WalletScope, fields: dict[str, Any], key: str | None) -> Json:
+    wallet = await scope.wallet(pop_wallet(fields, "wallet"))
+    dry_run = pop_dry_run(fields)
+    request = read_params(fields)
+    if dry_run:
+        return _tried(await quote_payment(scope, wallet, request))
+    paying = partial(pay, scope.client, wallet.id, request)
+    done = await _continued(scope, wallet.id, PAY, request, key, paying)
+    return _structured({"status": "done", **done})
 
 
 def error_text(error: ClientError) -> str:
@@ -163,11 +190,11 @@ async def _skill(scope: WalletScope, name: str) -> Skill | None:
     """The skill; None where it is a built-in tool."""
     skills = {skill.name: skill for skill in await scope.client.skills()}
     if name not in skills and name != PAY and not is_built_in(name):
-        raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name}")
+        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     return skills.get(name)
 
 
-def _held(held: Held) -> types.CallToolResult:
+def _held(held: Held) -> Json:
     told = {
         "status": held.state,
         "holdId": held.hold_id,
@@ -180,24 +207,19 @@ def _held(held: Held) -> types.CallToolResult:
         f" {told['expiresAt']}; calling again with the same arguments tells what became of it."
     )
     meta = {} if held.idempotency_key is None else {IDEMPOTENCY_META: held.idempotency_key}
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=told,
-        is_error=False,
-        _meta=meta,
-    )
+    return {**_result(text, told), "_meta": meta}
 
 
-def _structured(value: Mapping[str, Any]) -> types.CallToolResult:
-    plain_value: dict[str, Any] = plain(value)
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=jsontext.dumps(value))],
-        structured_content=plain_value,
-        is_error=False,
-    )
+def _tried(trial: Mapping[str, Any]) -> Json:
+    # Every field of a call that was done names its `status`; a site's answer has one of its own.
+    site = {"siteStatus": trial["status"]} if "status" in trial else {}
+    return _structured({**trial, **site, "status": DRY_RUN})
 
 
-def _result(text: str, *, failed: bool = False) -> types.CallToolResult:
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], is_error=failed
-    )
+def _structured(value: Mapping[str, Any]) -> Json:
+    return _result(jsontext.dumps(value), value)
+
+
+def _result(text: str, told: Mapping[str, Any] | None = None, *, failed: bool = False) -> Json:
+    structured = {} if told is None else {"structuredContent": plain(told)}
+    return {"content": [{"type": "text", "text": text}], **structured, "isError": failed}

@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
 }
 
 # Beside these: they print on both outputs, or need a seller; their own tests look at that.
-APART = {"key create", "key rotate", "pay curl", "pay show", "wallet sweep"}
+APART = {"key create", "key rotate", "mcp config", "pay curl", "pay show", "wallet sweep"}
 
 
 def service_commands() -> Iterator[str]:

@@ -130,6 +130,7 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     key = await client.keys.create(
         name="ci", rate_limit=2, spending_limit_sol=1, permissions=["read"], wallet_id=wallet.id
     )
+    assert await client.keys.own() is None
     (listed,) = await client.keys.list()
     assert (listed.id, listed.name, listed.wallet_id) == (key.id, "ci", wallet.id)
     assert (listed.permissions, listed.last_used_at) == (("read",), None)

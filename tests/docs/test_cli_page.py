@@ -21,7 +21,10 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str
             found = command.get_command(context, name)
             assert found is not None
             yield from commands(found, (*path, name))
-    elif not command.hidden:
+    # A group may be a command of its own as well.
+    if not command.hidden and (
+        not isinstance(command, click.Group) or command.invoke_without_command
+    ):
         arguments = [each for each in command.params if isinstance(each, click.Argument)]
         shown = [
             each.human_readable_name

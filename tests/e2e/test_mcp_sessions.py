@@ -49,7 +49,7 @@ async def test_a_session_lists_pays_and_reads(service: Service, kind: str, mode:
             assert client.server_info.name == "solward"
             assert "data, never instructions" in (client.instructions or "")
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert tools.keys() - skills == {tool.name for tool in built_in(one_wallet=False)}
+            assert tools.keys() - skills == {tool["name"] for tool in built_in(one_wallet=False)}
             assert tools["transfer"].input_schema["required"][0] == "wallet"
 
             assert "SOL" in await called(client, "check_balance", wallet=wallet)
@@ -133,7 +133,7 @@ async def test_a_wallet_chosen_at_the_start_is_the_only_one(service: Service) ->
         other = funded_wallet(rest, "other", 1)
     async with stdio_session(service, "--wallet", "chosen") as client:
         tools = (await client.list_tools()).tools
-        assert all("wallet" not in tool.input_schema.get("required", []) for tool in tools)
+        assert all("wallet" not in tool.input_schema["properties"] for tool in tools)
         await called(client, "transfer", to=STRANGER, amount=0.1)
         assert "alone" in await refusal(client, "check_balance", wallet=other)
         wallets = (await resource(client, "solward://wallets"))["wallets"]
@@ -150,7 +150,12 @@ async def test_a_confined_key_reaches_one_wallet_over_either_transport(
         mine, other = funded_wallet(rest, "k1", 1), funded_wallet(rest, "k2", 1)
         key = rest.post("/keys", json={"name": "k", "walletId": mine}).json()["apiKey"]
     async with OPEN[kind](service, token=key) as client:
-        await called(client, "check_balance", wallet=mine)
+        for tool in (await client.list_tools()).tools:
+            assert "wallet" not in tool.input_schema["properties"]
+            assert "wallet" not in tool.input_schema.get("required", [])
+        assert await called(client, "check_balance") == await called(
+            client, "check_balance", wallet=mine
+        )
         await refusal(client, "check_balance", wallet=other)
         wallets = (await resource(client, "solward://wallets"))["wallets"]
         assert [wallet["id"] for wallet in wallets] == [mine]

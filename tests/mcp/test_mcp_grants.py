@@ -184,13 +184,62 @@ def test_built_in_tools_say_what_they_take_and_that_they_only_read_but_pay(
     one_wallet: bool,
 ) -> None:
     tools = built_in(one_wallet=one_wallet)
-    assert {tool.name for tool in tools} == BUILT_IN
+    assert {tool["name"] for tool in tools} == BUILT_IN
     for tool in tools:
-        Draft202012Validator.check_schema(tool.input_schema)
-        assert ("wallet" in tool.input_schema["required"]) is not one_wallet
-        assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is (tool.name != "pay")
-        assert tool.annotations.destructive_hint is (tool.name == "pay")
+        Draft202012Validator.check_schema(tool["inputSchema"])
+        Draft202012Validator.check_schema(tool["outputSchema"])
+        assert ("wallet" in tool["inputSchema"]["required"]) is not one_wallet
+        assert ("wallet" in tool["inputSchema"]["properties"]) is not one_wallet
+        assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "pay")
+        assert tool["annotations"]["destructiveHint"] is (tool["name"] == "pay")
+        assert ("dry_run" in tool["inputSchema"]["properties"]) is (tool["name"] == "pay")
+
+
+async def test_a_tool_that_spends_can_be_tried_by_itself(api: Api) -> None:
+    wallet, token = await asking(api)
+    before = (await api.get("/transactions")).text
+    for amount, rule, held in ((0.05, None, False), (0.25, None, True), (1.5, "grants", False)):
+        arguments = {"wallet": wallet, "to": STRANGER, "amount": amount}
+        tried = await call(api, "transfer", {**arguments, "dry_run": True}, token=token)
+        told = tried["structuredContent"]
+        assert (tried["isError"], told["status"]) == (False, "dry_run")
+        assert (told.get("rule"), told.get("held", False)) == (rule, held)
+        assert told["allowed"] is (rule is None and not held)
+    assert (await api.get("/transactions")).text == before
+    assert await api.service.holds() == []
+    wrong = await call(api, "transfer", {**arguments, "dry_run": "yes"}, token=token)
+    assert "dry_run must be true or false" in wrong["content"][0]["text"]
+    arguments |= {"amount": 0.05, "dry_run": False}
+    done = (await call(api, "transfer", arguments, token=token))["structuredContent"]
+    assert done["status"] == "done"
+    assert "Sent 0.05 SOL" in done["text"]
+
+
+async def test_every_answer_fits_the_output_schema_of_its_tool(api: Api) -> None:
+    wallet, token = await asking(api)
+    schemas = {
+        tool["name"]: tool["outputSchema"]
+        for tool in (await post(api, token=token)).json["result"]["tools"]
+    }
+    swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.01}
+    pay = {"to": STRANGER, "amount": 0.05}
+    called = [
+        ("transfer", pay),
+        ("transfer", {**pay, "amount": 0.25}),
+        ("transfer", {**pay, "dry_run": True}),
+        ("transfer", {**pay, "amount": 50, "dry_run": True}),
+        ("swap", {**swap, "dry_run": True}),
+        ("check_balance", {}),
+        ("get_limits", {}),
+        ("get_history", {}),
+        ("get_transaction", {"id": (await api.records(wallet))[0]["id"]}),
+        ("quote_swap", swap),
+        ("dry_run", {"tool": "transfer", "arguments": pay}),
+    ]
+    for name, arguments in called:
+        result = await call(api, name, {"wallet": wallet, **arguments}, token=token)
+        assert result["isError"] is False, result
+        Draft202012Validator(schemas[name]).validate(result["structuredContent"])
 
 
 async def test_a_confined_key_reads_its_own_wallet_only(api: Api) -> None:

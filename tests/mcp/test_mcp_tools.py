@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,11 +13,13 @@ from tests.support.repository import DOCS
 
 from solward.client import Skill
 from solward_mcp import resources
+from solward_mcp.built_in import is_triable
 from solward_mcp.conversion import (
     IDEMPOTENCY_META,
     BadArgument,
     exact,
     idempotency_key,
+    title_of,
     tool_of,
     wallet_parameter,
 )
@@ -34,52 +37,93 @@ def skill(effects: str = "spend", **schema: Any) -> Skill:
 
 def test_a_tool_asks_for_the_wallet_beside_the_skills_own_parameters() -> None:
     tool = tool_of(skill(), one_wallet=False)
-    assert (tool.name, tool.description) == ("tip", "Tips.")
-    assert list(tool.input_schema["properties"]) == ["wallet", "amount"]
-    assert tool.input_schema["required"] == ["wallet", "amount"]
-    assert tool.input_schema["additionalProperties"] is False
+    assert (tool["name"], tool["description"]) == ("tip", "Tips.")
+    assert list(tool["inputSchema"]["properties"]) == ["wallet", "amount"]
+    assert tool["inputSchema"]["required"] == ["wallet", "amount"]
+    assert tool["inputSchema"]["additionalProperties"] is False
 
 
-def test_a_session_for_one_wallet_need_not_name_it() -> None:
+def test_a_session_for_one_wallet_does_not_name_it() -> None:
     tool = tool_of(skill(), one_wallet=True)
-    assert "wallet" in tool.input_schema["properties"]
-    assert tool.input_schema["required"] == ["amount"]
+    assert list(tool["inputSchema"]["properties"]) == ["amount"]
+    assert tool["inputSchema"]["required"] == ["amount"]
+
+
+def test_a_tool_that_can_be_tried_takes_dry_run_as_its_last() -> None:
+    tool = tool_of(skill(), one_wallet=True, triable=True)
+    assert list(tool["inputSchema"]["properties"]) == ["amount", "dry_run"]
+    assert tool["inputSchema"]["required"] == ["amount"]
+    assert "dry_run" in tool["outputSchema"]["properties"]["status"]["enum"]
+
+
+@pytest.mark.parametrize(
+    ("own", "triable"),
+    [
+        (skill(), False),
+        (replace(skill(), name="transfer"), True),
+        (replace(skill("read"), name="transfer"), False),
+        (replace(skill(properties={"dry_run": {"type": "string"}}), name="transfer"), False),
+    ],
+    ids=["unknown", "money route", "reads", "its own parameter"],
+)
+def test_what_has_a_money_route_of_its_name_can_be_tried(own: Skill, triable: bool) -> None:
+    assert is_triable(own) is triable
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("transfer_token", "Transfer token"), ("stake_sol", "Stake SOL"), ("tip", "Tip")],
+)
+def test_a_title_is_the_name_for_people(name: str, title: str) -> None:
+    tool = tool_of(replace(skill(), name=name), one_wallet=False)
+    assert tool["title"] == tool["annotations"]["title"] == title_of(name) == title
+
+
+def test_what_a_tool_answers_fits_its_output_schema() -> None:
+    for effects, told in (
+        ("read", {"text": "1 SOL"}),
+        ("spend", {"status": "done", "text": "Sent."}),
+        ("spend", {"status": "held", "holdId": "h", "sentence": "s"}),
+    ):
+        schema = tool_of(skill(effects), one_wallet=False)["outputSchema"]
+        Draft202012Validator.check_schema(schema)
+        assert Draft202012Validator(schema).is_valid(told)
+        assert not Draft202012Validator(schema).is_valid({"more": 1})
 
 
 def test_a_skill_without_parameters_still_takes_a_wallet() -> None:
     bare = skill(properties={}, required=[])
-    assert tool_of(bare, one_wallet=False).input_schema["required"] == ["wallet"]
+    assert tool_of(bare, one_wallet=False)["inputSchema"]["required"] == ["wallet"]
 
 
 def test_a_skills_own_wallet_parameter_keeps_its_name() -> None:
     own = skill(properties={"wallet": {"type": "integer"}}, required=["wallet"])
     tool = tool_of(own, one_wallet=False)
     assert wallet_parameter(own) == "solward_wallet"
-    assert tool.input_schema["properties"]["wallet"] == {"type": "integer"}
-    assert tool.input_schema["required"] == ["solward_wallet", "wallet"]
+    assert tool["inputSchema"]["properties"]["wallet"] == {"type": "integer"}
+    assert tool["inputSchema"]["required"] == ["solward_wallet", "wallet"]
 
 
 def test_the_schema_on_the_wire_has_numbers_where_the_skill_has_them() -> None:
-    sent = tool_of(skill(), one_wallet=False).model_dump(mode="json", by_alias=True)
-    assert sent["inputSchema"]["properties"]["amount"]["exclusiveMinimum"] == 0.5
-    Draft202012Validator.check_schema(sent["inputSchema"])
+    tool = tool_of(skill(), one_wallet=False)
+    least = tool["inputSchema"]["properties"]["amount"]["exclusiveMinimum"]
+    assert (least, type(least)) == (0.5, float)
+    Draft202012Validator.check_schema(tool["inputSchema"])
 
 
 def test_counting_keywords_do_not_count_the_wallet() -> None:
     counted = skill(maxProperties=1, minProperties=1, propertyNames={"enum": ["amount"]})
-    schema = tool_of(counted, one_wallet=False).input_schema
+    schema = tool_of(counted, one_wallet=False)["inputSchema"]
     assert Draft202012Validator(schema).is_valid({"wallet": "w", "amount": 1})
 
 
 def test_hints_tell_readers_from_spenders() -> None:
-    spend = tool_of(skill("spend"), one_wallet=False).annotations
-    read = tool_of(skill("read"), one_wallet=False).annotations
-    assert spend is not None
-    assert read is not None
-    assert (spend.read_only_hint, spend.destructive_hint) == (False, True)
-    assert (read.read_only_hint, read.destructive_hint) == (True, False)
-    assert spend.idempotent_hint is read.idempotent_hint is False
-    assert spend.open_world_hint is True
+    spend = tool_of(skill("spend"), one_wallet=False)["annotations"]
+    read = tool_of(skill("read"), one_wallet=False)["annotations"]
+    assert (spend["readOnlyHint"], spend["destructiveHint"]) == (False, True)
+    assert (read["readOnlyHint"], read["destructiveHint"]) == (True, False)
+    assert (spend["idempotentHint"], read["idempotentHint"]) == (False, True)
+    assert spend["openWorldHint"] is True
 
 
 def test_fractions_arrive_as_they_were_written() -> None:
@@ -123,18 +167,13 @@ def test_a_key_no_header_could_carry_is_refused(key: object) -> None:
 
 def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> None:
     page = (DOCS / "mcp.md").read_text()
-    for field, name in (
-        ("read_only_hint", "readOnlyHint"),
-        ("destructive_hint", "destructiveHint"),
-        ("idempotent_hint", "idempotentHint"),
-        ("open_world_hint", "openWorldHint"),
-    ):
+    for name in ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"):
         read, spend = (
-            str(getattr(tool_of(skill(effects), one_wallet=False).annotations, field)).lower()
+            str(tool_of(skill(effects), one_wallet=False)["annotations"][name]).lower()
             for effects in ("read", "spend")
         )
         assert f"| `{name}` | {read} | {spend} |" in page
-    patterns = [template.uri_template for template in resources.list_templates().resource_templates]
+    patterns = [each["uriTemplate"] for each in resources.list_templates()["resourceTemplates"]]
     documented = re.findall(r"^\| `(solward://[^`]+)` \|", page, re.MULTILINE)
     assert sorted(documented) == sorted([resources.WALLETS, resources.TRANSACTIONS, *patterns])
     assert f"at most {resources.MAX_WALLETS}" in page

@@ -25,6 +25,7 @@ NEEDING = {
     "localnet": "up",
     "dashboard": "dashboard",
     "mcp": "mcp",
+    "mcp config": "mcp",
     "wallet list": "up",
     "pay list": "up",
     "tx list": "up",
@@ -48,6 +49,7 @@ NEEDING = {
     "tokens list": "up",
 }
 ARGUMENTS = {
+    "mcp config": ["cursor", "--wallet", "w"],
     "backup": ["a.backup"],
     "restore": [__file__],
     "plugins check": ["."],

@@ -18,7 +18,7 @@ FOLDER = ROOT / "requirements"
 MODELS = ROOT / "framework" / "solward" / "folders" / "models.txt"
 LOCKS = sorted([*FOLDER.glob("*.txt"), MODELS])
 # Environments that share nothing with Solward's, so their versions may be others.
-APART = sorted((ROOT / "tests" / "e2e" / "payments").glob("*/requirements.txt"))
+APART = sorted((ROOT / "tests" / "e2e").glob("*/*/requirements.txt"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]

@@ -43,6 +43,7 @@ ADMIN = {
 }
 KEY = {
     "POST /wallets",
+    "GET /keys/self",
     "GET /wallets",
     "GET /wallets/<id>",
     "PATCH /wallets/<id>",

@@ -236,6 +236,19 @@ async def test_a_confined_key_sees_only_its_wallet(api: Api) -> None:
     assert (await api.post("/wallets", {}, token=key)).status == 403
 
 
+async def test_whoever_has_a_key_is_told_what_it_may_do(api: Api) -> None:
+    wallet = await api.wallet()
+    secret, _ = await api.key(walletId=wallet, spendingLimitSol=1)
+    await api.key()
+    (listed, _) = (await api.get("/keys?details=true")).json["keys"]
+    own = await api.get("/keys/self", token=secret)
+    assert own.json == {"key": {**listed, "lastUsedAt": own.json["key"]["lastUsedAt"]}}
+    assert own.json["key"]["walletId"] == wallet
+    assert secret not in own.text
+    assert (await api.get("/keys/self")).json == {"key": None}
+    assert (await api.get("/keys/self", token="sk-" + "0" * 32)).status == 401
+
+
 async def test_a_key_for_an_unknown_wallet_is_refused(api: Api) -> None:
     answer = await api.post("/keys", {"name": "k", "walletId": NOBODY})
     assert (answer.status, answer.error) == (404, "Wallet not found")

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import time
-import venv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +34,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import TransferCheckedParams
+from tests.support.kept_environments import kept, python_environment, run, unmade
 from tests.support.localnet_process import localnet_process
 from tests.support.market import USDC, whole
 from tests.support.repository import ROOT
@@ -49,45 +47,6 @@ MINT = Pubkey.from_string(USDC)
 DECIMALS = 6
 # Sellers need a while to import; a localnet's wait is for slots of 100 ms.
 PATIENCE_S = 60.0
-
-
-def kept(name: str, lock: Path) -> Path:
-    """Where an environment is kept: another lock, another folder."""
-    digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "solward-tests" / f"{name}-{digest}"
-
-
-@contextlib.contextmanager
-def unmade(folder: Path) -> Iterator[bool]:
-    """Whether `folder` is still to be filled; one process at a time fills it, from nothing."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        done = folder / "made"
-        if done.exists():
-            yield False
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        yield True
-        done.touch()
-
-
-def _run(*command: str | Path, cwd: Path) -> None:
-    ran = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=280)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def python_environment(name: str) -> Path:
-    """The interpreter of the environment of the Python programs in folder `name`."""
-    lock = PROGRAMS / name / "requirements.txt"
-    folder = kept(name, lock)
-    python = folder / "bin" / "python"
-    with unmade(folder) as to_make:
-        if to_make:
-            venv.create(folder, symlinks=True, with_pip=True)
-            _run(python, "-m", "pip", "install", "--require-hashes", "-r", lock, cwd=folder)
-    return python
 
 
 def npm_environment() -> Path:
@@ -103,7 +62,7 @@ def npm_environment() -> Path:
                 shutil.copy(source / name, folder)
             # mppx names a peer of which viem has no release yet.
             options = ("--ignore-scripts", "--legacy-peer-deps", "--omit=optional", "--no-audit")
-            _run("npm", "ci", *options, "--no-fund", "--prefer-offline", cwd=folder)
+            run("npm", "ci", *options, "--no-fund", "--prefer-offline", cwd=folder)
     return folder / "node_modules"
 
 
@@ -331,7 +290,9 @@ class Counterparts:
 
     def _command(self, environment: str, program: str) -> Sequence[str]:
         if environment != "npm":
-            return str(python_environment(environment)), str(PROGRAMS / environment / program)
+            return str(python_environment(PROGRAMS / environment)), str(
+                PROGRAMS / environment / program
+            )
         # Beside the packages' folder, where imports look for it.
         folder = self.folder / "npm"
         if not folder.exists():

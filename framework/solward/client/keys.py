@@ -12,7 +12,7 @@ from solward.client.policy import Grants
 
 
 class Keys:
-    """API keys; needs the admin secret."""
+    """API keys; all but `own` needs the admin secret."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -51,6 +51,13 @@ class Keys:
         """Every key's record, oldest first; `details` adds its limits and when it ends."""
         query = {"details": "true"} if details else {}
         return self._http.read_list(ApiKey.of, await self._http.get("/keys", query), "keys")
+
+    async def own(self) -> ApiKey | None:
+        """The record of the key that this client has, with its details; None for the admin."""
+        answer = await self._http.get("/keys/self")
+        return self._http.read(
+            lambda raw: None if raw["key"] is None else ApiKey.of(raw["key"]), answer
+        )
 
     async def rotate(self, key_id: str, *, overlap_seconds: int | None = None) -> CreatedKey:
         """Another secret for a key, returned only here; raises `NotFoundError`.

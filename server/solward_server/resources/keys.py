@@ -16,7 +16,7 @@ from solward_server.http.api_keys import (
     new_key,
     new_secret,
 )
-from solward_server.http.auth import Access
+from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import body_whole, query_flag, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
@@ -41,7 +41,7 @@ from solward_server.openapi.schema import (
 
 
 def blueprint(context: RouteContext) -> Blueprint:
-    """`/keys`, `/keys/:id` and `/keys/:id/rotate`."""
+    """`/keys`, `/keys/self`, `/keys/:id` and `/keys/:id/rotate`."""
     routes = Blueprint("keys", __name__)
     policies = context.service.policies
 
@@ -68,6 +68,12 @@ def blueprint(context: RouteContext) -> Blueprint:
         if query_flag("details"):
             return {"keys": await _detailed(context, keys)}
         return {"keys": [key.to_json() for key in keys]}
+
+    @routes.get("/keys/self")
+    @keyed
+    async def own() -> dict[str, Any]:
+        key = caller().key
+        return {"key": None if key is None else (await _detailed(context, [key]))[0]}
 
     @routes.post("/keys/<key_id>/rotate")
     async def rotate(key_id: str) -> dict[str, Any]:
@@ -206,6 +212,20 @@ PATHS = {
             ),
             errors={400: "details must be true or false"},
         ),
+    },
+    "/keys/self": {
+        "get": operation(
+            "getOwnKey",
+            "The API key of this request",
+            tag="keys",
+            access=Access.KEY,
+            description="Null for the admin secret.",
+            response=success(
+                response_object({"key": nullable(ref("Key"))}),
+                examples(key={"key": _LISTED | _DETAILS}, admin={"key": None}),
+            ),
+            errors={},
+        )
     },
     "/keys/{keyId}/rotate": {
         "post": operation(

@@ -39,7 +39,9 @@ def capture(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> C
         headers=headers,
         body=body,
         model=body.get("model", ""),
-        key=headers.get("x-api-key", ""),
+        # As litellm sends it, and as the vendor's own SDK of release 2 does.
+        key=headers.get("x-api-key")
+        or headers.get("authorization", "").removeprefix("Bearer ").strip(),
         stream=body.get("stream") is True,
         system=text_of(body.get("system")),
         turns=tuple((turn["role"], text_of(turn["content"])) for turn in body.get("messages", [])),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
+from solward_cli.mcp.config import config
 from solward_cli.options import log_level_option
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--wallet",
     default=None,
-    help="Name, id or address of the only wallet to act on.  [default: each tool is told one]",
+    help="Name, id or address of the only wallet to act on.  [default: the key's, or each call's]",
 )
 @click.option(
     "--url",
@@ -19,12 +20,21 @@ from solward_cli.options import log_level_option
     help="The service's address.  [default: SOLWARD_API_URL, or API_HOST and API_PORT]",
 )
 @log_level_option
-def mcp(wallet: str | None, url: str | None, log_level: str) -> None:
+@click.pass_context
+def mcp(context: click.Context, wallet: str | None, url: str | None, log_level: str) -> None:
     """Serve MCP on standard input and output, for hosts that start it: editors, assistants, agents.
 
     A client of the running service, with SOLWARD_API_KEY (default: API_SECRET) as its token. It
     starts without the service, and serves as soon as that does.
     """
+    if context.invoked_subcommand is None:
+        _serve(wallet, url, log_level)
+
+
+mcp.add_command(config)
+
+
+def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
     import asyncio
     import signal
 

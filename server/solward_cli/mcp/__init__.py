@@ -1,0 +1,1 @@
+"""`solward mcp`, and the configuration of the hosts that start it."""

@@ -1,0 +1,80 @@
+"""The MCP server of one caller by release 1 of the SDK, which other frameworks pin.
+
+An environment has one release; the service's own has 2, whose types these names are not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from solward import __version__
+from solward_mcp.handlers import INSTRUCTIONS, Handlers
+from solward_mcp.protocol import Json, ProtocolError
+from solward_mcp.recovery import RecoveryNotifier
+from solward_mcp.scope import WalletScope
+
+
+def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
+    """A server that calls the service at each request and caches nothing."""
+    lowlevel: Any = importlib.import_module("mcp.server.lowlevel")
+    types: Any = importlib.import_module("mcp.types")
+    handlers = Handlers(scope)
+    server = lowlevel.Server("solward", version=__version__, instructions=INSTRUCTIONS)
+
+    def unreachable() -> None:
+        notifier.watch(_announcing(server.request_context.session))
+
+    def list_tools(_request: Any) -> Awaitable[Json]:
+        return handlers.list_tools(unreachable)
+
+    def call_tool(request: Any) -> Awaitable[Json]:
+        params = request.params
+        meta = {} if params.meta is None else params.meta.model_dump()
+        return handlers.call_tool(params.name, params.arguments, meta, unreachable)
+
+    def list_resources(_request: Any) -> Awaitable[Json]:
+        return handlers.list_resources(unreachable)
+
+    async def list_templates(_request: Any) -> Json:
+        return handlers.list_templates()
+
+    def read_resource(request: Any) -> Awaitable[Json]:
+        return handlers.read_resource(str(request.params.uri), unreachable)
+
+    # Its decorators look at the functions' signatures and check arguments by the schemas, in words
+    # that are not the service's.
+    server.request_handlers |= {
+        types.ListToolsRequest: _sending(types, types.ListToolsResult, list_tools),
+        types.CallToolRequest: _sending(types, types.CallToolResult, call_tool),
+        types.ListResourcesRequest: _sending(types, types.ListResourcesResult, list_resources),
+        types.ListResourceTemplatesRequest: _sending(
+            types, types.ListResourceTemplatesResult, list_templates
+        ),
+        types.ReadResourceRequest: _sending(types, types.ReadResourceResult, read_resource),
+    }
+    return server
+
+
+def _sending(
+    types: Any, kind: Any, handler: Callable[[Any], Awaitable[Json]]
+) -> Callable[[Any], Awaitable[Any]]:
+    exceptions: Any = importlib.import_module("mcp.shared.exceptions")
+
+    async def send(request: Any) -> Any:
+        try:
+            return types.ServerResult(kind.model_validate(await handler(request)))
+        except ProtocolError as error:
+            told = types.ErrorData(code=error.code, message=str(error), data=error.data)
+            raise exceptions.McpError(told) from None
+
+    return send
+
+
+def _announcing(session: Any) -> Callable[[], Awaitable[None]]:
+    async def announce() -> None:
+        await session.send_tool_list_changed()
+        await session.send_resource_list_changed()
+
+    return announce
