@@ -122,10 +122,13 @@ screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/theft.py
 
 # What is published of a version, signed by SIGNING_KEY, a key of OpenSSH's.
-release:
+release: $(RELEASER)/.installed
+	PATH="$(abspath $(RELEASER))/bin:$$PATH" .ci/release $(SIGNING_KEY)
+
+$(RELEASER)/.installed: requirements/release.txt
 	$(PYTHON) -m venv $(RELEASER)
 	$(RELEASER)/bin/python $(LOCKED) requirements/release.txt
-	PATH="$(abspath $(RELEASER))/bin:$$PATH" .ci/release $(SIGNING_KEY)
+	touch $@
 
 clean:
 	rm -rf $(VENV) $(DOJO) $(LOCKER) $(RELEASER) .mypy_cache .pytest_cache .ruff_cache dist
