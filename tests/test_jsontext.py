@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from solward import jsontext
+from solward.record import TransactionStatus
 
 
 def test_fractions_are_exact_both_ways() -> None:
@@ -39,6 +40,46 @@ def test_canonical_text_does_not_depend_on_the_order_of_keys() -> None:
     one, other = {"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}
     assert jsontext.dumps(one) != jsontext.dumps(other)
     assert jsontext.dumps(one, canonical=True) == jsontext.dumps(other, canonical=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal("0.001000500"),
+        Decimal("1E-9"),
+        Decimal("1E+3"),
+        Decimal("-0.0"),
+        2**63,
+        -(2**70),
+        "".join(map(chr, range(0x100))) + '\u2028\u2029\ufeff\U0001f600 </&"\\',
+        {
+            "b": 1,
+            "a": {"ü": [None, True, False, {}], "z": []},
+            "A": "",
+            "\U0001f600": 1,
+            "\uffff": 2,
+        },
+        (1, "2"),
+        TransactionStatus.PENDING,
+    ],
+    ids=[
+        "fraction",
+        "small",
+        "large",
+        "zero",
+        "64 bits",
+        "70 bits",
+        "text",
+        "object",
+        "array",
+        "enum",
+    ],
+)
+@pytest.mark.parametrize("canonical", [False, True])
+def test_what_this_process_made_is_the_same_text(value: object, canonical: bool) -> None:
+    whole = {"value": value, "more": [value]}
+    text = jsontext.dumps_own(whole, canonical=canonical)
+    assert text == jsontext.dumps(whole, canonical=canonical)
 
 
 @pytest.mark.parametrize(

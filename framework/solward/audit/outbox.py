@@ -284,7 +284,7 @@ async def append_many(
     rows: list[dict[str, Any]] = []
     for seq, (chain, event, data) in enumerate(events, found.base + 1):
         number, previous = ends[chain]
-        text = jsontext.dumps(data, canonical=True)
+        text = jsontext.dumps_own(data, canonical=True)
         digest = entry_hash(seq, ms, event, text, previous)
         ends[chain] = (number + 1, digest)
         rows.append(

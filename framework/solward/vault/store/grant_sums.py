@@ -78,7 +78,7 @@ async def counted(
         rows = [
             [scope, asset, after] for (scope, asset, _), after in zip(wanted, afters, strict=True)
         ]
-        found = await _SUM_SQLITE.all(connection, {"needs": jsontext.dumps(rows)})
+        found = await _SUM_SQLITE.all(connection, {"needs": jsontext.dumps_own(rows)})
     else:
         parameters = {
             "scopes": [scope for scope, _, _ in wanted],

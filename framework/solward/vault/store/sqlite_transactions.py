@@ -342,8 +342,9 @@ class SQLiteWriter:
         was_cancelled = False
         try:
             publish = await self._end_group(connection, group.recorded)
-            loop = asyncio.get_running_loop()
-            was_cancelled = await _until_done(loop.run_in_executor(self._committer, driver.commit))
+            # `run_in_executor` looks first whether it is given a coroutine, as long as a statement.
+            committed = asyncio.wrap_future(self._committer.submit(driver.commit))
+            was_cancelled = await _until_done(committed)
         except BaseException as error:
             await self._roll_back()
             group.end(error)

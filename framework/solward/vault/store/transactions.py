@@ -80,7 +80,7 @@ async def insert_record(
             "type": record.type,
             "status": record.status.value,
             "signature": record.signature,
-            "details": jsontext.dumps(dict(record.details)),
+            "details": jsontext.dumps_own(dict(record.details)),
             "guardrails_applied": list(record.guardrails_applied),
             "error": record.error,
             "fee_lamports": record.fee_lamports,

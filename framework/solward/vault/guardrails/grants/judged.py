@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from solward import jsontext
 from solward.guardrail import Line, Operation
 from solward.vault.guardrails.grants import dollars
 from solward.vault.guardrails.grants.decide import Need
@@ -83,13 +84,15 @@ def to_row(judged: Judged) -> dict[str, Any]:
         "transaction_id": judged.transaction_id,
         "wallet_id": case.wallet_id,
         "created_ms": case.now_ms[0],
-        "chain": _text(case.chain),
+        "chain": jsontext.dumps_own(case.chain),
         "type": judged.type,
-        "lines": _text([_line(line) for line in case.lines]),
+        "lines": jsontext.dumps_own([_line(line) for line in case.lines]),
         "costs_lamports": case.costs_lamports,
         # What is empty is left out, but a list that lists nothing is one.
-        "terms": _text({name: terms[name] for name in terms if terms[name] or name == "listed"}),
-        "prices": _text(dollars.to_json(judged.prices)),
+        "terms": jsontext.dumps_own(
+            {name: terms[name] for name in terms if terms[name] or name == "listed"}
+        ),
+        "prices": jsontext.dumps_own(dollars.to_json(judged.prices)),
         "verdict": judged.outcome,
     }
 
@@ -136,11 +139,3 @@ def _line(line: Line) -> dict[str, Any]:
 
 def _read_line(stored: Mapping[str, Any]) -> Line:
     return Line(**{**stored, "operation": Operation(stored["operation"])})
-
-
-# Made once: `json.dumps` makes one a call for what is not its default.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-
-
-def _text(value: Any) -> str:
-    return _ENCODER.encode(value)
