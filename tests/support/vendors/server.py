@@ -155,8 +155,9 @@ class VendorServer:
         if not request.stream:
             return web.Response(body=frames[0], content_type=kind, headers=answer.headers)
         response = web.StreamResponse(headers={"Content-Type": kind, **answer.headers})
-        await response.prepare(http)
+        # A client that has left, such as one that was stopped, is no fault here.
         with suppress(ConnectionResetError):
+            await response.prepare(http)
             for frame in frames:
                 await response.write(frame)
             await response.write_eof()
@@ -165,9 +166,9 @@ class VendorServer:
     async def drip(self, http: web.Request, body: bytes, kind: str) -> web.StreamResponse:
         """All but the last byte one by one, then blanks: the body never ends."""
         response = web.StreamResponse(headers={"Content-Type": kind})
-        await response.prepare(http)
         self.dripping += 1
         try:
+            await response.prepare(http)
             for byte in chain((body[at : at + 1] for at in range(len(body) - 1)), repeat(b" ")):
                 await response.write(byte)
                 await asyncio.sleep(self.drip_s)
@@ -234,15 +235,16 @@ async def _reset(http: web.Request, body: bytes, kind: str) -> web.StreamRespons
     """Half the body of a stated length, then an RST instead of the rest."""
     response = web.StreamResponse(headers={"Content-Type": kind})
     response.content_length = len(body)
-    await response.prepare(http)
-    await response.write(body[: len(body) // 2])
+    with suppress(ConnectionResetError):
+        await response.prepare(http)
+        await response.write(body[: len(body) // 2])
     transport = http.transport
-    assert transport is not None
-    linger_for_nothing = struct.pack("ii", 1, 0)
-    transport.get_extra_info("socket").setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, linger_for_nothing
-    )
-    transport.abort()
+    if transport is not None:
+        linger_for_nothing = struct.pack("ii", 1, 0)
+        transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger_for_nothing
+        )
+        transport.abort()
     return response
 
 

@@ -142,3 +142,27 @@ async def test_it_keeps_as_many_requests_as_told_and_counts_all() -> None:
             await ask(server.base_urls, vendor)
     assert [request.vendor for request in server.requests] == ["anthropic", "gemini"]
     assert server.served == dict.fromkeys(VENDORS, 1)
+
+
+@pytest.mark.parametrize("fault", [None, "drip", "reset"])
+async def test_a_client_that_left_before_its_answer_is_no_fault_of_the_server(
+    caplog: pytest.LogCaptureFixture, fault: str | None
+) -> None:
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def script(_request: CapturedRequest) -> Answer:
+        asked.set()
+        await left.wait()
+        return Answer(fault=fault) if fault else Answer()
+
+    async with vendor_server(script) as server:
+        asking = asyncio.create_task(ask(server.base_urls, "openai", "key~text", stream=True))
+        await asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        # The end of the connection is read first, by the loop's next turns.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        left.set()
+    assert [each.getMessage() for each in caplog.records if each.name.startswith("aiohttp")] == []

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.rpc_batches import answer_each
 from tests.support.rpc_nodes import GENESIS
 
 from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.vault.ledger import patience
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport
 from solward.vault.ledger.node import Node
@@ -165,18 +167,30 @@ async def test_what_no_wait_helps_is_not_waited_for(status: int) -> None:
         assert asked.count("getSlot") == 1
 
 
-async def test_a_deadline_ends_the_waiting_and_is_the_earlier_of_two() -> None:
+async def test_a_deadline_ends_the_waiting_and_is_the_earlier_of_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    # Time passes in pauses alone.
+    clock = SimpleNamespace(monotonic=lambda: sum(pauses))
+    monkeypatch.setattr(patience, "time", clock)
+    monkeypatch.setattr(patience, "asyncio", SimpleNamespace(sleep=sleep))
     with within(0.6):
         with within(30):
-            assert left() < 0.7
+            assert left() == 0.6
         with within(30, own=True):
-            assert left() > 29
+            assert left() == 30
         async with provider(error(500, -32000, "oops")) as (ledger, asked):
-            began = time.monotonic()
             with pytest.raises(LedgerUnavailable, match="No ledger node answered getSlot"):
                 await ledger.slot()
-            assert time.monotonic() - began < 0.7
-            assert asked.count("getSlot") > 1
+        # The second pause would have ended after the deadline.
+        assert len(pauses) == 1
+        assert asked.count("getSlot") == 2
+        assert left() == 0.6 - sum(pauses)
     assert left() == 0
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import select as select_module
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
+from tests.support.sql_steps import recorded_statements
 
 from solward.audit import outbox
 from solward.audit.log import AuditLog
@@ -26,6 +30,16 @@ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$;
 CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON switches DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION wait();
 """
+
+
+OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+ENDED = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 @pytest.fixture
@@ -132,16 +146,11 @@ async def test_no_connection_left_in_time_is_a_store_error(
 async def test_a_server_that_went_away_is_a_store_error_and_then_back_again(
     database: Database,
 ) -> None:
-    ended = text(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-
     async def cut_off() -> None:
         async with database.write() as victim:
             await victim.execute(text("SELECT 1"))
             async with database.write() as connection:
-                await connection.execute(ended)
+                await connection.execute(ENDED)
             await victim.execute(text("SELECT 1"))
 
     with pytest.raises(StoreError):
@@ -196,3 +205,60 @@ async def test_a_server_that_is_away_is_said_to_be_without_its_address(tmp_path:
     with pytest.raises(StoreError) as refused:
         await Database.open(url, tmp_path)
     assert str(refused.value) == "The database cannot be reached"
+
+
+async def test_connections_that_the_server_ended_while_nobody_used_them_fail_no_transaction(
+    database: Database, postgres_url: str
+) -> None:
+    address = postgres_url.replace("+psycopg", "", 1)
+    # As many as the pool keeps.
+    names = {f"s{number}" for number in range(10)}
+
+    async def held(name: str, all_open: asyncio.Barrier) -> None:
+        async with database.write():
+            await all_open.wait()
+
+    for _ in range(3):
+        # As many connections as there are transactions at once.
+        together = asyncio.Barrier(len(names))
+        await asyncio.gather(*(held(name, together) for name in names))
+        with psycopg.connect(address, autocommit=True) as other:
+            others = len(other.execute(str(ENDED)).fetchall())
+            assert others >= len(names)
+            while others:
+                [(others,)] = other.execute(OTHERS).fetchall()
+        await asyncio.gather(*(put(database, name) for name in names))
+        assert await scopes(database) == names
+        async with database.write() as connection:
+            await connection.execute(delete(switches))
+
+
+async def test_a_connection_that_is_well_is_asked_nothing_first(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    with recorded_statements() as statements:
+        database = await Database.open(postgres_url, tmp_path)
+        await scopes(database)
+        statements.clear()
+        for _ in range(3):
+            await scopes(database)
+            await put(database)
+        assert [each.split()[0] for each in statements.seen] == ["SELECT"]
+        await database.close()
+
+
+async def test_a_connection_that_the_server_told_something_is_used_again(
+    database: Database, postgres_url: str
+) -> None:
+    pid = text("SELECT pg_backend_pid()")
+    async with database.write() as connection:
+        await connection.execute(text("LISTEN news"))
+        before = (await connection.execute(pid)).scalar_one()
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+    with psycopg.connect(postgres_url.replace("+psycopg", "", 1)) as other:
+        other.execute("NOTIFY news")
+    async with asyncio.timeout(10):
+        while not select_module.select([driver.fileno()], [], [], 0)[0]:
+            await asyncio.sleep(0.001)
+    async with database.write() as connection:
+        assert (await connection.execute(pid)).scalar_one() == before

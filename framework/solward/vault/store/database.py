@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select as select_module
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -17,8 +18,14 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 from sqlalchemy import ColumnElement, bindparam, event, literal_column, select, text, update
-from sqlalchemy.engine import URL, ExceptionContext, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, OperationalError
+from sqlalchemy.engine import URL, Dialect, ExceptionContext, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    InternalError,
+    InvalidatePoolError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as Exhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -381,7 +388,6 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
         try:
             engine = create_async_engine(
                 url,
-                pool_pre_ping=True,
                 pool_size=_POOL,
                 max_overflow=_POOL_OVERFLOW,
                 pool_timeout=_POOL_WAIT_S,
@@ -393,6 +399,7 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
             ) from None
         event.listen(engine.sync_engine, "handle_error", _without_values)
         event.listen(engine.sync_engine, "connect", _set_idle_timeout)
+        event.listen(engine.sync_engine, "checkout", partial(_refuse_ended, engine.dialect))
         # The same pool; a read sees one state throughout, as on SQLite.
         readers = engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -425,6 +432,25 @@ def _set_idle_timeout(connection: Any, _record: object) -> None:
     cursor.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TIMEOUT_S}s'")
     cursor.close()
     connection.commit()
+
+
+def _refuse_ended(dialect: Dialect, connection: Any, _record: object, _proxy: object) -> None:
+    """Have the pool open another connection in place of one that the server ended meanwhile.
+
+    In place of `pool_pre_ping`, which asks the server before every transaction: on a connection
+    that nobody uses there is something to read where it was ended, and seldom else.
+    """
+    driver = connection.driver_connection
+    if not driver.closed:
+        # `select` takes no file above 1,024.
+        readable = select_module.poll()
+        readable.register(driver.fileno(), select_module.POLLIN)
+        if not readable.poll(0):
+            return
+        with contextlib.suppress(dialect.loaded_dbapi.Error):
+            dialect.do_ping(connection)
+            return
+    raise InvalidatePoolError
 
 
 def _set_query_only(connection: Any, _record: object) -> None:
