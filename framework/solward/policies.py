@@ -239,6 +239,7 @@ class Policies:
         rows = {
             "wallet": await all_names(connection, "wallet"),
             "agent": await all_names(connection, "agent"),
+            "schedule": await all_names(connection, "schedule"),
             "key": dict(await self._key_names()) | await all_names(connection, "key"),
             "skill": {name: name for name in registry.skills},
             "plugin": {name: name for name in plugins},

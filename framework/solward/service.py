@@ -57,6 +57,10 @@ from solward.record import TransactionRecord
 from solward.registry import Problem, Registry, run_skill
 from solward.registry.discovery import canonical
 from solward.registry.loaded import LoadedSkill
+from solward.schedules.run import ScheduleHook, ScheduleKeys, actor_of
+from solward.schedules.run import no_hook as no_schedule_hook
+from solward.schedules.schedule import ScheduleStatus
+from solward.schedules.service import ScheduleService
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.settings.settings import MAINNET
@@ -131,7 +135,9 @@ class Solward:
     phase_hook: PhaseHook = no_phase_hook
     step_hook: StepHook = no_hook
     keys: Keys | None = None
+    schedule_hook: ScheduleHook = no_schedule_hook
     agents: AgentService = field(init=False)
+    schedules: ScheduleService = field(init=False)
     display: Display = field(init=False)
     approvals: Approvals = field(init=False)
     policies: Policies = field(init=False)
@@ -144,6 +150,7 @@ class Solward:
         self.display = Display(self.ledger)
         # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
+        self.schedules = ScheduleService(self, self.engine.process.id)
         self.approvals = Approvals(
             database=self.database,
             operations=self.operations,
@@ -163,6 +170,7 @@ class Solward:
         demo: bool = False,
         step_hook: StepHook = no_hook,
         phase_hook: PhaseHook = no_phase_hook,
+        schedule_hook: ScheduleHook = no_schedule_hook,
         price_sources: Sequence[PriceSource] | None = None,
         genesis: Mapping[Pubkey, Account] = MappingProxyType({}),
     ) -> AsyncIterator[Solward]:
@@ -173,6 +181,7 @@ class Solward:
             demo: load demo providers too.
             step_hook: called at each point of the money path (tests kill the process there).
             phase_hook: called after each phase of an agent's cycle (likewise).
+            schedule_hook: called after each phase of a schedule's run (likewise).
             price_sources: who says what assets are worth; None for those of the network.
             genesis: what a new embedded ledger holds beside its market (tests).
 
@@ -273,6 +282,7 @@ class Solward:
                 models=models,
                 webhook=Webhook.of(database, settings),
                 phase_hook=phase_hook,
+                schedule_hook=schedule_hook,
                 step_hook=step_hook,
             )
             plugins.on_problem = service.add_problem
@@ -290,6 +300,9 @@ class Solward:
             live.on_change = partial(service.use_plugins, venues)
             await stack.enter_async_context(live.watched())
             models.warm(await service.agents.providers_in_use())
+            # Skills may be any plugin's, so what is due waits for all of the above.
+            stack.push_async_callback(service.schedules.close)
+            service.schedules.start()
             yield service
 
     def use_plugins(self, venues: VenueClients, registry: Registry) -> None:
@@ -348,7 +361,7 @@ class Solward:
         """
         spec, storage = skill.spec, None
         via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
-        actor = replace(actor, via=via)
+        actor = replace(actor, via=(*actor.via, *via))
         if spec.manifest is not None and spec.manifest.storage_mb:
             storage = storage_folder(self.settings.solward_home, canonical(skill.distribution))
             if storage is not None:
@@ -519,12 +532,13 @@ class Solward:
         return await self.approvals.deny(hold_id, approver, note)
 
     async def actor(self, principal: str) -> Actor | None:
-        """An agent or API key as it would ask for a transaction now, outside of any request.
+        """An agent, API key or schedule as it would ask for a transaction now, outside of any
+        request or run.
 
         None where this process does not know its kind.
 
         Raises:
-            AgentNotFound, KeyRevoked: it is gone.
+            AgentNotFound, KeyRevoked, NotFound: it is gone.
         """
         kind, _, name = principal.partition(":")
         if kind == "agent":
@@ -532,7 +546,14 @@ class Solward:
             return Actor(principal, agent_id=agent.id, limits=((principal, agent.limits),))
         if kind == "key" and self.keys is not None:
             return await self.keys.actor(name)
+        if kind == "schedule":
+            return await actor_of(await self.schedules.get(name), self.keys)
         return None
+
+    @property
+    def schedule_keys(self) -> ScheduleKeys | None:
+        """The API keys of this process, for schedules that they made."""
+        return self.keys
 
     async def wallet_of_key(self, key_id: str) -> str | None:
         """See `Keys.wallet_of`."""
@@ -568,6 +589,12 @@ class Solward:
         report = await limits_report(self.database, scope, ceilings)
         callers = [
             (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
+        ]
+        # Those that keys made are within what the keys may.
+        callers += [
+            (each.principal, ScopeLimits())
+            for each in await self.schedules.list(wallet.id)
+            if each.key_id is None and each.status is not ScheduleStatus.ENDED
         ]
         keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
         grants = await wallet_grants(

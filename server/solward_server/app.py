@@ -41,6 +41,7 @@ def create_app(service: Solward) -> Quart:
 
     context = RouteContext.of(service)
     service.keys = KnownKeys(context.keys)
+    service.schedules.runner.wake()
     middleware.allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:
         # The secret is public, so DNS rebinding alone would let another site's page call all

@@ -16,7 +16,7 @@ from tests.support.repository import DOCS
 from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
 from solward.audit import outbox
-from solward.clock import now_ms
+from solward.clock import iso, now_ms
 from solward.errors import DecisionRefused
 from solward.events import EventKind
 from solward.hold import HoldState
@@ -74,6 +74,22 @@ def a_payment(transaction_id: str, wallet_id: str) -> payments.PaymentRow:
     )
 
 
+async def a_schedule(api: Api, wallet: str) -> None:
+    """Made, run, changed, paused, resumed, deleted."""
+    with api.service.events.subscribe() as events:
+        soon = {"every": "30d", "startAt": iso(now_ms() + 300)}
+        path = f"/wallets/{wallet}/schedules"
+        made = await api.post(path, {"name": "look", "skill": "check_balance"} | soon)
+        async with asyncio.timeout(30):
+            while (event := await events.next()) is None or event.event != "schedule:run":
+                pass
+    path += f"/{made.json['id']}"
+    await api.call("PATCH", path, {"every": "1h"})
+    for act in ("pause", "resume"):
+        assert (await api.post(f"{path}/{act}")).status == 200
+    await api.call("DELETE", path)
+
+
 async def everything(api: Api) -> None:
     """Make each kind happen."""
     wallet = await api.wallet(2)
@@ -106,6 +122,7 @@ async def everything(api: Api) -> None:
                 pass
     for path in ("pause", "stop"):
         await api.post(f"/agents/{agent}/{path}")
+    await a_schedule(api, wallet)
     await api.call("PATCH", f"/agents/{agent}", {"loopIntervalMs": 5000})
     other = (await api.post("/agents", body)).json["id"]
     await api.call("DELETE", f"/agents/{other}")

@@ -16,6 +16,7 @@ FOLDERS = (
     "examples/http_skill",
     "examples/dca_skill",
     "examples/price_alert",
+    "examples/payroll",
     "examples/solana_skills",
 )
 MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))

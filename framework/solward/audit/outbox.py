@@ -239,7 +239,7 @@ def _log_fields(event: Event) -> dict[str, Any]:
 def chain_of(event: str, data: Any) -> str:
     """The chain an event belongs to: its wallet's, its agent's or the service's."""
     kind = event.partition(":")[0]
-    if kind in ("transaction", "hold", "payment"):
+    if kind in ("transaction", "hold", "payment", "schedule"):
         return f"wallet:{data['walletId']}"
     if kind == "agent":
         return f"agent:{data['agentId']}"

@@ -57,6 +57,7 @@ from solward.client.models import (
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, Payment, PaymentQuote
 from solward.client.policy_models import Hold, Policy, PrincipalGrants
+from solward.client.schedules import Schedule, ScheduleRun
 from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
 __all__ = [
@@ -96,6 +97,8 @@ __all__ = [
     "PrincipalGrants",
     "RateLimited",
     "Refused",
+    "Schedule",
+    "ScheduleRun",
     "ServerError",
     "SignedDecision",
     "Skill",

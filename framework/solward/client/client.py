@@ -20,6 +20,7 @@ from solward.client.keys import Keys
 from solward.client.models import Event, Health, Switch
 from solward.client.payments import Payments
 from solward.client.policy import Holds, Policies
+from solward.client.schedules import Schedules
 from solward.client.sse import ServerSentEvent
 from solward.client.wallets import Transactions, Wallets
 
@@ -64,6 +65,7 @@ class SolwardClient:
         self.transactions = Transactions(self._http)
         self.payments = Payments(self._http)
         self.agents = Agents(self._http)
+        self.schedules = Schedules(self._http)
         self.keys = Keys(self._http)
         self.policy = Policies(self._http)
         self.holds = Holds(self._http)

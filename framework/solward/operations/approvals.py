@@ -60,6 +60,12 @@ class Keys(Protocol):
     async def actor(self, key_id: str) -> Actor:
         """A key with the limits of now; raises `KeyRevoked` where it has ended."""
 
+    async def bound(self, key_id: str, hash_: str) -> Actor:
+        """As `actor`, ending with the secret of this hash; raises `KeyRevoked`."""
+
+    async def secret_hash(self, key_id: str) -> str:
+        """The hash of a key's present secret; raises `KeyRevoked`."""
+
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
 

@@ -181,3 +181,51 @@ process_plugins = Table(
     Column("process_id", Text, primary_key=True),
     Column("versions", JSON, nullable=False),
 )
+
+# What runs a skill at times. Its run and what it may spend are fenced as an agent's cycle.
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("skill", Text, nullable=False),
+    Column("distribution", Text, nullable=False),
+    Column("params", Text, nullable=False),  # JSON with exact decimals, as the caller gave it
+    Column("first_ms", BigInteger, nullable=False),
+    Column("has_start", Boolean, nullable=False),
+    Column("end_ms", BigInteger),
+    Column("every_ms", BigInteger),  # null: by `cron`
+    Column("cron", Text),
+    Column("time_zone", Text, nullable=False),
+    Column("missed", Text, nullable=False),  # skip, once
+    Column("max_runs", Integer),
+    Column("status", Text, nullable=False),  # active, paused, ended
+    Column("reason", Text),
+    Column("made_by", Text, nullable=False),  # `admin` or `key:<id>`
+    Column("key_hash", Text),  # of the secret it ends with
+    Column("created_ms", BigInteger, nullable=False),
+    Column("next_due_ms", BigInteger),  # null: none
+    Column("running_due_ms", BigInteger),  # the due time that was begun and has not ended
+    Column("owner", Text),  # the process that runs it
+    Column("fence", BigInteger, nullable=False, server_default="0"),
+    Column("attempts", Integer, nullable=False, server_default="0"),  # of the running due time
+    Column("runs", BigInteger, nullable=False, server_default="0"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Index("ix_schedules_due", "status", "next_due_ms"),
+    Index(None, "wallet_id", "name", unique=True),
+    Index(None, "made_by"),
+    Index(None, "name"),
+)
+
+# What became of due times, the latest of each schedule.
+schedule_runs = Table(
+    "schedule_runs",
+    metadata,
+    Column("schedule_id", Text, primary_key=True),
+    Column("due_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("started_ms", BigInteger),  # null: nothing was run
+    Column("ended_ms", BigInteger),
+)

@@ -84,6 +84,7 @@ FENCED = _counter(
 CYCLES = _counter("agent_cycles", "Agents' cycles, by how they ended.", "outcome")
 CYCLE = _histogram("agent_cycle_seconds", "From entering a cycle to leaving it.", _SLOW)
 CYCLE_LAG = _histogram("agent_cycle_lag_seconds", "From when a cycle was due to its begin.", _LAG)
+SCHEDULE_RUNS = _counter("schedule_runs", "Runs of schedules, by how they ended.", "status")
 AGENTS = _gauge("agents", "Agents in the database, by status.", "status")
 PROVIDER_CALLS = _counter(
     "provider_calls", "Completions asked of a provider, by outcome.", "provider", "outcome"

@@ -89,6 +89,18 @@ class KnownKeys:
         key = await self._key(key_id)
         return _bound(self.keys, key, key.hash)
 
+    async def bound(self, key_id: str, hash_: str) -> Actor:
+        """A key with the limits of now, for whom nothing is reserved once the secret with this hash
+        has ended; raises `KeyRevoked` where it has."""
+        key = await self.keys.find(hash_)
+        if key is None or key.id != key_id:
+            raise KeyRevoked
+        return _bound(self.keys, key, hash_)
+
+    async def secret_hash(self, key_id: str) -> str:
+        """The hash of a key's present secret; raises `KeyRevoked`."""
+        return (await self._key(key_id)).hash
+
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
         return (await self._key(key_id)).wallet_id

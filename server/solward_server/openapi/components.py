@@ -32,7 +32,7 @@ RECORD: dict[str, Schema] = {
     "id": identifier("The record."),
     "walletId": identifier("The wallet it belongs to."),
     "agentId": identifier("The agent that caused it; absent where none did."),
-    "principal": text("Who asked for it: `admin`, `key:<id>` or `agent:<id>`."),
+    "principal": text("Who asked for it: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`."),
     "type": text(
         "What it is; a plugin may give a transaction of its own another type.",
         examples=[kind.value for kind in TransactionType],
@@ -155,8 +155,8 @@ _TERMS = response_object(
 )
 _GRANT: dict[str, Schema] = {
     "who": text(
-        "A principal: `agent:`, `key:`, `wallet:`, `plugin:` or `skill:` and id or name, or `site:`"
-        " and a host, with its port where that is not 443."
+        "A principal: `agent:`, `key:`, `schedule:`, `wallet:`, `plugin:` or `skill:` and id or"
+        " name, or `site:` and a host, with its port where that is not 443."
     ),
     "wallet": text("The only wallet it is for, by id or name."),
     "may": array(text("What it may do."), "`transfer`, `swap`, `stake` and so on."),
@@ -226,7 +226,7 @@ _HOLD: dict[str, Schema] = {
     "id": identifier("The hold."),
     "walletId": identifier("Whose money it is."),
     "agentId": identifier("The agent that asks."),
-    "principal": text("Who asks: `key:<id>` or `agent:<id>`."),
+    "principal": text("Who asks: `key:<id>`, `agent:<id>` or `schedule:<id>`."),
     "chain": array(text("A principal."), "Every principal it needs, the wallet's first."),
     "type": text("The transaction's."),
     "state": choice(

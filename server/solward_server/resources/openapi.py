@@ -33,6 +33,7 @@ from solward_server.resources import (
     plugins,
     policy,
     quotes,
+    schedules,
     skills,
     stakes,
     switches,
@@ -59,6 +60,7 @@ _TAGS = {
     "policy": "Grants: who may do what, and how much of it; the admin's alone.",
     "holds": "What waits for a person.",
     "skills": "Each loaded skill, plugins' included.",
+    "schedules": "Skills that run at times, without a model.",
     "plugins": "What is loaded.",
     "agents": "Agents that act on a wallet.",
     "switches": "Stop everything, at once.",
@@ -106,6 +108,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | stakes.PATHS
         | skills.PATHS
         | skills.skill_paths(registry.skills.values())
+        | schedules.PATHS
         | plugins.PATHS
         | agents.agent_paths(registry.providers)
         | chat.PATHS
@@ -128,7 +131,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": SCHEMAS | schedules.COMPONENTS,
             "parameters": PARAMETERS,
             "responses": shared_responses() | UNCHANGED,
             "securitySchemes": {

@@ -2,9 +2,9 @@
 
     python killed_service.py /home/fate server start --port 3001
 
-The file `fate` holds `<point>:<nth>`, a phase of a cycle or a step of the money path; from when it
-is there, the command is killed when it passes that point for the nth time. So one life can first
-go on from the death before it, and then end in its own.
+The file `fate` holds `<point>:<nth>`, a phase of a cycle or of a schedule's run, or a step of the
+money path; from when it is there, the command is killed when it passes that point for the nth time.
+So one life can first go on from the death before it, and then end in its own.
 
 Each life is a process of its own, forked before anything is opened: what hundreds of deaths need
 not pay for again is importing the same modules. The supervisor writes each life's process id, and
@@ -24,6 +24,7 @@ from pathlib import Path
 import solward_cli
 from solward.agents.cycle import Phase
 from solward.registry import load_registry
+from solward.schedules.run import SchedulePhase
 from solward.service import Solward
 from solward.vault.transactions.steps import Step
 
@@ -37,7 +38,7 @@ class Fate:
         self.file = file
         self.passed = 0
 
-    def at_phase(self, _agent_id: str, phase: Phase) -> None:
+    def at_phase(self, _id: str, phase: Phase | SchedulePhase) -> None:
         self.at(phase)
 
     def at_step(self, step: Step) -> None:
@@ -58,7 +59,11 @@ def live(fate: Fate, arguments: list[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     Solward.open = functools.partial(  # type: ignore[method-assign]
-        Solward.open, demo=True, step_hook=fate.at_step, phase_hook=fate.at_phase
+        Solward.open,
+        demo=True,
+        step_hook=fate.at_step,
+        phase_hook=fate.at_phase,
+        schedule_hook=fate.at_phase,
     )
     sys.argv = ["solward", *arguments]
     solward_cli.main()

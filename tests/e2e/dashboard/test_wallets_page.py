@@ -345,3 +345,39 @@ def _skill(browser: Browser, name: str) -> None:
     field.click()
     field.send_keys(name)
     browser.click(f"{name} (solward)", within=".q-menu")
+
+
+def test_a_schedule_is_made_paused_resumed_and_deleted(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    def schedules() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = api.get(f"/wallets/{wallet}/schedules").json()["schedules"]
+        return found
+
+    shown.wait_for("No skill runs on this wallet by itself.")
+    shown.click("New schedule")
+    shown.fill("Name", "look")
+    shown.choose("Skill", "check_balance")
+    shown.fill("Every (optional)", "1h")
+    shown.click("Continue")
+    # What it is to do is asked once more.
+    shown.wait_for("every: 1h")
+    assert schedules() == []
+    shown.click("Create")
+    shown.wait_for("check_balance, every 1h")
+    (made,) = schedules()
+    assert (made["name"], made["skill"], made["status"]) == ("look", "check_balance", "active")
+    shown.click("Runs of look")
+    shown.wait_for("It was not due yet.")
+    shown.click("Close")
+    shown.click("Pause of look")
+    shown.wait_for("It was paused")
+    assert schedules()[0]["status"] == "paused"
+    shown.click("Resume of look")
+    shown.click("Resume")
+    shown.until(lambda: schedules()[0]["status"] == "active", "it is active again", 20)
+    shown.wait_for("Runs next")
+    shown.click("Delete of look")
+    shown.click("Delete")
+    shown.wait_for("No skill runs on this wallet by itself.")
+    assert schedules() == []

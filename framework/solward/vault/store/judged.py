@@ -50,7 +50,8 @@ _RESERVED = (
     .order_by(reservations.c.created_ms)
 )
 _COUNTING = _RESERVED.where(reservations.c.scope == bindparam("b_scope"))
-# Of these every transaction has reservations; skills, plugins and sites stand in its chain alone.
+# Of these every transaction has reservations; schedules, skills, plugins and sites stand in its
+# chain alone.
 _SCOPES = ("wallet:", "agent:", "key:")
 _LOCK_PENDING = (
     select(transactions.c.id)

@@ -68,6 +68,13 @@ _LOCK_AGENT = Prepared(
     .with_for_update(key_share=True)
 )
 
+_SCHEDULES = table("schedules", column("id"), column("fence"), column("status"))
+_LOCK_SCHEDULE = Prepared(
+    select(_SCHEDULES.c.fence, _SCHEDULES.c.status)
+    .where(_SCHEDULES.c.id == bindparam("schedule_id"))
+    .with_for_update(key_share=True)
+)
+
 
 async def lock(
     connection: AsyncConnection,
@@ -76,11 +83,12 @@ async def lock(
     run: tuple[str, int, int] | None = None,
     api_key: str | None = None,
     agent: str | None = None,
+    schedule: tuple[str, int] | None = None,
 ) -> None:
     """Lock scopes against other reservations until the transaction ends.
 
-    On PostgreSQL in the order service (shared, against a freeze), keys, agent, wallet, the same for
-    every caller, so that none deadlocks; on SQLite the one writer has every lock.
+    On PostgreSQL in the order service (shared, against a freeze), keys, agent, schedule, wallet,
+    the same for every caller, so that none deadlocks; on SQLite the one writer has every lock.
 
     Args:
         keys: scopes of API keys, and of what has windows over several wallets.
@@ -88,11 +96,13 @@ async def lock(
         api_key: hash of the secret of the stored API key that reserves.
         agent: the agent for whom something is reserved that none of its runs asks for now: what a
             person approved.
+        schedule: schedule and fencing token of the run that reserves.
 
     Raises:
         KeyRevoked: the key is gone or expired, or has another secret.
-        TakenOver: another run has the agent's fencing token, or the agent is gone.
-        SkillError: the agent was stopped, or approved for an agent that is gone.
+        TakenOver: another run has the agent's or the schedule's fencing token, or it is gone.
+        SkillError: the agent was stopped, or approved for an agent that is gone; the schedule was
+            paused.
     """
     await lock_service(connection)
     for scope in sorted(keys):
@@ -112,6 +122,13 @@ async def lock(
             raise SkillError("agent_deleted", "The agent was deleted; nothing was sent")
         if row.desired_state != "running":
             raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
+    if schedule is not None:
+        schedule_id, fence = schedule
+        row = await _LOCK_SCHEDULE.first(connection, {"schedule_id": schedule_id})
+        if row is None or row.fence != fence:
+            raise TakenOver
+        if row.status != "active":
+            raise SkillError("schedule_paused", "The schedule was paused; nothing was sent")
     await lock_wallet(connection, wallet_id)
 
 

@@ -90,7 +90,7 @@ async def wallet_grants(
 
     Args:
         ceilings: of the wallet.
-        callers: every agent and key that may use it.
+        callers: every agent, key and operator's schedule that may use it.
         shown: the principals that `grants` has; None for all of them.
         alike: keys that may use it and are not among `callers`.
     """
@@ -258,8 +258,9 @@ def can_leave(
 ) -> CanLeave:
     """The most that can leave a wallet in any 24 hours; pure.
 
-    All agents and keys that may use it at once: what each may by its ceilings and grants, added up,
-    and at most what the wallet's own ceilings and grants allow. The operator is none of them.
+    All agents, keys and schedules that may use it at once: what each may by its ceilings and
+    grants, added up, and at most what the wallet's own ceilings and grants allow. The operator is
+    none of them.
 
     Args:
         ceilings: of the wallet.

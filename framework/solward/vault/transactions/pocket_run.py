@@ -496,7 +496,10 @@ class PocketRuns:
             async with self._database.write() as connection:
                 if actor is not None:
                     fence = None if actor.run is None else actor.run.fencing
-                    await spending.lock(connection, record.wallet_id, (), fence, actor.api_key)
+                    run = None if actor.schedule is None else actor.schedule.fencing
+                    await spending.lock(
+                        connection, record.wallet_id, (), fence, actor.api_key, schedule=run
+                    )
                     for check in actor.checks:
                         check()
                     frozen = await spending.freeze_reason(connection, record.wallet_id)

@@ -13,7 +13,7 @@ from solward.vault.guardrails.grants.model import Finding, Why
 from solward.vault.store import names as store
 
 # Kinds of principals that are rows; what people call the others is their id.
-STORED_KINDS: Final = ("agent", "key", "wallet")
+STORED_KINDS: Final = ("agent", "key", "schedule", "wallet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class KnownNames:
 async def names_of(
     connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
 ) -> KnownNames:
-    """The names of these agents, keys and wallets, for sentences; others have none."""
+    """The names of these agents, keys, schedules and wallets, for sentences; others have none."""
     wanted: dict[str, set[str]] = {}
     for each in principals:
         kind, _, own_id = each.partition(":")

@@ -44,11 +44,24 @@ class AgentRun:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleRun:
+    """One run of a schedule; it may spend while `fence` is the schedule's fencing token."""
+
+    schedule_id: str
+    fence: int
+
+    @property
+    def fencing(self) -> tuple[str, int]:
+        """Schedule and fencing token, as `spending.lock` takes them."""
+        return self.schedule_id, self.fence
+
+
+@dataclass(frozen=True, slots=True)
 class Actor:
     """Who requests a transaction, and the limits that come with them.
 
     Attributes:
-        principal: `admin`, `key:<id>` or `agent:<id>`.
+        principal: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`.
         agent_id: recorded as the transaction's `agentId`.
         limits: limit scopes beside the wallet's own, such as `("key:<id>", ScopeLimits(...))`.
         action_key: names one logical action for good; a second request with it returns the
@@ -56,18 +69,20 @@ class Actor:
         idempotency: the HTTP caller's Idempotency-Key, when given.
         run: the agent's run that requests it; one whose fencing token was replaced, or whose agent
             was stopped, is refused.
+        schedule: the schedule's run that requests it; one whose fencing token was replaced, or
+            whose schedule is not active any more, is refused.
         api_key: hash of the secret of the stored API key that requests it; one that was revoked or
             replaced, or has expired, is refused.
-        checks: raise where what requests it has ended; called, as the two above are read, in the
+        checks: raise where what requests it has ended; called, as the three above are read, in the
             database transaction that reserves.
         trace: where the request came from, in the logs of every process that works on the
-            transaction: a request's id, or `agent:<id>:<cycle>`.
+            transaction: a request's id, `agent:<id>:<cycle>` or `schedule:<id>:<due time>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
             would return a record.
         recipe: makes how to make what is asked for again, once a person approved it; None where
             only its caller can.
         approval: id of the approved hold that this carries out.
-        via: what runs for the caller: `skill:<name>`, `plugin:<distribution>`.
+        via: what runs for the caller: `schedule:<id>`, `skill:<name>`, `plugin:<distribution>`.
         remember: entries of the plugin's store, written where the record is stored as pending.
     """
 
@@ -78,6 +93,7 @@ class Actor:
     idempotency: IdempotencyKey | None = None
     dry_run: bool = False
     run: AgentRun | None = None
+    schedule: ScheduleRun | None = None
     api_key: str | None = field(default=None, repr=False)
     checks: tuple[Callable[[], None], ...] = ()
     trace: str | None = None

@@ -249,8 +249,9 @@ class Reserver:
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
             TakenOver, KeyRevoked, SkillError: what requests it has ended: another run of the
-                agent's cycle has the fencing token, the agent was stopped, the API key was
-                revoked, the skill's call is over. Or what it remembers does not fit.
+                agent's cycle or of the schedule has the fencing token, the agent was stopped or the
+                schedule paused, the API key was revoked, the skill's call is over. Or what it
+                remembers does not fit.
             PocketTaken: another process used the pocket first.
             Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
@@ -490,6 +491,7 @@ class Reserver:
                 None if run is None else run.fencing,
                 actor.api_key,
                 actor.agent_id if actor.approval is not None else None,
+                None if actor.schedule is None else actor.schedule.fencing,
             )
             for check in actor.checks:
                 check()

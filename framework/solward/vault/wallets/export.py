@@ -17,6 +17,7 @@ from solward.errors import InvalidRequest, KeystoreError
 from solward.events import EventKind
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database
+from solward.vault.store.schedules import pause_schedules
 from solward.vault.wallets import keyring
 from solward.vault.wallets.envelope import open_envelope
 from solward.vault.wallets.keyfile import sync_folder
@@ -69,6 +70,8 @@ async def export_wallet(
         async with database.write() as connection:
             data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
             record_act(connection, EventKind.WALLET_EXPORTED, data)
+            # Somebody else may spend from it now, by other rules than a schedule was made with.
+            await pause_schedules(connection, wallet.id, "The wallet's key was exported")
             _write(file, keypair)
             written = True
     except BaseException:

@@ -15,6 +15,7 @@ from solward.client import (
     Decision,
     Hold,
     NotFoundError,
+    Schedule,
     Skill,
     Stake,
     Transaction,
@@ -39,6 +40,7 @@ from solward_dashboard.pages.wallets.cards import (
     RecentTransactions,
     Stakes,
 )
+from solward_dashboard.pages.wallets.schedules import Schedules
 from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
@@ -59,6 +61,7 @@ class OneWallet:
     limits: Mapping[str, Any]
     pockets: tuple[Mapping[str, Any], ...]
     stakes: tuple[Stake, ...]
+    schedules: tuple[Schedule, ...]
     records: tuple[Transaction, ...]
     decisions: tuple[Decision, ...]
     skills: tuple[Skill, ...]
@@ -84,7 +87,10 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().agents.list(),
     )
-    waiting = await api().holds.list(wallet_id=wallet_id, is_open=True)
+    waiting, schedules = await asyncio.gather(
+        api().holds.list(wallet_id=wallet_id, is_open=True),
+        api().schedules.list(wallet_id),
+    )
     agent_ids = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
     by_agent = await asyncio.gather(
         *(api().agents.decisions(each, limit=decisions) for each in agent_ids)
@@ -92,7 +98,17 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
     newest = tuple(each for found in by_agent for each in found)
     history.POLLED.add(wallet_id, history.Point(datetime.now(UTC), balance.sol))
     return OneWallet(
-        wallet, health.network, balance, limits, pockets, stakes, records, newest, skills, waiting
+        wallet,
+        health.network,
+        balance,
+        limits,
+        pockets,
+        stakes,
+        schedules,
+        records,
+        newest,
+        skills,
+        waiting,
     )
 
 
@@ -131,7 +147,9 @@ def page(wallet_id: str) -> None:
                 chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
                 source = ui.label().classes("sw-dim")
             with ui.element("div").classes("sw-wide sw-top"):
-                stakes = Stakes(wallet, refresh)
+                with ui.element("div").classes("sw-stack"):
+                    schedules = Schedules(wallet, refresh)
+                    stakes = Stakes(wallet, refresh)
                 recent = RecentTransactions()
         content.set_visibility(False)
 
@@ -148,6 +166,7 @@ def page(wallet_id: str) -> None:
             grants.show(latest.limits["grants"])
             waiting.show(latest.waiting)
             pockets.show(latest.pockets)
+            schedules.show(latest.schedules, latest.skills)
             stakes.show(latest.stakes)
             recent.show(latest.records)
             chooser.offer(latest.skills)

@@ -245,7 +245,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
             else:
                 held += shared.held
                 charges += shared.charges
-        elif who.startswith(("agent:", "key:")):
+        elif who.startswith(("agent:", "key:", "schedule:")):
             for line in case.lines:
                 if not _has_default(line, case):
                     continue

@@ -63,7 +63,7 @@ MAX_ADDRESSES: Final = 1_000
 MAX_NOTE: Final = 200
 MAX_BPS: Final = 10_000
 
-_KINDS = ("wallet", "agent", "key", "plugin", "skill", "site")
+_KINDS = ("wallet", "agent", "key", "schedule", "plugin", "skill", "site")
 _OPERATIONS = {operation.value: operation for operation in Operation}
 FIELDS: Final = (
     *("who", "wallet", "may", "assets", "to", "new", "via"),

@@ -1,0 +1,1 @@
+"""A payroll: it imports `solward`'s public surface only."""

@@ -1,0 +1,213 @@
+"""`client.schedules`: skills that run on a wallet at times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from solward.client.arguments import json_fields, refuse_floats, segment
+from solward.client.http import Http
+from solward.client.models import Raw, moment
+from solward.errors import InvalidRequest
+
+Moment = datetime | str
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule; `status` is active, paused or ended.
+
+    Attributes:
+        when: `every 1h`, or `0 9 1 * * Europe/Berlin`.
+        missed: what becomes of due times at which nothing ran: skip or once.
+        reason: why it is paused or has ended.
+        made_by: `admin` or `key:<id>`, whose rights it has.
+        runs: how many were begun.
+        failures: runs in a row that were refused or failed.
+    """
+
+    id: str
+    name: str
+    wallet_id: str
+    skill: str
+    parameters: Mapping[str, Any]
+    when: str
+    missed: str
+    max_runs: int | None
+    status: str
+    reason: str | None
+    principal: str
+    made_by: str
+    created_at: datetime
+    next_run_at: datetime | None
+    is_running: bool
+    runs: int
+    failures: int
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Schedule:
+        """From one schedule's JSON."""
+        when = f"every {raw['every']}" if "every" in raw else f"{raw['cron']} {raw['timeZone']}"
+        return cls(
+            id=raw["id"],
+            name=raw["name"],
+            wallet_id=raw["walletId"],
+            skill=raw["skill"],
+            parameters=raw["parameters"],
+            when=when,
+            missed=raw["missed"],
+            max_runs=raw["maxRuns"],
+            status=raw["status"],
+            reason=raw["reason"],
+            principal=raw["principal"],
+            made_by=raw["madeBy"],
+            created_at=moment(raw["createdAt"]),
+            next_run_at=_moment(raw["nextRunAt"]),
+            is_running=raw["isRunning"],
+            runs=raw["runs"],
+            failures=raw["failures"],
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRun:
+    """What became of a due time; `status` is running, succeeded, held, refused, failed or skipped.
+
+    Attributes:
+        text: the skill's answer, or why there is none.
+        started_at: None where nothing was run.
+        transaction_ids: the records it made, the first first.
+    """
+
+    due_at: datetime
+    status: str
+    text: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    transaction_ids: tuple[str, ...]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> ScheduleRun:
+        """From one run's JSON."""
+        return cls(
+            due_at=moment(raw["dueAt"]),
+            status=raw["status"],
+            text=raw["text"],
+            started_at=_moment(raw["startedAt"]),
+            ended_at=_moment(raw["endedAt"]),
+            transaction_ids=tuple(raw["transactionIds"]),
+            raw=raw,
+        )
+
+
+class Schedules:
+    """The schedules of wallets."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def list(self, wallet_id: str) -> tuple[Schedule, ...]:
+        """A wallet's schedules, oldest first."""
+        raw = await self._http.get(_path(wallet_id))
+        return self._http.read_list(Schedule.of, raw, "schedules")
+
+    async def get(self, wallet_id: str, schedule_id: str) -> Schedule:
+        """One schedule by its id; raises `NotFoundError`."""
+        return self._http.read(Schedule.of, await self._http.get(_path(wallet_id, schedule_id)))
+
+    async def create(
+        self,
+        wallet_id: str,
+        *,
+        name: str,
+        skill: str,
+        parameters: Mapping[str, Any] | None = None,
+        every: str | None = None,
+        cron: str | None = None,
+        time_zone: str | None = None,
+        start_at: Moment | None = None,
+        end_at: Moment | None = None,
+        max_runs: int | None = None,
+        missed: Literal["skip", "once"] | None = None,
+        grants: object = None,
+    ) -> Schedule:
+        """Run a skill at times, with the rights of this token.
+
+        A name is a wallet's once, so that a call that is repeated makes no second schedule.
+
+        Args:
+            parameters: of the skill; numbers are int, Decimal or text, no float.
+            every: `1m` to `30d`; either this or `cron`.
+            cron: five fields, read in `time_zone`.
+            missed: what becomes of due times at which nothing ran; `skip` where it is left out.
+            grants: what alone it may do, of the operator alone.
+
+        Raises:
+            BadRequest: names the field; also where the wallet has one of this name.
+        """
+        refuse_floats(parameters or {}, "parameters")
+        body = json_fields(
+            name=name,
+            skill=skill,
+            parameters=parameters,
+            every=every,
+            cron=cron,
+            time_zone=time_zone,
+            start_at=_text(start_at, "start_at"),
+            end_at=_text(end_at, "end_at"),
+            max_runs=max_runs,
+            missed=missed,
+            grants=grants,
+        )
+        made = await self._http.send("POST", _path(wallet_id), body)
+        return self._http.read(Schedule.of, made)
+
+    async def change(self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]) -> Schedule:
+        """Change fields, named as in the REST interface (docs/rest.md)."""
+        refuse_floats(fields, "")
+        made = await self._http.send("PATCH", _path(wallet_id, schedule_id), dict(fields))
+        return self._http.read(Schedule.of, made)
+
+    async def pause(self, wallet_id: str, schedule_id: str) -> Schedule:
+        """Run it no more until it is resumed; takes effect at once."""
+        made = await self._http.send("POST", f"{_path(wallet_id, schedule_id)}/pause")
+        return self._http.read(Schedule.of, made)
+
+    async def resume(self, wallet_id: str, schedule_id: str) -> Schedule:
+        """Run it again from the next due time on."""
+        made = await self._http.send("POST", f"{_path(wallet_id, schedule_id)}/resume")
+        return self._http.read(Schedule.of, made)
+
+    async def delete(self, wallet_id: str, schedule_id: str) -> None:
+        """Delete it with its runs; its transactions stay."""
+        await self._http.send("DELETE", _path(wallet_id, schedule_id))
+
+    async def runs(
+        self, wallet_id: str, schedule_id: str, limit: int = 50, before: Moment | None = None
+    ) -> tuple[ScheduleRun, ...]:
+        """What became of its due times, newest first, of those before `before`."""
+        query = json_fields(limit=limit, before=_text(before, "before"))
+        raw = await self._http.get(f"{_path(wallet_id, schedule_id)}/runs", query)
+        return self._http.read_list(ScheduleRun.of, raw, "runs")
+
+
+def _path(wallet_id: str, schedule_id: str | None = None) -> str:
+    path = f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules"
+    return path if schedule_id is None else f"{path}/{segment(schedule_id, 'schedule_id')}"
+
+
+def _text(value: Moment | None, name: str) -> str | None:
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise InvalidRequest(f"{name} must have a time zone")
+    return value.astimezone(UTC).isoformat()
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else moment(text)

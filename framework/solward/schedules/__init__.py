@@ -1,0 +1,1 @@
+"""Schedules: a skill runs on a wallet at times, without a model."""

@@ -1,0 +1,240 @@
+"""Where runs of schedules are begun and ended: each is one database transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit.acts import record_act
+from solward.clock import iso
+from solward.durations import HOUR_MS, MINUTE_MS
+from solward.errors import TakenOver
+from solward.events import EventKind
+from solward.registry import Registry
+from solward.schedules.run import Outcome
+from solward.schedules.schedule import (
+    Missed,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    schedule_of,
+)
+from solward.skill import Effects
+from solward.store import schedules as store
+from solward.vault.store import spending
+from solward.vault.store.database import Database
+
+LATE_MS: Final = MINUTE_MS
+"""A due time that is found later than this after it was missed."""
+RESUMED_WITHIN_MS: Final = HOUR_MS
+"""An interrupted run is gone on with for so long after it was due, where `missed` is `skip`."""
+MOST_ATTEMPTS: Final = 3
+"""A run that was interrupted so often has failed: it may be what ends the process."""
+PAUSE_AFTER: Final = 5
+"""Runs in a row that were refused or failed, after which a schedule pauses itself."""
+MOST_TAKEN: Final = 50
+
+NO_DUE_TIME: Final = "It has no due time left"
+RUNS_DONE: Final = "It has run as often as it was to"
+
+Now = Callable[[AsyncConnection], Awaitable[int]]
+
+
+class Journal:
+    """Begins and ends runs.
+
+    Args:
+        me: this process.
+        now: by which schedules are due, in Unix milliseconds.
+        registry: the plugins of now.
+    """
+
+    def __init__(
+        self, database: Database, me: str, now: Now, registry: Callable[[], Registry]
+    ) -> None:
+        self._database = database
+        self._me = me
+        self._now = now
+        self._registry = registry
+
+    async def wait_ms(self, running: Collection[str], *, has_keys: bool) -> int | None:
+        """Milliseconds until this process has something to run; None where nothing is due."""
+        async with self._database.read() as connection:
+            due_ms = await store.next_due(connection, self._me, running, has_keys=has_keys)
+            if due_ms is None:
+                return None
+            return max(0, due_ms - await self._now(connection))
+
+    async def take_due(
+        self, running: Collection[str], room: int, *, has_keys: bool
+    ) -> tuple[list[tuple[Schedule, int]], bool]:
+        """Take what is due; returns each schedule that is to run, with its due time, and whether
+        there was anything.
+
+        What is not to run, because it was missed or transactions are frozen, is stored as skipped.
+        """
+        taken: list[tuple[Schedule, int]] = []
+        async with self._database.write() as connection:
+            now = await self._now(connection)
+            rows = await store.take_due(
+                connection, self._me, now, running, min(room, MOST_TAKEN), has_keys=has_keys
+            )
+            for row in rows:
+                due_ms = await self._take(connection, row, now)
+                if due_ms is not None:
+                    taken.append((replace(schedule_of(row), fence=row["fence"] + 1), due_ms))
+        return taken, bool(rows)
+
+    async def leave(self, schedule: Schedule, due_ms: int, outcome: Outcome) -> Schedule:
+        """Store how a run went, and when the schedule is due next.
+
+        Raises:
+            TakenOver: another run has the fencing token, or the schedule is gone.
+        """
+        async with self._database.write() as connection:
+            row = await store.get(connection, schedule.id, lock=True)
+            if row is None or row["fence"] != schedule.fence:
+                raise TakenOver
+            return await self._end(connection, row, due_ms, outcome)
+
+    async def _take(self, connection: AsyncConnection, row: dict[str, Any], now: int) -> int | None:
+        """Begin a due time of a locked row; None where it is not to run."""
+        schedule = schedule_of(row)
+        attempts = 1
+        if schedule.running_due_ms is not None:
+            due_ms, attempts = schedule.running_due_ms, row["attempts"] + 1
+            ended = _cannot_resume(schedule, attempts, now)
+            if ended is not None:
+                await self._end(connection, row, due_ms, Outcome(RunStatus.FAILED, ended))
+                return None
+        else:
+            assert schedule.next_due_ms is not None
+            due_ms = schedule.when.latest(schedule.next_due_ms, now)
+            is_late = now - due_ms > LATE_MS
+            if is_late and schedule.missed is Missed.SKIP:
+                text = _missed(schedule.next_due_ms, due_ms)
+                await self._end(connection, row, due_ms, Outcome(RunStatus.SKIPPED, text))
+                return None
+            if due_ms != schedule.next_due_ms:
+                # Those before the one that runs are told by the first of them.
+                text = f"Missed: nothing ran between this due time and {iso(due_ms)}"
+                skipped = Outcome(RunStatus.SKIPPED, text)
+                await self._note(connection, schedule, schedule.next_due_ms, skipped, now)
+            if await store.was_run(connection, schedule.id, due_ms):
+                # The clock was set back, or the due times were changed to some that had passed.
+                await self._advance(connection, row, due_ms)
+                return None
+        frozen = await spending.freeze_reason(connection, schedule.wallet_id)
+        if frozen is not None and self._spends(schedule):
+            text = "Transactions are frozen" + (f": {frozen}" if frozen else "")
+            await self._end(connection, row, due_ms, Outcome(RunStatus.SKIPPED, text))
+            return None
+        await store.change(
+            connection,
+            schedule.id,
+            {
+                "owner": self._me,
+                "running_due_ms": due_ms,
+                "fence": schedule.fence + 1,
+                "attempts": attempts,
+                "runs": schedule.runs + (attempts == 1),
+            },
+        )
+        started: dict[str, Any] = {"status": RunStatus.RUNNING.value, "text": "", "ended_ms": None}
+        if attempts == 1:
+            started["started_ms"] = now
+        await store.put_run(connection, schedule.id, due_ms, started)
+        return due_ms
+
+    async def _end(
+        self, connection: AsyncConnection, row: dict[str, Any], due_ms: int, outcome: Outcome
+    ) -> Schedule:
+        """End a due time of a locked row."""
+        schedule = schedule_of(row)
+        await self._note(connection, schedule, due_ms, outcome, await self._now(connection))
+        failures = schedule.failures
+        if outcome.status in (RunStatus.REFUSED, RunStatus.FAILED):
+            failures += 1
+        elif outcome.status is RunStatus.SUCCEEDED:
+            failures = 0
+        pauses = outcome.pauses
+        if pauses is None and failures >= PAUSE_AFTER:
+            pauses = f"{failures} runs in a row were refused or failed"
+        fields: dict[str, Any] = {"failures": failures}
+        if pauses is not None and schedule.status is ScheduleStatus.ACTIVE:
+            fields |= {"status": ScheduleStatus.PAUSED.value, "reason": pauses}
+            subject = {"scheduleId": schedule.id, "walletId": schedule.wallet_id}
+            subject |= {"name": schedule.name, "reason": pauses}
+            record_act(connection, EventKind.SCHEDULE_PAUSED, subject)
+        return await self._advance(connection, row | fields, due_ms, fields)
+
+    async def _advance(
+        self,
+        connection: AsyncConnection,
+        row: dict[str, Any],
+        due_ms: int,
+        fields: dict[str, Any] | None = None,
+    ) -> Schedule:
+        """Let the schedule be due next after `due_ms`, or end."""
+        schedule = schedule_of(row)
+        fields = {"owner": None, "running_due_ms": None, "attempts": 0} | (fields or {})
+        is_paused = schedule.status is ScheduleStatus.PAUSED
+        following = None if is_paused else schedule.next_due_ms
+        if following is not None and following <= due_ms:
+            # Otherwise the due times were changed meanwhile.
+            following = schedule.when.after(due_ms)
+        fields["next_due_ms"] = following
+        is_done = schedule.max_runs is not None and schedule.runs >= schedule.max_runs
+        if schedule.status is ScheduleStatus.ACTIVE and (is_done or following is None):
+            fields |= {
+                "status": ScheduleStatus.ENDED.value,
+                "reason": RUNS_DONE if is_done else NO_DUE_TIME,
+                "next_due_ms": None,
+            }
+        return schedule_of(await store.change(connection, schedule.id, fields))
+
+    async def _note(
+        self,
+        connection: AsyncConnection,
+        schedule: Schedule,
+        due_ms: int,
+        outcome: Outcome,
+        now: int,
+    ) -> None:
+        """Store what became of a due time, and tell of it."""
+        status, text = outcome.status.value, outcome.text
+        fields = {"status": status, "text": text, "ended_ms": now}
+        await store.put_run(connection, schedule.id, due_ms, fields)
+        subject = {
+            "scheduleId": schedule.id,
+            "walletId": schedule.wallet_id,
+            "name": schedule.name,
+            "skill": schedule.skill,
+            "dueAt": iso(due_ms),
+            "status": status,
+            "text": text,
+        }
+        record_act(connection, EventKind.SCHEDULE_RUN, subject)
+
+    def _spends(self, schedule: Schedule) -> bool:
+        skill = self._registry().skills.get(schedule.skill)
+        return skill is None or skill.spec.effects is Effects.SPEND
+
+
+def _missed(first_ms: int, latest_ms: int) -> str:
+    if first_ms == latest_ms:
+        return "Missed: nothing ran at this due time"
+    return f"Missed: nothing ran between {iso(first_ms)} and this due time"
+
+
+def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
+    """Why an interrupted run is not gone on with; None where it is."""
+    if attempts > MOST_ATTEMPTS:
+        return f"The run was interrupted {MOST_ATTEMPTS} times; what it had paid stands"
+    assert schedule.running_due_ms is not None
+    if schedule.missed is Missed.SKIP and now - schedule.running_due_ms > RESUMED_WITHIN_MS:
+        return "The run was interrupted, and found again too late; what it had paid stands"
+    return None

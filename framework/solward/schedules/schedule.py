@@ -1,0 +1,227 @@
+"""A schedule and its runs, as they are stored and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from solward import jsontext
+from solward.clock import iso
+from solward.schedules.when import When
+from solward.vault.guardrails.grants.spelling import window_text
+
+
+class ScheduleStatus(StrEnum):
+    """Whether a schedule runs."""
+
+    ACTIVE = "active"
+    """It runs at its due times."""
+    PAUSED = "paused"
+    """It does not run until it is resumed; `reason` says why."""
+    ENDED = "ended"
+    """It has no due time left."""
+
+
+class Missed(StrEnum):
+    """What becomes of due times at which nothing could run."""
+
+    SKIP = "skip"
+    """They are left out, as cron does."""
+    ONCE = "once"
+    """The latest of them is run as soon as something can."""
+
+
+class RunStatus(StrEnum):
+    """How a due time went."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    """The skill answered."""
+    HELD = "held"
+    """A transaction waits for a person."""
+    REFUSED = "refused"
+    """The skill, a guardrail or the ledger refused."""
+    FAILED = "failed"
+    """The skill broke, took too long, or was interrupted."""
+    SKIPPED = "skipped"
+    """Nothing was run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One schedule.
+
+    Attributes:
+        distribution: whose skill it was when it was made; another's of the same name is not run.
+        params: of the skill, as they were given.
+        has_start: `when.first_ms` was given as `startAt`.
+        max_runs: it ends after so many runs; None is any number.
+        reason: why it is paused or has ended; None while it is active.
+        made_by: `admin` or `key:<id>`, whose rights it has.
+        key_hash: of the key's secret that made or resumed it; it ends with that secret.
+        next_due_ms: None where it is not due any more, or is paused.
+        running_due_ms: the due time that runs now, or was interrupted.
+        fence: the fencing token of its latest run.
+        runs: how many were begun.
+        failures: runs in a row that were refused or failed.
+    """
+
+    id: str
+    name: str
+    wallet_id: str
+    skill: str
+    distribution: str
+    params: Mapping[str, Any]
+    when: When
+    has_start: bool
+    missed: Missed
+    max_runs: int | None
+    status: ScheduleStatus
+    reason: str | None
+    made_by: str
+    key_hash: str | None
+    created_ms: int
+    next_due_ms: int | None
+    running_due_ms: int | None = None
+    fence: int = 0
+    runs: int = 0
+    failures: int = 0
+
+    @property
+    def principal(self) -> str:
+        """As grants and records name it."""
+        return f"schedule:{self.id}"
+
+    @property
+    def key_id(self) -> str | None:
+        """The key that made it; None where the operator did."""
+        kind, _, key_id = self.made_by.partition(":")
+        return key_id if kind == "key" else None
+
+    def terms(self) -> dict[str, Any]:
+        """What it does, in the fields in which it was asked for."""
+        when: dict[str, Any] = (
+            {"cron": self.when.cron, "timeZone": self.when.time_zone}
+            if self.when.every_ms is None
+            else {"every": window_text(self.when.every_ms)}
+        )
+        return {
+            "name": self.name,
+            "skill": self.skill,
+            "parameters": dict(self.params),
+            **when,
+            "startAt": iso(self.when.first_ms) if self.has_start else None,
+            "endAt": _time(self.when.end_ms),
+            "maxRuns": self.max_runs,
+            "missed": self.missed.value,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The schedule as routes show it."""
+        return {
+            "id": self.id,
+            "walletId": self.wallet_id,
+            **self.terms(),
+            "status": self.status.value,
+            "reason": self.reason,
+            "principal": self.principal,
+            "madeBy": self.made_by,
+            "createdAt": iso(self.created_ms),
+            "nextRunAt": _time(self.next_due_ms),
+            "isRunning": self.running_due_ms is not None,
+            "runs": self.runs,
+            "failures": self.failures,
+        }
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns that a request sets."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "wallet_id": self.wallet_id,
+            "skill": self.skill,
+            "distribution": self.distribution,
+            "params": jsontext.dumps(dict(self.params)),
+            "first_ms": self.when.first_ms,
+            "has_start": self.has_start,
+            "end_ms": self.when.end_ms,
+            "every_ms": self.when.every_ms,
+            "cron": self.when.cron,
+            "time_zone": self.when.time_zone,
+            "missed": self.missed.value,
+            "max_runs": self.max_runs,
+            "status": self.status.value,
+            "reason": self.reason,
+            "made_by": self.made_by,
+            "key_hash": self.key_hash,
+            "created_ms": self.created_ms,
+            "next_due_ms": self.next_due_ms,
+            "failures": self.failures,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRun:
+    """What became of one due time.
+
+    Attributes:
+        text: the skill's answer, or why there is none.
+        started_ms: None where nothing was run.
+        transaction_ids: the records it made, the first first.
+    """
+
+    due_ms: int
+    status: RunStatus
+    text: str
+    started_ms: int | None
+    ended_ms: int | None
+    transaction_ids: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as routes show it."""
+        return {
+            "dueAt": iso(self.due_ms),
+            "status": self.status.value,
+            "text": self.text,
+            "startedAt": _time(self.started_ms),
+            "endedAt": _time(self.ended_ms),
+            "transactionIds": list(self.transaction_ids),
+        }
+
+
+def schedule_of(row: Mapping[str, Any]) -> Schedule:
+    """The schedule of a row of the table."""
+    return Schedule(
+        id=row["id"],
+        name=row["name"],
+        wallet_id=row["wallet_id"],
+        skill=row["skill"],
+        distribution=row["distribution"],
+        params=jsontext.loads(row["params"]),
+        when=When(
+            first_ms=row["first_ms"],
+            end_ms=row["end_ms"],
+            every_ms=row["every_ms"],
+            cron=row["cron"],
+            time_zone=row["time_zone"],
+        ),
+        has_start=row["has_start"],
+        missed=Missed(row["missed"]),
+        max_runs=row["max_runs"],
+        status=ScheduleStatus(row["status"]),
+        reason=row["reason"],
+        made_by=row["made_by"],
+        key_hash=row["key_hash"],
+        created_ms=row["created_ms"],
+        next_due_ms=row["next_due_ms"],
+        running_due_ms=row["running_due_ms"],
+        fence=row["fence"],
+        runs=row["runs"],
+        failures=row["failures"],
+    )
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else iso(ms)

@@ -1,0 +1,374 @@
+"""The schedules: create, change, pause, resume, delete, and read what they did."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.audit.acts import record_act
+from solward.errors import InvalidRequest, KeyRevoked, NotFound, SkillNotFound
+from solward.events import EventKind
+from solward.policies import Policies
+from solward.registry.loaded import LoadedSkill
+from solward.schedules.fields import (
+    WHEN_FIELDS,
+    check_fields,
+    read_max_runs,
+    read_missed,
+    read_name,
+    read_params,
+    read_skill,
+    read_when,
+)
+from solward.schedules.journal import RUNS_DONE, Journal, Now
+from solward.schedules.run import ScheduleHook
+from solward.schedules.runner import Runner, ServiceForRuns
+from solward.schedules.schedule import (
+    RunStatus,
+    Schedule,
+    ScheduleRun,
+    ScheduleStatus,
+    schedule_of,
+)
+from solward.store import schedules as store
+from solward.vault.guardrails.grants.model import Grant
+from solward.vault.store.database import Database, lock_exclusive
+from solward.vault.transactions.policy import drop_set, lock_policy, put_set
+from solward.vault.wallets import Wallets
+
+MAX_OF_WALLET: Final = 50
+MAX_OF_KEY: Final = 20
+MAX_PARAMS: Final = 16_384
+ADMIN: Final = "admin"
+
+_LOCK: Final = "schedules"
+_NO_SCHEDULE: Final = "Schedule not found"
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who makes or resumes a schedule.
+
+    Attributes:
+        principal: `admin` or `key:<id>`.
+        key_hash: of the key's secret that it came with.
+    """
+
+    principal: str
+    key_hash: str | None = field(default=None, repr=False)
+
+
+class ServiceForSchedules(ServiceForRuns, Protocol):
+    """The part of `solward.service.Solward` that schedules use."""
+
+    database: Database
+    wallets: Wallets
+    policies: Policies
+
+    @property
+    def schedule_hook(self) -> ScheduleHook:
+        """Called after each phase of a run."""
+        ...
+
+
+class ScheduleService:
+    """Every method that names a schedule raises `NotFound` when there is none.
+
+    Args:
+        now: by which schedules are due; None for the clock of the limits' windows, which no single
+            wrong clock moves ahead.
+    """
+
+    def __init__(self, service: ServiceForSchedules, me: str, now: Now | None = None) -> None:
+        self._service = service
+        self._database = service.database
+        self._now = self._window_ms if now is None else now
+        journal = Journal(service.database, me, self._now, lambda: service.registry)
+        self.runner = Runner(
+            service, journal, is_shared=service.database.shared, hook=service.schedule_hook
+        )
+
+    async def create(self, wallet_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
+        """Create a schedule from a request body.
+
+        Raises:
+            InvalidRequest: naming the field; also where the wallet has one of this name, or the
+                wallet or the key has as many as it may.
+            WalletNotFound: no such wallet.
+            SkillNotFound: no loaded skill has this name.
+        """
+        check_fields(body)
+        name, skill = read_name(body), self._skill(read_skill(body))
+        params = self._params(skill, body)
+        wallet = await self._service.wallets.get(wallet_id)
+        schedule_id = str(uuid.uuid4())
+        grants = await self._grants(schedule_id, name, body, maker)
+        async with self._database.write() as connection:
+            if grants is not None:
+                await lock_policy(connection)
+            # Counts and names hold until the commit.
+            await lock_exclusive(connection, _LOCK)
+            now = await self._now(connection)
+            when, has_start = read_when(body, now)
+            schedule = Schedule(
+                id=schedule_id,
+                name=name,
+                wallet_id=wallet.id,
+                skill=skill.spec.name,
+                distribution=skill.distribution,
+                params=params,
+                when=when,
+                has_start=has_start,
+                missed=read_missed(body),
+                max_runs=read_max_runs(body),
+                status=ScheduleStatus.ACTIVE,
+                reason=None,
+                made_by=maker.principal,
+                key_hash=maker.key_hash,
+                created_ms=now,
+                next_due_ms=when.after(now),
+            )
+            await self._check_name(connection, schedule)
+            of_wallet, of_maker = await store.counts(connection, wallet.id, maker.principal)
+            if of_wallet >= MAX_OF_WALLET:
+                raise InvalidRequest(f"A wallet has at most {MAX_OF_WALLET} schedules; delete one")
+            if maker.key_hash is not None and of_maker >= MAX_OF_KEY:
+                raise InvalidRequest(f"An API key has at most {MAX_OF_KEY} schedules; delete one")
+            if grants is not None:
+                await put_set(self._database, connection, schedule.principal, grants)
+            await store.add(connection, schedule.to_row())
+            record_act(
+                connection, EventKind.SCHEDULE_CREATED, _subject(schedule), after=schedule.terms()
+            )
+        self.runner.wake()
+        return schedule
+
+    async def list(self, wallet_id: str) -> tuple[Schedule, ...]:
+        """A wallet's schedules, oldest first."""
+        async with self._database.read() as connection:
+            return tuple(map(schedule_of, await store.listed(connection, wallet_id)))
+
+    async def get(self, schedule_id: str) -> Schedule:
+        """One schedule."""
+        async with self._database.read() as connection:
+            return _found(await store.get(connection, schedule_id))
+
+    async def update(self, schedule_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
+        """Change fields of a schedule; a run that goes on keeps those it began with.
+
+        `grants` count at once; null takes it out of grants.
+
+        Raises:
+            InvalidRequest: naming the field.
+            SkillNotFound: its skill is not loaded, so that its parameters cannot be checked.
+        """
+        check_fields(body)
+        if "skill" in body:
+            raise InvalidRequest("skill cannot be changed; create another schedule")
+        schedule = await self.get(schedule_id)
+        changed: dict[str, Any] = {}
+        if "parameters" in body:
+            changed["params"] = self._params(self._skill(schedule.skill), body)
+        if "name" in body:
+            changed["name"] = read_name(body)
+        if "missed" in body:
+            changed["missed"] = read_missed(body)
+        if "maxRuns" in body:
+            changed["max_runs"] = read_max_runs(body)
+        name = changed.get("name", schedule.name)
+        grants = await self._grants(schedule_id, name, body, maker)
+        async with self._database.write() as connection:
+            if "grants" in body:
+                await lock_policy(connection)
+                await put_set(self._database, connection, schedule.principal, grants)
+            await lock_exclusive(connection, _LOCK)
+            was = _found(await store.get(connection, schedule_id, lock=True))
+            now = await self._now(connection)
+            if any(each in body for each in WHEN_FIELDS):
+                when, has_start = read_when(_whole_when(was, body), now)
+                changed |= {"when": when, "has_start": has_start}
+                if was.next_due_ms is not None:
+                    changed["next_due_ms"] = when.after(now)
+            if not changed:
+                return was
+            schedule = replace(was, **changed)
+            if schedule.name != was.name:
+                await self._check_name(connection, schedule)
+            await store.change(connection, schedule_id, schedule.to_row())
+            record_act(
+                connection,
+                EventKind.SCHEDULE_CHANGED,
+                _subject(schedule),
+                before=was.terms(),
+                after=schedule.terms(),
+            )
+        self.runner.wake()
+        return schedule
+
+    async def pause(self, schedule_id: str, reason: str = "It was paused") -> Schedule:
+        """Run and reserve nothing any more until it is resumed; takes effect at once."""
+        async with self._database.write() as connection:
+            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            if schedule.status is not ScheduleStatus.ACTIVE:
+                return schedule
+            fields = {"status": ScheduleStatus.PAUSED.value, "reason": reason, "next_due_ms": None}
+            record_act(
+                connection, EventKind.SCHEDULE_PAUSED, _subject(schedule) | {"reason": reason}
+            )
+            return schedule_of(await store.change(connection, schedule_id, fields))
+
+    async def resume(self, schedule_id: str, maker: Maker) -> Schedule:
+        """Run again from the next due time on; due times meanwhile are left out.
+
+        It is bound anew: to the key's secret that resumes it, or its present one where the operator
+        does, and to the distribution that has its skill now.
+
+        Raises:
+            InvalidRequest: it has no due time or no run left, or its parameters do not fit its
+                skill any more; or the key that made it is gone.
+            SkillNotFound: its skill is not loaded.
+        """
+        schedule = await self.get(schedule_id)
+        if schedule.status is ScheduleStatus.ACTIVE:
+            return schedule
+        skill = self._skill(schedule.skill)
+        skill.validate(dict(schedule.params))
+        key_hash = await self._hash_for(schedule, maker)
+        async with self._database.write() as connection:
+            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            next_due_ms = schedule.when.after(await self._now(connection))
+            if next_due_ms is None:
+                raise InvalidRequest("It has no due time left; change endAt first")
+            if schedule.max_runs is not None and schedule.runs >= schedule.max_runs:
+                raise InvalidRequest(f"{RUNS_DONE}; change maxRuns first")
+            fields = {
+                "status": ScheduleStatus.ACTIVE.value,
+                "reason": None,
+                "failures": 0,
+                "next_due_ms": next_due_ms,
+                "key_hash": key_hash,
+                "distribution": skill.distribution,
+            }
+            record_act(connection, EventKind.SCHEDULE_RESUMED, _subject(schedule))
+            schedule = schedule_of(await store.change(connection, schedule_id, fields))
+        self.runner.wake()
+        return schedule
+
+    async def delete(self, schedule_id: str) -> None:
+        """Delete a schedule with its runs and grants; what it reserves from now on is refused. Its
+        transactions stay."""
+        async with self._database.write() as connection:
+            await lock_policy(connection)
+            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            await drop_set(self._database, connection, schedule.principal)
+            await store.remove(connection, schedule_id)
+            record_act(
+                connection, EventKind.SCHEDULE_DELETED, _subject(schedule), before=schedule.terms()
+            )
+
+    async def runs(
+        self, schedule_id: str, *, limit: int = 50, before_ms: int | None = None
+    ) -> tuple[ScheduleRun, ...]:
+        """The runs newest first, of due times before `before_ms`; the latest 200 are kept."""
+        async with self._database.read() as connection:
+            _found(await store.get(connection, schedule_id))
+            rows = await store.runs(connection, schedule_id, limit, before_ms)
+            made: Mapping[int, Sequence[str]] = {}
+            if rows:
+                oldest, newest = rows[-1]["due_ms"], rows[0]["due_ms"]
+                made = await store.made(connection, schedule_id, oldest, newest)
+        return tuple(
+            ScheduleRun(
+                due_ms=row["due_ms"],
+                status=RunStatus(row["status"]),
+                text=row["text"],
+                started_ms=row["started_ms"],
+                ended_ms=row["ended_ms"],
+                transaction_ids=tuple(made.get(row["due_ms"], ())),
+            )
+            for row in rows
+        )
+
+    def start(self) -> None:
+        """Begin to run what is due."""
+        self.runner.start()
+
+    async def close(self) -> None:
+        """Begin nothing any more; see `Runner.close`."""
+        await self.runner.close()
+
+    async def _window_ms(self, connection: AsyncConnection) -> int:
+        return (await self._database.moment(connection)).window_ms
+
+    def _skill(self, name: str) -> LoadedSkill:
+        skills = self._service.registry.skills
+        if name not in skills:
+            raise SkillNotFound(name, sorted(skills))
+        return skills[name]
+
+    def _params(self, skill: LoadedSkill, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters as they were given, which fit the skill's schema."""
+        params = read_params(body)
+        skill.validate(dict(params))
+        if len(jsontext.dumps(params)) > MAX_PARAMS:
+            raise InvalidRequest(f"parameters must be at most {MAX_PARAMS} characters as JSON")
+        return params
+
+    async def _grants(
+        self, schedule_id: str, name: str, body: Mapping[str, Any], maker: Maker
+    ) -> Sequence[Grant] | None:
+        if "grants" not in body:
+            return None
+        if maker.principal != ADMIN:
+            raise InvalidRequest("grants are set by the operator; a key's schedule has the key's")
+        if body["grants"] is None:
+            return None
+        who = f"schedule:{schedule_id}"
+        return await self._service.policies.grants_of(who, name, body["grants"])
+
+    async def _hash_for(self, schedule: Schedule, maker: Maker) -> str | None:
+        if schedule.key_id is None:
+            return None
+        if maker.key_hash is not None:
+            return maker.key_hash
+        keys = self._service.schedule_keys
+        try:
+            if keys is None:
+                raise KeyRevoked
+            return await keys.secret_hash(schedule.key_id)
+        except KeyRevoked:
+            raise InvalidRequest(
+                "The API key that made it is gone; create the schedule anew"
+            ) from None
+
+    async def _check_name(self, connection: AsyncConnection, schedule: Schedule) -> None:
+        found = await store.named(connection, schedule.wallet_id, schedule.name)
+        if found not in (None, schedule.id):
+            raise InvalidRequest(
+                f"name: the wallet has a schedule named {schedule.name!r}, with the id {found}"
+            )
+
+
+def _whole_when(schedule: Schedule, body: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields of when, those of `body` in place of those there were."""
+    were = {each: value for each, value in schedule.terms().items() if each in WHEN_FIELDS}
+    if body.get("every") is not None:
+        were = {each: were[each] for each in ("startAt", "endAt")}
+    elif body.get("cron") is not None:
+        were.pop("every", None)
+    return were | {each: body[each] for each in WHEN_FIELDS if each in body}
+
+
+def _found(row: Mapping[str, Any] | None) -> Schedule:
+    if row is None:
+        raise NotFound(_NO_SCHEDULE)
+    return schedule_of(row)
+
+
+def _subject(schedule: Schedule) -> dict[str, str]:
+    return {"scheduleId": schedule.id, "walletId": schedule.wallet_id, "name": schedule.name}

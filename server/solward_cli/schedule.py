@@ -1,0 +1,220 @@
+"""`solward schedule ...`: skills that run on a wallet at times, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from solward_cli.plugins.skill_run import parameters
+from solward_cli.service_call import (
+    ServiceCall,
+    confirmed,
+    limit_option,
+    service_call,
+    wallet_argument,
+    yes_option,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Schedule
+
+
+@click.group()
+def schedule() -> None:
+    """Skills that run on a wallet at times, without a model."""
+
+
+_schedule_argument = click.argument("schedule")
+
+
+@schedule.command()
+@wallet_argument
+@click.argument("name")
+@click.argument("skill")
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the skill, or all of them as a JSON object; may be given more than once.",
+)
+@click.option("--every", metavar="TIME", help="From due time to due time: 1m to 30d, such as 1h.")
+@click.option("--cron", metavar="FIELDS", help='Five fields, such as "0 9 1 * *".')
+@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin.  [UTC]")
+@click.option("--start-at", metavar="TIME", help="No due time before; --every counts from here.")
+@click.option("--end-at", metavar="TIME", help="No due time after.")
+@click.option("--max-runs", type=click.IntRange(1), help="End after so many runs.")
+@click.option(
+    "--missed",
+    type=click.Choice(["skip", "once"]),
+    help="What becomes of due times at which nothing ran.  [skip]",
+)
+@click.option(
+    "--grant", "grants", multiple=True, metavar="SENTENCE", help="What alone it may do; repeat it."
+)
+@service_call
+async def create(
+    call: ServiceCall,
+    wallet: str,
+    name: str,
+    skill: str,
+    params: tuple[str, ...],
+    grants: tuple[str, ...],
+    **given: Any,
+) -> RenderableType:
+    """Run SKILL on WALLET at times, with the rights of your token.
+
+    A name is a wallet's once: given twice, the second command makes nothing.
+    """
+    found = await call.wallet(wallet)
+    skills = {each.name: each for each in await call.client.skills()}
+    schema = skills[skill].parameters if skill in skills else {}
+    made = await call.client.schedules.create(
+        found.id,
+        name=name,
+        skill=skill,
+        parameters=parameters(params, schema.get("properties", {})),
+        grants=list(grants) or None,
+        **given,
+    )
+    return _render(made)
+
+
+@schedule.command("list")
+@wallet_argument
+@service_call
+async def listing(call: ServiceCall, wallet: str) -> RenderableType:
+    """List the schedules of WALLET."""
+    from solward_cli.render import moment, short, status, table
+
+    found = await call.client.schedules.list((await call.wallet(wallet)).id)
+    rows = [
+        (
+            short(each.id),
+            each.name,
+            status(each.status),
+            each.skill,
+            each.when,
+            moment(each.next_run_at),
+            str(each.runs),
+        )
+        for each in found
+    ]
+    columns = ("ID", "NAME", "STATUS", "SKILL", "WHEN", "NEXT (UTC)", "RUNS")
+    return table(columns, rows, "The wallet has no schedules yet.")
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@service_call
+async def show(call: ServiceCall, wallet: str, schedule: str) -> RenderableType:
+    """Show all of SCHEDULE: its name, its id or the beginning of it."""
+    found = await _find(call, wallet, schedule)
+    call.set_json(found.raw)
+    return _render(found)
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@limit_option
+@service_call
+async def runs(call: ServiceCall, wallet: str, schedule: str, limit: int) -> RenderableType:
+    """Show what became of the due times of SCHEDULE, newest first."""
+    from solward_cli.render import moment, short, status, table
+
+    found = await _find(call, wallet, schedule)
+    rows = [
+        (
+            moment(each.due_at),
+            status(each.status),
+            ", ".join(map(short, each.transaction_ids)),
+            each.text,
+        )
+        for each in await call.client.schedules.runs(found.wallet_id, found.id, limit=limit)
+    ]
+    return table(("DUE (UTC)", "STATUS", "TRANSACTIONS", "TEXT"), rows, "It was not due yet.")
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@service_call
+async def pause(call: ServiceCall, wallet: str, schedule: str) -> RenderableType:
+    """Run SCHEDULE no more until it is resumed; takes effect at once."""
+    return await _changed(call, wallet, schedule, call.client.schedules.pause)
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@service_call
+async def resume(call: ServiceCall, wallet: str, schedule: str) -> RenderableType:
+    """Run SCHEDULE again from its next due time on; those meanwhile are left out."""
+    return await _changed(call, wallet, schedule, call.client.schedules.resume)
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@yes_option
+@service_call
+async def delete(call: ServiceCall, wallet: str, schedule: str, yes: bool) -> RenderableType:
+    """Delete SCHEDULE with its runs; its transactions stay."""
+    from solward_cli.render import plain
+
+    found = await _find(call, wallet, schedule)
+    confirmed(f"Delete the schedule {found.name}?", yes)
+    await call.client.schedules.delete(found.wallet_id, found.id)
+    return plain(f"{found.name} is deleted.")
+
+
+async def _changed(
+    call: ServiceCall,
+    wallet: str,
+    name: str,
+    change: Callable[[str, str], Awaitable[Schedule]],
+) -> RenderableType:
+    found = await _find(call, wallet, name)
+    return _render(await change(found.wallet_id, found.id))
+
+
+async def _find(call: ServiceCall, wallet: str, name: str) -> Schedule:
+    from solward.client.wallets import find_one
+
+    found = await call.client.schedules.list((await call.wallet(wallet)).id)
+    return find_one("schedule", name, found)
+
+
+def _render(found: Schedule) -> RenderableType:
+    from solward import jsontext
+    from solward_cli.render import fields, moment, status
+
+    def utc(at: Any) -> str | None:
+        return None if at is None else f"{moment(at)} UTC"
+
+    return fields(
+        {
+            "Schedule": found.id,
+            "Name": found.name,
+            "Status": status(found.status),
+            "Why": found.reason,
+            "Skill": found.skill,
+            "Parameters": jsontext.dumps(dict(found.parameters)),
+            "When": found.when,
+            "Next": utc(found.next_run_at),
+            "Ends": found.raw["endAt"],
+            "Missed": found.missed,
+            "Runs": f"{found.runs}" + (f" of {found.max_runs}" if found.max_runs else ""),
+            "Failures": f"{found.failures} in a row" if found.failures else None,
+            "Made by": found.made_by,
+            "Principal": found.principal,
+            "Wallet": found.wallet_id,
+            "Made": utc(found.created_at),
+        }
+    )

@@ -1,0 +1,200 @@
+"""The schedules of one wallet: their card, what they did, and the dialog that makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from nicegui import ui
+
+from solward import jsontext
+from solward.client import Schedule, ScheduleRun, Skill, Wallet
+from solward.errors import SolwardError
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import confirmed, result_of, submit_buttons
+from solward_dashboard.forms.form import FormError, schema_form
+from solward_dashboard.wording import ago
+
+_RUNS = 20
+# Of `client.schedules.create`, where they have other names than the form's fields.
+_ARGUMENTS = {"timeZone": "time_zone", "maxRuns": "max_runs"}
+_COLOURS = {"active": "green-8", "paused": "orange-9", "ended": "grey-7"}
+
+CurrentWallet = Callable[[], Wallet | None]
+Refresh = Callable[[], Awaitable[None]]
+Change = Callable[[str, str], Awaitable[Any]]
+
+
+class Schedules:
+    """Each with its state, when it runs next, and what can be done with it."""
+
+    def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
+        self._wallet = wallet
+        self._refresh = refresh
+        self._shown: tuple[dict[str, Any], ...] | None = None
+        self._skills: tuple[Skill, ...] = ()
+        with ui.element("section").classes("sw-card").props('data-testid="schedules"'):
+            with ui.element("div").classes("sw-row"):
+                ui.label("Schedules").classes("sw-card-title")
+                ui.space()
+                new = ui.button("New schedule", color=None, on_click=self._create)
+                new.props('outline no-caps padding="2px 10px" data-testid="new-schedule"')
+            self._list = ui.element("div").classes("sw-list")
+
+    def show(self, schedules: Sequence[Schedule], skills: Sequence[Skill]) -> None:
+        self._skills = tuple(skills)
+        shown = tuple(dict(each.raw) for each in schedules)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self._list.clear()
+        with self._list:
+            if not schedules:
+                ui.label("No skill runs on this wallet by itself.").classes("sw-dim")
+            for each in schedules:
+                self._row(each)
+
+    def _row(self, schedule: Schedule) -> None:
+        with ui.element("div").classes("sw-row"):
+            ui.badge(schedule.status, color=_COLOURS.get(schedule.status, "grey-7"))
+            ui.label(schedule.name).classes("sw-text")
+            ui.label(f"{schedule.skill}, {schedule.when}").classes("sw-dim")
+            ui.space()
+            self._button(schedule, "Runs", self._runs)
+            if schedule.status == "active":
+                self._button(schedule, "Pause", self._pause)
+            else:
+                self._button(schedule, "Resume", self._resume)
+            self._button(schedule, "Delete", self._delete)
+        ui.label(_told(schedule)).classes("sw-dim")
+
+    def _button(
+        self, schedule: Schedule, verb: str, act: Callable[[Schedule], Awaitable[None]]
+    ) -> None:
+        button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
+        button.props["aria-label"] = f"{verb} of {schedule.name}"
+        button.on_click(lambda: act(schedule))
+
+    async def _pause(self, schedule: Schedule) -> None:
+        # A stop is never asked twice.
+        await self._do(api().schedules.pause, schedule, "is paused")
+
+    async def _resume(self, schedule: Schedule) -> None:
+        if await confirmed(f"Resume {schedule.name}?", _terms(schedule), "Resume"):
+            await self._do(api().schedules.resume, schedule, "is active")
+
+    async def _delete(self, schedule: Schedule) -> None:
+        details = ["Its runs go, its transactions stay."]
+        if await confirmed(f"Delete {schedule.name}?", details, "Delete"):
+            await self._do(api().schedules.delete, schedule, "is deleted")
+
+    async def _do(self, change: Change, schedule: Schedule, done: str) -> None:
+        try:
+            await change(schedule.wallet_id, schedule.id)
+            ui.notify(f"{schedule.name} {done}", type="positive")
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+        await self._refresh()
+
+    async def _runs(self, schedule: Schedule) -> None:
+        try:
+            found = await api().schedules.runs(schedule.wallet_id, schedule.id, limit=_RUNS)
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+            return
+        with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+            ui.label(f"Runs of {schedule.name}").classes("sw-card-title")
+            with ui.element("div").classes("sw-list").props('data-testid="runs"'):
+                if not found:
+                    ui.label("It was not due yet.").classes("sw-dim")
+                for each in found:
+                    _run(each)
+            with ui.element("div").classes("sw-row sw-end"):
+                ui.button("Close", on_click=dialog.close).props("flat no-caps")
+        await result_of(dialog)
+
+    async def _create(self) -> None:
+        wallet = self._wallet()
+        fields = None if wallet is None else await _new_fields(wallet, self._skills)
+        if wallet is None or fields is None:
+            return
+        details = [f"{name}: {_said(value)}" for name, value in fields.items()]
+        question = f"Run {fields['skill']} on {wallet.name} by itself?"
+        if not await confirmed(question, details, "Create"):
+            return
+        try:
+            made = await api().schedules.create(wallet.id, **fields)
+            ui.notify(f"{made.name} runs next {made.raw['nextRunAt']}", type="positive")
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+        await self._refresh()
+
+
+async def _new_fields(wallet: Wallet, skills: Sequence[Skill]) -> dict[str, Any] | None:
+    """The fields of a new schedule; None where the user cancels."""
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        ui.label(f"New schedule of {wallet.name}").classes("sw-card-title")
+        form = schema_form(_schema([each.name for each in skills]))
+
+        def save() -> None:
+            with suppress(FormError):
+                values = form.values()
+                try:
+                    values["parameters"] = jsontext.loads(values.get("parameters") or "{}")
+                except ValueError as error:
+                    form.show_error(f"parameters: no JSON: {error}")
+                    return
+                dialog.submit(values)
+
+        submit_buttons(dialog, "Continue", save)
+    values: dict[str, Any] | None = await result_of(dialog)
+    if values is None:
+        return None
+    return {_ARGUMENTS.get(name, name): value for name, value in values.items()}
+
+
+def _schema(skills: Sequence[str]) -> dict[str, Any]:
+    text = {"type": "string", "minLength": 1}
+    return {
+        "type": "object",
+        "properties": {
+            "name": {**text, "maxLength": 100},
+            "skill": {"type": "string", "enum": list(skills)},
+            "parameters": {"type": "string", "description": "Of the skill, as a JSON object."},
+            "every": {**text, "description": "1m to 30d, such as 1h; or cron."},
+            "cron": {**text, "description": "Five fields, such as 0 9 1 * *; or every."},
+            "timeZone": {**text, "description": "Of cron, such as Europe/Berlin; else UTC."},
+            "maxRuns": {"type": "integer", "minimum": 1, "description": "Ends after so many."},
+            "missed": {"type": "string", "enum": ["skip", "once"], "default": "skip"},
+        },
+        "required": ["name", "skill"],
+        "additionalProperties": False,
+    }
+
+
+def _told(schedule: Schedule) -> str:
+    if schedule.reason is not None:
+        return schedule.reason
+    following = "now" if schedule.is_running else schedule.raw["nextRunAt"]
+    failed = f", the last {schedule.failures} refused or failed" if schedule.failures else ""
+    return f"Runs next {following}; {schedule.runs} runs{failed}"
+
+
+def _terms(schedule: Schedule) -> list[str]:
+    return [
+        f"{schedule.skill} {jsontext.dumps(dict(schedule.parameters))}",
+        schedule.when,
+        f"As {schedule.made_by}",
+    ]
+
+
+def _run(run: ScheduleRun) -> None:
+    with ui.element("div").classes("sw-row"):
+        ui.badge(run.status).props("outline")
+        ui.label(ago(run.due_at)).classes("sw-dim")
+        ui.label(run.text).classes("sw-text")
+
+
+def _said(value: Any) -> str:
+    return jsontext.dumps(value) if isinstance(value, dict) else str(value)

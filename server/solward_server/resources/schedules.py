@@ -1,0 +1,341 @@
+"""Schedules of a wallet: create, change, pause, resume, delete, and what their runs did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quart import Blueprint
+
+from solward.clock import ms_of
+from solward.errors import InvalidRequest, NotFound, SkillNotFound
+from solward.schedules.fields import MAX_NAME, MAX_RUNS
+from solward.schedules.schedule import Missed, RunStatus, Schedule, ScheduleStatus
+from solward.schedules.service import Maker
+from solward_server.http.auth import Access, caller, keyed
+from solward_server.http.body import query_limit, query_text, read_body
+from solward_server.http.errors import Forbidden
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import SAID_GRANT
+from solward_server.openapi.errors import NO_WALLET, TOO_MANY
+from solward_server.openapi.operation import Operation, operation, request_body, success
+from solward_server.openapi.parameters import WALLET, WALLET_ID, path_parameter, query
+from solward_server.openapi.schema import (
+    array,
+    choice,
+    flag,
+    identifier,
+    nullable,
+    ref,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
+
+NOT_YOURS = "An API key changes the schedules that it made alone"
+_NO_SCHEDULE = "Schedule not found"
+_MOST_RUNS = 200
+
+
+def blueprint(context: RouteContext) -> Blueprint:
+    """`/wallets/:id/schedules` and what is under it."""
+    routes = Blueprint("schedules", __name__, url_prefix="/wallets/<wallet_id>/schedules")
+    schedules = context.service.schedules
+
+    async def one_of(wallet_id: str, schedule_id: str) -> Schedule:
+        await context.wallet(wallet_id)
+        schedule = await schedules.get(schedule_id)
+        if schedule.wallet_id != wallet_id:
+            raise NotFound(_NO_SCHEDULE)
+        return schedule
+
+    async def own(wallet_id: str, schedule_id: str) -> str:
+        """The id of a schedule that the caller may change."""
+        schedule = await one_of(wallet_id, schedule_id)
+        if caller().key is not None and schedule.made_by != caller().principal:
+            raise Forbidden(NOT_YOURS)
+        return schedule.id
+
+    @routes.get("")
+    @keyed
+    async def listing(wallet_id: str) -> dict[str, Any]:
+        wallet = await context.wallet(wallet_id)
+        found = await schedules.list(wallet.id)
+        return {"schedules": [each.to_json() for each in found]}
+
+    @routes.post("")
+    @keyed
+    async def create(wallet_id: str) -> dict[str, Any]:
+        body = await read_body()
+        wallet = await context.wallet(wallet_id)
+        await context.count_request()
+        return (await schedules.create(wallet.id, body, _maker())).to_json()
+
+    @routes.get("/<schedule_id>")
+    @keyed
+    async def one(wallet_id: str, schedule_id: str) -> dict[str, Any]:
+        return (await one_of(wallet_id, schedule_id)).to_json()
+
+    @routes.patch("/<schedule_id>")
+    @keyed
+    async def change(wallet_id: str, schedule_id: str) -> dict[str, Any]:
+        body = await read_body()
+        own_id = await own(wallet_id, schedule_id)
+        return (await schedules.update(own_id, body, _maker())).to_json()
+
+    @routes.delete("/<schedule_id>")
+    @keyed
+    async def delete(wallet_id: str, schedule_id: str) -> dict[str, Any]:
+        await schedules.delete(await own(wallet_id, schedule_id))
+        return {"id": schedule_id, "deleted": True}
+
+    @routes.post("/<schedule_id>/pause")
+    @keyed
+    async def pause(wallet_id: str, schedule_id: str) -> dict[str, Any]:
+        return (await schedules.pause(await own(wallet_id, schedule_id))).to_json()
+
+    @routes.post("/<schedule_id>/resume")
+    @keyed
+    async def resume(wallet_id: str, schedule_id: str) -> dict[str, Any]:
+        return (await schedules.resume(await own(wallet_id, schedule_id), _maker())).to_json()
+
+    @routes.get("/<schedule_id>/runs")
+    @keyed
+    async def runs(wallet_id: str, schedule_id: str) -> dict[str, Any]:
+        schedule = await one_of(wallet_id, schedule_id)
+        limit = query_limit(highest=_MOST_RUNS)
+        found = await schedules.runs(schedule.id, limit=limit, before_ms=_before())
+        return {"runs": [each.to_json() for each in found]}
+
+    return routes
+
+
+def _maker() -> Maker:
+    return Maker(caller().principal, caller().hash or None)
+
+
+def _before() -> int | None:
+    value = query_text("before")
+    if value is None:
+        return None
+    try:
+        return ms_of(value)
+    except (ValueError, OverflowError):
+        raise InvalidRequest("before must be the dueAt of a run") from None
+
+
+SCHEDULE = "5b0d0f4e-2f53-4f0e-9a55-1f6a0d8c7b21"
+_SCHEDULE_ID = path_parameter("scheduleId", identifier("The schedule."), SCHEDULE)
+_BEFORE = query("before", timestamp("The `dueAt` of a run: only older ones."))
+
+_WHEN = {
+    "every": text('"1m" to "30d"; either this or `cron`.', 10),
+    "cron": text("Five fields: minute, hour, day of month, month, day of week.", 200),
+    "timeZone": text("In which `cron` is read, an IANA name; UTC where it is left out.", 100),
+    "startAt": text("No due time is earlier; `every` counts from here. ISO 8601 with a zone.", 50),
+    "endAt": text("No due time is later. ISO 8601 with a zone.", 50),
+}
+_FIELDS = {
+    "name": text("For people; one of a wallet has it.", MAX_NAME),
+    "parameters": {"type": "object", "description": "As the skill's schema says."},
+    **_WHEN,
+    "maxRuns": whole("It ends after so many runs.", 1, MAX_RUNS),
+    "missed": choice("What becomes of due times at which nothing ran.", *Missed, default="skip"),
+    "grants": array(
+        SAID_GRANT, "What alone it may do; the operator's alone to set. docs/grants.md.", 100
+    ),
+}
+COMPONENTS = {
+    "Schedule": response_object(
+        {
+            "id": identifier("The schedule."),
+            "walletId": identifier("The wallet it runs on."),
+            "name": text("As given."),
+            "skill": text("What it runs."),
+            "parameters": {"type": "object", "description": "Of the skill."},
+            "every": text("The distance of due times; absent where `cron` is given."),
+            "cron": text("The expression; absent where `every` is given."),
+            "timeZone": text("Of `cron`."),
+            "startAt": nullable(timestamp("As given.")),
+            "endAt": nullable(timestamp("As given.")),
+            "maxRuns": nullable(whole("As given.", 1)),
+            "missed": choice("As given.", *Missed),
+            "status": choice("See docs/schedules.md.", *ScheduleStatus),
+            "reason": nullable(text("Why it is paused or has ended.")),
+            "principal": text("`schedule:<id>`, as grants name it."),
+            "madeBy": text("`admin` or `key:<id>`, whose rights it has."),
+            "createdAt": timestamp("When it was made."),
+            "nextRunAt": nullable(timestamp("The next due time.")),
+            "isRunning": flag("Whether a run goes on, or was interrupted."),
+            "runs": whole("How many were begun.", 0),
+            "failures": whole("Runs in a row that were refused or failed.", 0),
+        },
+        optional=["every", "cron", "timeZone"],
+    ),
+    "ScheduleRun": response_object(
+        {
+            "dueAt": timestamp("The due time."),
+            "status": choice("See docs/schedules.md.", *RunStatus),
+            "text": text("The skill's answer, or why there is none."),
+            "startedAt": nullable(timestamp("Null where nothing was run.")),
+            "endedAt": nullable(timestamp("Null while it runs.")),
+            "transactionIds": array(identifier("A record."), "What it made, the first first."),
+        }
+    ),
+}
+_EXAMPLE = {
+    "id": SCHEDULE,
+    "walletId": WALLET,
+    "name": "weekly-savings",
+    "skill": "swap",
+    "parameters": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
+    "cron": "0 9 * * 1",
+    "timeZone": "Europe/Berlin",
+    "startAt": None,
+    "endAt": None,
+    "maxRuns": None,
+    "missed": "skip",
+    "status": "active",
+    "reason": None,
+    "principal": f"schedule:{SCHEDULE}",
+    "madeBy": "admin",
+    "createdAt": "2026-11-21T09:00:00.000Z",
+    "nextRunAt": "2026-11-23T08:00:00.000Z",
+    "isRunning": False,
+    "runs": 0,
+    "failures": 0,
+}
+_RUN = {
+    "dueAt": "2026-11-23T08:00:00.000Z",
+    "status": "succeeded",
+    "text": "Swapped 0.1 SOL for 14.2 USDC.",
+    "startedAt": "2026-11-23T08:00:00.021Z",
+    "endedAt": "2026-11-23T08:00:01.480Z",
+    "transactionIds": ["8c3b1a52-0d0f-4c5e-8a39-2f4e9d1c7a10"],
+}
+_NOT_FOUND = [_NO_SCHEDULE, NO_WALLET]
+
+
+def _on_one(name: str, summary: str) -> Operation:
+    return operation(
+        f"{name}Schedule",
+        summary,
+        tag="schedules",
+        access=Access.KEY,
+        parameters=[WALLET_ID, _SCHEDULE_ID],
+        response=success(ref("Schedule"), _EXAMPLE),
+        errors={403: NOT_YOURS, 404: _NOT_FOUND}
+        | ({400: "It has no due time left; change endAt first"} if name == "resume" else {}),
+    )
+
+
+PATHS = {
+    "/wallets/{walletId}/schedules": {
+        "get": operation(
+            "listSchedules",
+            "A wallet's schedules",
+            tag="schedules",
+            access=Access.KEY,
+            parameters=[WALLET_ID],
+            response=success(
+                response_object({"schedules": array(ref("Schedule"), "Oldest first.")}),
+                {"schedules": [_EXAMPLE]},
+            ),
+            errors={404: NO_WALLET},
+        ),
+        "post": operation(
+            "createSchedule",
+            "Run a skill on a wallet at times",
+            tag="schedules",
+            access=Access.KEY,
+            description="It has the rights of who makes it: a key's has the key's limits and grants"
+            " and ends with the key. Unknown fields are refused.",
+            parameters=[WALLET_ID],
+            body=request_body(
+                request_object(
+                    {"skill": text("One that GET /skills lists.", 100)} | _FIELDS,
+                    required=["name", "skill"],
+                ),
+                {
+                    "name": "weekly-savings",
+                    "skill": "swap",
+                    "parameters": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
+                    "cron": "0 9 * * 1",
+                    "timeZone": "Europe/Berlin",
+                },
+            ),
+            response=success(ref("Schedule"), _EXAMPLE),
+            errors={
+                400: 'either every, such as "1h", or cron, such as "0 9 1 * *", is required',
+                404: [NO_WALLET, str(SkillNotFound("nothing", ["transfer"]))],
+                429: TOO_MANY,
+            },
+        ),
+    },
+    "/wallets/{walletId}/schedules/{scheduleId}": {
+        "get": operation(
+            "getSchedule",
+            "One schedule",
+            tag="schedules",
+            access=Access.KEY,
+            parameters=[WALLET_ID, _SCHEDULE_ID],
+            response=success(ref("Schedule"), _EXAMPLE),
+            errors={404: _NOT_FOUND},
+        ),
+        "patch": operation(
+            "changeSchedule",
+            "Change a schedule; a run that goes on keeps what it began with",
+            tag="schedules",
+            access=Access.KEY,
+            parameters=[WALLET_ID, _SCHEDULE_ID],
+            body=request_body(request_object(_FIELDS), {"missed": "once"}, required=False),
+            response=success(ref("Schedule"), _EXAMPLE | {"missed": "once"}),
+            errors={
+                400: "skill cannot be changed; create another schedule",
+                403: NOT_YOURS,
+                404: _NOT_FOUND,
+            },
+        ),
+        "delete": operation(
+            "deleteSchedule",
+            "Delete a schedule with its runs; its transactions stay",
+            tag="schedules",
+            access=Access.KEY,
+            parameters=[WALLET_ID, _SCHEDULE_ID],
+            response=success(
+                response_object(
+                    {"id": identifier("The schedule's."), "deleted": flag("True.", const=True)}
+                ),
+                {"id": SCHEDULE, "deleted": True},
+            ),
+            errors={403: NOT_YOURS, 404: _NOT_FOUND},
+        ),
+    },
+    "/wallets/{walletId}/schedules/{scheduleId}/pause": {
+        "post": _on_one("pause", "Run it no more until it is resumed; takes effect at once")
+    },
+    "/wallets/{walletId}/schedules/{scheduleId}/resume": {
+        "post": _on_one("resume", "Run it again from the next due time on")
+    },
+    "/wallets/{walletId}/schedules/{scheduleId}/runs": {
+        "get": operation(
+            "listScheduleRuns",
+            "What became of a schedule's due times",
+            tag="schedules",
+            access=Access.KEY,
+            description="The latest 200 are kept.",
+            parameters=[
+                WALLET_ID,
+                _SCHEDULE_ID,
+                query("limit", whole("How many at most.", 1, _MOST_RUNS, default=50)),
+                _BEFORE,
+            ],
+            response=success(
+                response_object({"runs": array(ref("ScheduleRun"), "Newest first.")}),
+                {"runs": [_RUN]},
+            ),
+            errors={400: "before must be the dueAt of a run", 404: _NOT_FOUND},
+        )
+    },
+}

@@ -1,0 +1,174 @@
+"""Killed at any point of a schedule's run, the service goes on, and each due time paid once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.e2e.agents.paying_agents import RELEASED
+from tests.e2e.agents.supervised import Supervised
+from tests.support.repository import ROOT
+from tests.support.service_process import funded_wallet, sol_of
+
+from solward.schedules.run import SchedulePhase
+from solward.vault.transactions.steps import PAID_STEPS, Step
+
+pytestmark = [
+    pytest.mark.more,
+    pytest.mark.sqlite("one process dies; test_shared_schedules.py has several"),
+]
+
+POINTS: tuple[StrEnum, ...] = (
+    SchedulePhase.ENTERED,
+    *PAID_STEPS,
+    SchedulePhase.RAN,
+    SchedulePhase.LEFT,
+)
+# Three schedules are due together: these numbers meet the first, the last and one between.
+TURNS = (1, 3, 2)
+AMOUNT = Decimal("0.001")
+# Nothing is signed before this step is passed; what was not is given back.
+SIGNED = PAID_STEPS[PAID_STEPS.index(Step.SIGNED) + 1 :]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Supervised]:
+    """Not yet alive; gone when the test ends."""
+    made = Supervised(tmp_path / "home")
+    yield made
+    if made.process is not None:
+        made.stop()
+
+
+def due_soon(client: httpx.Client, wallet: str, name: str, skill: str, parameters: Any) -> str:
+    """A schedule that is due once, in a moment."""
+    body = {
+        "name": name,
+        "skill": skill,
+        "parameters": parameters,
+        "every": "30d",
+        "startAt": (datetime.now(UTC) + timedelta(seconds=1)).isoformat(),
+        "maxRuns": 1,
+        "missed": "once",
+    }
+    answer = client.post(f"/wallets/{wallet}/schedules", json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+def payee(client: httpx.Client, name: str) -> tuple[str, str]:
+    """A new wallet's id and address."""
+    made = client.post("/wallets", json={"name": name}).json()
+    return made["walletId"], made["address"]
+
+
+def run_of(client: httpx.Client, wallet: str, schedule: str) -> dict[str, Any]:
+    """The one run of a schedule, once it has ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        answer = client.get(f"/wallets/{wallet}/schedules/{schedule}/runs").json()["runs"]
+        if answer and answer[0]["status"] != "running":
+            (run,) = answer
+            found: dict[str, Any] = run
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it does not go on")
+
+
+def live_and_die(service: Supervised, deaths: list[tuple[StrEnum, int]]) -> None:
+    service.live()
+    with service.client() as client:
+        wallet = funded_wallet(client, "till", 2)
+    for number, (point, nth) in enumerate(deaths):
+        with service.client() as client:
+            payees = [payee(client, f"{point}-{number}-{each}") for each in range(3)]
+            made = []
+            for each, (own, to) in enumerate(payees):
+                terms = {"to": to, "amount": float(AMOUNT)}
+                name = f"{point}-{number}-{each}"
+                made.append((due_soon(client, wallet, name, "transfer", terms), own))
+        service.die(point, nth)
+        service.live()
+        with service.client() as client:
+            released = 0
+            for schedule, paid_to in made:
+                run = run_of(client, wallet, schedule)
+                (record,) = run["transactionIds"]
+                paid = {each["id"]: each for each in _records(client, wallet)}[record]
+                if run["status"] == "succeeded":
+                    assert (paid["status"], sol_of(client, paid_to)) == ("confirmed", AMOUNT)
+                else:
+                    # It died between the reservation and the signature: given back, and told.
+                    released += 1
+                    assert (run["status"], RELEASED in run["text"]) == ("refused", True), run
+                    assert (paid["status"], sol_of(client, paid_to)) == ("failed", 0)
+            # Those that had been signed were paid, whoever's turn it was.
+            assert released == 0 or point not in SIGNED or nth > 1
+    service.end()
+
+
+def _records(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(
+        f"/wallets/{wallet}/transactions", params={"limit": 500}
+    ).json()["transactions"]
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_schedules_killed_at_every_point_of_a_run_pay_each_due_time_once(
+    service: Supervised,
+) -> None:
+    live_and_die(service, [(point, TURNS[at % 3]) for at, point in enumerate(POINTS)])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", POINTS)
+def test_nine_deaths_at_one_point(service: Supervised, point: StrEnum) -> None:
+    live_and_die(service, [(point, TURNS[at % 3]) for at in range(9)])
+
+
+@pytest.mark.timeout(300)
+def test_a_payroll_killed_at_each_step_of_its_payments_pays_everybody_once(tmp_path: Path) -> None:
+    """The example of examples/payroll, in a plugin host as any third party's."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    shutil.copytree(ROOT / "examples" / "payroll" / "payroll", shelf / "payroll")
+    installed = shelf / "solward_example_payroll-0.1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: solward-example-payroll\nVersion: 0.1.0\n"
+    )
+    (installed / "entry_points.txt").write_text("[solward.skills]\npayroll = payroll.payroll\n")
+    paths = [str(shelf), *map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(":"))]
+    service = Supervised(tmp_path / "home", PYTHONPATH=":".join(paths))
+    try:
+        service.live()
+        with service.client() as client:
+            wallet = funded_wallet(client, "till", 2)
+        for at, step in enumerate(PAID_STEPS):
+            with service.client() as client:
+                payees = [payee(client, f"{step}-{each}") for each in range(3)]
+                people = [{"name": own, "to": to, "amount": float(AMOUNT)} for own, to in payees]
+                schedule = due_soon(client, wallet, step, "payroll", {"people": people})
+            service.die(step, TURNS[at % 3])
+            service.live()
+            with service.client() as client:
+                run = run_of(client, wallet, schedule)
+                names = ", ".join(own for own, _ in payees)
+                text = f"Paid {3 * AMOUNT} SOL to 3 people: {names}."
+                assert (run["status"], run["text"]) == ("succeeded", text), run
+                assert [sol_of(client, own) for own, _ in payees] == [AMOUNT] * 3, step
+        service.end()
+    finally:
+        if service.process is not None:
+            service.stop()

@@ -1,0 +1,224 @@
+"""What a key's schedules may do, and that they end with it, whoever has its secret."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.schedules.test_schedules_pay import LOOK, PAY, paid
+from tests.support.schedules import HOUR, Timetable, timetable
+
+from solward.clock import iso, now_ms
+
+IN_DATABASE = {"api_key_store": "database", "max_transactions_per_minute": 100}
+
+
+@pytest.fixture(params=["database", "memory"])
+async def table(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Timetable]:
+    given: dict[str, Any] = IN_DATABASE | {"api_key_store": request.param}
+    async with timetable(tmp_path, **given) as opened:
+        yield opened
+
+
+async def refused_for_good(table: Timetable, wallet: str, schedule: str) -> None:
+    """Nothing is paid at the next due times, and the schedule has paused itself."""
+    before = len(await paid(table, wallet))
+    for _ in range(2):
+        await table.passes(HOUR)
+    assert len(await paid(table, wallet)) == before
+    now = await table.get(wallet, schedule)
+    assert (now["status"], now["reason"]) == (
+        "paused", "The API key's secret that made it has ended",
+    )  # fmt: skip
+
+
+async def test_a_schedule_ends_with_the_key_that_made_it(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    token, key = await table.api.key()
+    made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    assert made["madeBy"] == f"key:{key}"
+    await table.passes(HOUR)
+    (record,) = await paid(table, wallet)
+    assert record["status"] == "confirmed"
+    assert (await table.api.call("DELETE", f"/keys/{key}")).status == 200
+    await refused_for_good(table, wallet, made["id"])
+    (run, *_) = await table.runs(wallet, made["id"])
+    assert (run["status"], run["transactionIds"]) == ("refused", [])
+    resumed = await table.post(wallet, f"/{made['id']}/resume")
+    assert (resumed.status, "gone" in resumed.error) == (400, True)
+
+
+async def test_a_stolen_secret_pays_nothing_once_another_took_its_place(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    stolen, key = await table.api.key()
+    made = await table.add(wallet, PAY | {"every": "1h"}, token=stolen)
+    rotated = await table.api.post(f"/keys/{key}/rotate", {"overlapSeconds": 0})
+    assert rotated.status == 200, rotated.text
+    await refused_for_good(table, wallet, made["id"])
+    # Its owner decides, with the new secret, whether it goes on.
+    assert (await table.post(wallet, f"/{made['id']}/resume", token=stolen)).status == 401
+    fresh = rotated.json["apiKey"]
+    assert (await table.post(wallet, f"/{made['id']}/resume", token=fresh)).status == 200
+    await table.passes(HOUR)
+    assert len(await paid(table, wallet)) == 1
+
+
+async def test_it_goes_on_while_the_secret_before_overlaps_and_the_operator_binds_it_anew(
+    table: Timetable,
+) -> None:
+    wallet = await table.api.wallet(1)
+    token, key = await table.api.key()
+    made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    await table.api.post(f"/keys/{key}/rotate", {"overlapSeconds": 3600})
+    await table.passes(HOUR)
+    assert len(await paid(table, wallet)) == 1
+    await table.api.post(f"/keys/{key}/rotate", {"overlapSeconds": 0})
+    await refused_for_good(table, wallet, made["id"])
+    assert (await table.post(wallet, f"/{made['id']}/resume")).status == 200
+    await table.passes(HOUR)
+    assert len(await paid(table, wallet)) == 2
+
+
+async def test_it_spends_within_the_keys_limits_and_grants(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    token, key = await table.api.key(spendingLimitSol=0.015)
+    made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    for _ in range(2):
+        await table.passes(HOUR)
+    assert [each["status"] for each in await paid(table, wallet)] == ["blocked", "confirmed"]
+    (run, _) = await table.runs(wallet, made["id"])
+    assert (run["status"], "spending_limit_check" in run["text"]) == ("refused", True)
+    reads, reader = await table.api.key(spendingLimitSol=0)
+    signs_nothing = await table.add(wallet, PAY | {"name": "nothing", "every": "1h"}, token=reads)
+    granted, _ = await table.api.key(grants=[])
+    not_granted = await table.add(wallet, PAY | {"name": "none", "every": "1h"}, token=granted)
+    await table.passes(HOUR)
+    for each in (signs_nothing, not_granted):
+        (run, *_) = await table.runs(wallet, each["id"])
+        assert run["status"] == "refused"
+    assert [each["status"] for each in await paid(table, wallet)].count("confirmed") == 1
+    refused = await table.post(
+        wallet, "", PAY | {"name": "more", "every": "1h", "grants": []}, token=token
+    )
+    assert (refused.status, "operator" in refused.error) == (400, True)
+    assert reader != key
+
+
+async def test_a_confined_key_has_schedules_of_its_wallet_alone(table: Timetable) -> None:
+    mine, others = await table.api.wallet(), await table.api.wallet()
+    token, _ = await table.api.key(walletId=mine)
+    admins = await table.add(others, LOOK | {"every": "1h"})
+    assert (await table.post(others, "", LOOK | {"every": "1h"}, token=token)).status == 404
+    paths = [f"/wallets/{wallet}/schedules/{admins['id']}" for wallet in (mine, others)]
+    for path in paths:
+        for method, under in (
+            ("GET", ""), ("GET", "/runs"), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"),
+            ("POST", "/resume"),
+        ):  # fmt: skip
+            answer = await table.api.call(method, path + under, token=token)
+            assert answer.status == 404, (method, under, answer.text)
+    assert (await table.get(others, admins["id"]))["status"] == "active"
+
+
+async def test_a_key_changes_what_it_made_and_nothing_else(table: Timetable) -> None:
+    wallet = await table.api.wallet()
+    token, _ = await table.api.key()
+    other, _ = await table.api.key()
+    admins = await table.add(wallet, LOOK | {"every": "1h"})
+    its = await table.add(wallet, LOOK | {"name": "its", "every": "1h"}, token=token)
+    for schedule, thief in ((admins, token), (its, other)):
+        path = f"/wallets/{wallet}/schedules/{schedule['id']}"
+        assert (await table.api.get(path, token=thief)).json == schedule
+        for method, under, body in (
+            ("PATCH", "", {"parameters": {}}), ("DELETE", "", None), ("POST", "/pause", None),
+            ("POST", "/resume", None),
+        ):  # fmt: skip
+            answer = await table.api.call(method, path + under, body, token=thief)
+            assert answer.status == 403, (method, under, answer.text)
+    path = f"/wallets/{wallet}/schedules/{its['id']}"
+    assert (await table.api.call("PATCH", path, {"every": "2h"}, token=token)).status == 200
+    # The operator changes all, and gives none more rights than its maker has.
+    assert (await table.api.call("PATCH", path, {"every": "3h"})).json["madeBy"] == its["madeBy"]
+    assert (await table.api.call("DELETE", path, token=token)).status == 200
+
+
+async def test_a_key_has_so_many_schedules_over_all_wallets(table: Timetable) -> None:
+    wallets = [await table.api.wallet() for _ in range(2)]
+    token, _ = await table.api.key(rateLimit=1000)
+    for number in range(20):
+        body = LOOK | {"name": f"look {number}", "every": "30d"}
+        await table.add(wallets[number % 2], body, token=token)
+    answer = await table.post(wallets[0], "", LOOK | {"every": "30d"}, token=token)
+    assert (answer.status, "at most 20" in answer.error) == (400, True)
+    await table.add(wallets[0], LOOK | {"every": "30d"})
+
+
+async def test_making_schedules_counts_as_the_keys_requests(table: Timetable) -> None:
+    wallet = await table.api.wallet()
+    token, _ = await table.api.key(rateLimit=1)
+    await table.add(wallet, LOOK | {"every": "1h"}, token=token)
+    answer = await table.post(wallet, "", LOOK | {"name": "2", "every": "1h"}, token=token)
+    assert answer.status == 429
+
+
+async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_path: Path) -> None:
+    """Between the check at the beginning of a run and the money call in it."""
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet(1)
+        token, key = await table.api.key()
+        made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+        keys = table.service.schedule_keys
+        assert keys is not None
+
+        class Late:
+            """Says that the key works, and revokes it then."""
+
+            async def bound(self, key_id: str, hash_: str) -> Any:
+                actor = await keys.bound(key_id, hash_)
+                assert (await table.api.call("DELETE", f"/keys/{key}")).status == 200
+                return actor
+
+            async def secret_hash(self, key_id: str) -> str:
+                return await keys.secret_hash(key_id)
+
+        table.service.keys = Late()  # type: ignore[assignment]
+        await table.passes(HOUR)
+        assert await paid(table, wallet) == []
+        (run,) = await table.runs(wallet, made["id"])
+        assert run["status"] == "refused"
+        assert (await table.get(wallet, made["id"]))["status"] == "paused"
+
+
+async def test_keys_that_end_with_the_process_leave_no_schedule_that_pays(tmp_path: Path) -> None:
+    async with timetable(tmp_path, api_key_store="memory") as table:
+        wallet = await table.api.wallet(1)
+        token, _ = await table.api.key()
+        made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    async with timetable(tmp_path, api_key_store="memory") as table:
+        await refused_for_good(table, wallet, made["id"])
+
+
+async def test_a_process_without_keys_leaves_a_keys_schedules_alone(tmp_path: Path) -> None:
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet(1)
+        token, _ = await table.api.key()
+        made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+        keys, table.service.keys = table.service.keys, None
+        await table.passes(HOUR)
+        assert await table.runs(wallet, made["id"]) == []
+        table.service.keys = keys
+        await table.run_due()
+        assert len(await paid(table, wallet)) == 1
+
+
+async def test_a_key_that_has_expired_runs_nothing(tmp_path: Path) -> None:
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet(1)
+        token, key = await table.api.key(expiresAt=iso(now_ms() + 3_600_000))
+        made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+        async with table.service.database.write() as connection:
+            await connection.exec_driver_sql("UPDATE api_keys SET expires_ms = 1")
+        await refused_for_good(table, wallet, made["id"])
+        assert key
