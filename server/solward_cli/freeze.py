@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import ServiceCall, service_call
 
 if TYPE_CHECKING:
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
     from solward.client import Switch
 
-_wallet_option = click.option("--wallet", help="This wallet only.  [default: the whole service]")
+_wallet_option = click.option(
+    "--wallet", shell_complete=wallet_names, help="This wallet only.  [default: the whole service]"
+)
 
 
 @click.command()

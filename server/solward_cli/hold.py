@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
     EXIT_FAILED,
     ServiceCall,
@@ -33,7 +34,7 @@ def hold() -> None:
 
 
 @hold.command("list")
-@click.option("--wallet", help="Only this wallet's.")
+@click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's.")
 @click.option("--all", "all_", is_flag=True, help="Those that have ended too.")
 @limit_option
 @service_call

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def key() -> None:
 @click.option("--rate-limit", type=click.IntRange(1), help="Transactions a minute; 10.")
 @click.option("--daily-sol", type=exact, help="SOL it may spend in 24 hours; 5. 0 only reads.")
 @click.option("--costs-sol", type=exact, help="SOL of fees and rent in 24 hours; 0.05.")
-@click.option("--wallet", help="The only wallet it may use.  [default: all]")
+@click.option(
+    "--wallet", shell_complete=wallet_names, help="The only wallet it may use.  [default: all]"
+)
 @click.option("--expires", type=expiry, metavar="TIME", help="When it ends: ISO 8601, or 90d.")
 @service_call
 async def create(

@@ -1,9 +1,10 @@
-"""Text for people: tables of 80 columns, control characters of names and texts written out."""
+"""Text for people: tables as wide as the terminal, control characters of names and texts written
+out. What is no terminal gets every value whole and every row on one line."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Characters of an id that commands print, and accept in place of the whole id.
 SHORT_ID = 8
+# Columns of what has no width: more than any value here has characters.
+_UNWRAPPED = 1_000_000
 
 _STYLES = {
     "confirmed": "green",
@@ -76,16 +79,26 @@ def amount(value: Any) -> str:
     return format_amount(value) if exact else visible(value)
 
 
+def is_terminal() -> bool:
+    """Whether somebody reads standard output; else it is a file, or another program's input."""
+    return sys.stdout.isatty()
+
+
 def short(text: object, size: int = SHORT_ID) -> str:
-    """The beginning of an id or an address; SOL for its mint."""
+    """The beginning of an id or an address on a terminal, elsewhere all of it; SOL for its mint."""
     if text == WRAPPED_SOL_MINT:
         return "SOL"
     whole = visible(text)
-    return whole if len(whole) <= size + 1 else f"{whole[:size]}…"
+    return whole if len(whole) <= size + 1 or not is_terminal() else f"{whole[:size]}…"
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) -> RenderableType:
-    """Rows under a header; `empty` where there are none."""
+    """Rows under a header; `empty` where there are none.
+
+    Two spaces or more are between columns. What is no terminal gets each row on one line, with `-`
+    for an empty cell, so that every row has all columns.
+    """
+    whole = not is_terminal()
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         right = name.startswith(">")
@@ -95,8 +108,13 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) 
             overflow="fold",
         )
     for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
+        cells = (cell if isinstance(cell, Text) else plain(cell) for cell in row)
+        grid.add_row(*(map(_on_one_line, cells) if whole else cells))
     return grid if grid.row_count else plain(empty, "dim")
+
+
+def _on_one_line(cell: Text) -> Text:
+    return plain("; ".join(cell.plain.splitlines()) or "-", str(cell.style))
 
 
 def fields(values: Mapping[str, object]) -> RenderableType:
@@ -117,11 +135,12 @@ def together(*parts: RenderableType) -> RenderableType:
 
 def show(content: RenderableType, *, err: bool = False) -> None:
     """Print to standard output, or to standard error."""
-    console = Console(highlight=False, emoji=False, markup=False, stderr=err)
     out = sys.stderr if err else sys.stdout
+    width = None if out.isatty() else _UNWRAPPED
+    console = Console(highlight=False, emoji=False, markup=False, stderr=err, width=width)
     # Text is not wrapped, so that ids in it can be copied.
     unwrapped = isinstance(content, Text)
-    if console.is_terminal:
+    if width is None:
         console.print(content, soft_wrap=unwrapped)
     else:
         with console.capture() as printed:
@@ -131,33 +150,33 @@ def show(content: RenderableType, *, err: bool = False) -> None:
     out.flush()
 
 
-def summary(record: Transaction) -> str:
-    """What a transaction does, in a few words."""
+def summary(record: Transaction, named: Callable[[object], str] = short) -> str:
+    """What a transaction does, in a few words; `named` names addresses and mints."""
     details = record.details
     sol = f"{amount(details.get('amount', '?'))} SOL"
     match record.type:
         case "transfer":
-            return f"{sol} to {short(details.get('to', '?'))}"
+            return f"{sol} to {named(details.get('to', '?'))}"
         case "token_transfer":
-            return f"{_tokens(details)} to {short(details.get('to', '?'))}"
+            return f"{_tokens(details, named)} to {named(details.get('to', '?'))}"
         case "swap":
             sold = (
-                f"{amount(details.get('inputAmount', '?'))} {short(details.get('inputToken', '?'))}"
+                f"{amount(details.get('inputAmount', '?'))} {named(details.get('inputToken', '?'))}"
             )
             bought = details.get("outputAmount")
-            to = short(details.get("outputToken", "?"))
+            to = named(details.get("outputToken", "?"))
             return f"{sold} for {to if bought is None else f'{amount(bought)} {to}'}"
         case "airdrop" | "stake" | "unstake" | "withdraw_stake" | "wrap_sol" | "unwrap_sol":
             return sol
         case "mint_supply" | "burn":
-            return _tokens(details)
+            return _tokens(details, named)
         case "token_launch":
             return f"{amount(details.get('supply', '?'))} {visible(details.get('symbol', '?'))}"
         case "close_account" | "revoke_authority":
-            return short(details.get("mint", "?"))
+            return named(details.get("mint", "?"))
         case _:
             return ""
 
 
-def _tokens(details: Mapping[str, Any]) -> str:
-    return f"{amount(details.get('amount', '?'))} of {short(details.get('mint', '?'))}"
+def _tokens(details: Mapping[str, Any], named: Callable[[object], str]) -> str:
+    return f"{amount(details.get('amount', '?'))} of {named(details.get('mint', '?'))}"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
+from solward_cli.completed_names import wallet_names
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -200,7 +202,7 @@ def exact(text: str) -> Decimal:
         raise click.BadParameter(str(error)) from None
 
 
-wallet_argument = click.argument("wallet")
+wallet_argument = click.argument("wallet", shell_complete=wallet_names)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 count_option = click.option("--count", type=click.IntRange(1), help="End after so many.")
 limit_option = click.option(

@@ -68,7 +68,7 @@ def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:
     assert wave["problem"] == "bad_contract"
     assert "manifest.sites[0]" in wave["detail"]
     [line] = [line for line in listed().stdout.splitlines() if line.startswith("greet ")]
-    assert line.endswith("network: api.example.com; operations: none")
+    assert "  network: api.example.com; operations: none  " in line
 
 
 def test_what_is_left_out_says_why_and_keeps_its_version(shelf: Shelf) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward_cli.completed_names import agent_names
 from solward_cli.service_call import ServiceCall, count_option, interruptible, service_call, waiting
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from solward.client import Event
 
-_agent_argument = click.argument("agent")
+_agent_argument = click.argument("agent", shell_complete=agent_names)
 _PROMPT = "> "
 
 

@@ -9,6 +9,7 @@ import click
 from solward_cli.agent.chat import chat, watch
 from solward_cli.agent.create import create
 from solward_cli.agent.render import render_agent
+from solward_cli.completed_names import agent_names
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
@@ -33,7 +34,7 @@ agent.add_command(create)
 agent.add_command(chat)
 agent.add_command(watch)
 
-_agent_argument = click.argument("agent")
+_agent_argument = click.argument("agent", shell_complete=agent_names)
 
 
 @agent.command("list")

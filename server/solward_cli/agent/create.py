@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from solward_cli.agent.render import render_agent
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import ServiceCall, exact, service_call
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name")
-@click.option("--wallet", help="The wallet it uses.  [default: a new one]")
+@click.option(
+    "--wallet", shell_complete=wallet_names, help="The wallet it uses.  [default: a new one]"
+)
 @click.option("--strategy", help="What it is to do, in words.")
 @click.option("--strategy-file", type=click.File(encoding="utf-8"), help="The same, from a file.")
 @click.option("--provider", help="What decides.  [default: DEFAULT_LLM_PROVIDER]")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
     ServiceCall,
     limit_option,
@@ -41,7 +42,11 @@ def pay() -> None:
 @click.option("-X", "--request", "method", help="Method of the request.  [default: GET]")
 @click.option("-H", "--header", "headers", multiple=True, help="A header, `Name: value`.")
 @click.option("-d", "--data", help="Body, sent with POST; @FILE reads a file, @- standard input.")
-@click.option("--wallet", help="The wallet that pays; not needed where there is one.")
+@click.option(
+    "--wallet",
+    shell_complete=wallet_names,
+    help="The wallet that pays; not needed where there is one.",
+)
 @click.option("--protocol", help="Pay by this protocol only, such as x402.")
 @click.option("--dry-run", is_flag=True, help="Show what it would pay; pay nothing.")
 @click.option("--idempotency-key", "key", help="Pay once under this key, however often it is sent.")
@@ -115,7 +120,7 @@ async def curl(
 
 
 @pay.command("list")
-@click.option("--wallet", help="Only this wallet's.")
+@click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's.")
 @limit_option
 @click.option("--before", help="Only those older than the payment of this id.")
 @service_call

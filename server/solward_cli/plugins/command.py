@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,6 +77,8 @@ def list_plugins(as_json: bool) -> None:
 
     Where a service runs in this home, its own problems too.
     """
+    from solward_cli.render import is_terminal
+
     settings = _settings()
     registry = _registry(settings)
     rows = list(rows_of(registry, settings))
@@ -92,7 +93,7 @@ def list_plugins(as_json: bool) -> None:
         listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
         click.echo(json.dumps(listed, indent=2))
         return
-    if sys.stdout.isatty():
+    if is_terminal():
         _table(rows)
     else:
         _columns([(*astuple(row)[:-2], "; ".join(row.needs), row.where) for row in rows])
@@ -276,7 +277,8 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> None:
     """One line a row, for other programs."""
     from solward_cli.render import visible
 
-    rows = [tuple(map(visible, row)) for row in rows]
+    # No column is empty, so that each row has every one.
+    rows = [tuple(visible(text) or "-" for text in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         parts = (f"{text:<{width}}" for text, width in zip(row, widths, strict=True))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward_cli.completed_names import skill_names, wallet_names
 from solward_cli.service_call import ServiceCall, service_call, waiting
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.argument("name")
-@click.option("--wallet", required=True, help="The wallet it acts on.")
+@click.argument("name", shell_complete=skill_names)
+@click.option("--wallet", required=True, shell_complete=wallet_names, help="The wallet it acts on.")
 @click.option(
     "--param",
     "params",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
     EXIT_FAILED,
     ServiceCall,
@@ -38,7 +39,7 @@ def tx() -> None:
 
 
 @tx.command("list")
-@click.option("--wallet", help="Only this wallet's.")
+@click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's.")
 @limit_option
 @click.option("--before", help="Only those older than the transaction of this id.")
 @service_call
@@ -46,12 +47,18 @@ async def listing(
     call: ServiceCall, wallet: str | None, limit: int, before: str | None
 ) -> RenderableType:
     """List transactions, newest first."""
+    from solward.solana.token_list import token_list
     from solward_cli.tx.render import render_records
 
-    if wallet is None:
-        return render_records(await call.client.transactions.list(limit, before))
-    found = await call.wallet(wallet)
-    return render_records(await call.client.wallets.transactions(found.id, limit, before))
+    # Before the records: `--json` prints the last answer.
+    one = None if wallet is None else await call.wallet(wallet)
+    wallets = () if call.as_json else await call.client.wallets.list()
+    network = "" if call.as_json else (await call.client.health()).network
+    if one is None:
+        records = await call.client.transactions.list(limit, before)
+    else:
+        records = await call.client.wallets.transactions(one.id, limit, before)
+    return render_records(records, wallets, token_list(network))
 
 
 @tx.command()
@@ -68,7 +75,7 @@ async def show(call: ServiceCall, transaction: str) -> RenderableType:
 
 @tx.command()
 @click.argument("transaction", required=False)
-@click.option("--wallet", help="Only this wallet's.")
+@click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's.")
 @count_option
 @service_call
 async def watch(

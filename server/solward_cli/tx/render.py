@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -13,22 +13,38 @@ from solward_cli.render import amount, fields, moment, plain, short, status, sum
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import NetworkFee, Transaction, Trial
+    from solward.client import NetworkFee, Transaction, Trial, Wallet
+    from solward.solana.token_list import TokenList
 
 
-def render_records(records: Sequence[Transaction]) -> RenderableType:
-    """A table of records; a blocked or failed one has its error."""
+def render_records(
+    records: Sequence[Transaction], wallets: Iterable[Wallet], tokens: TokenList
+) -> RenderableType:
+    """A table of records; a blocked or failed one has its error.
+
+    Args:
+        wallets: named by their names, as the sender and where they are paid.
+        tokens: named by their symbols; others could have chosen one that is known.
+    """
+    names = {each.id: each.name for each in wallets}
+    addresses = {each.address: each.name for each in wallets}
+
+    def named(text: object) -> str:
+        found = addresses.get(str(text)) or tokens.symbol_of(str(text))
+        return short(text) if found is None else visible(found)
+
     rows = [
         (
             moment(each.timestamp),
             short(each.id),
+            names.get(each.wallet_id, short(each.wallet_id)),
             plain(each.type),
             status(each.status),
-            _summary(each),
+            _summary(each, named),
         )
         for each in records
     ]
-    columns = ("TIME (UTC)", "ID", "TYPE", "STATUS", "WHAT")
+    columns = ("TIME (UTC)", "ID", "WALLET", "TYPE", "STATUS", "WHAT")
     return table(columns, rows, "There are no transactions.")
 
 
@@ -80,8 +96,8 @@ def render_trial(trial: Trial) -> RenderableType:
     )
 
 
-def _summary(record: Transaction) -> Text:
-    text = plain(summary(record))
+def _summary(record: Transaction, named: Callable[[object], str] = short) -> Text:
+    text = plain(summary(record, named))
     if record.error is not None:
         text.append(f"{' - ' if text.plain else ''}{visible(record.error)}", style="dim")
     return text

@@ -13,6 +13,7 @@ import click
 
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.fields import Amount, Choice, Recipient, Whole
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
@@ -70,7 +71,14 @@ def _parameter(field: Field) -> _Decorator:
     kind = _kind(field)
     if field.is_required or field.cli.isupper():
         name = _argument(field) if field.is_required else f"[{_argument(field)}]"
-        return click.argument(field.name, type=kind, required=field.is_required, metavar=name)
+        complete = wallet_names if field.name == "to" else None
+        return click.argument(
+            field.name,
+            type=kind,
+            required=field.is_required,
+            metavar=name,
+            shell_complete=complete,
+        )
     default = "" if field.default is None else f"  [default: {field.default}]"
     option = field.cli or f"--{field.name.replace('_', '-')}"
     return click.option(option, field.name, type=kind, help=f"{field.text}{default}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
     EXIT_FAILED,
     ServiceCall,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @wallet_argument
-@click.argument("to")
+@click.argument("to", shell_complete=wallet_names)
 @click.option("--dry-run", is_flag=True, help="Show what would be moved; move nothing.")
 @yes_option
 @service_call
