@@ -49,7 +49,7 @@ def test_a_service_imports_nothing_for_a_terminal_or_for_trio() -> None:
         "from solward_cli.entrypoint import import_lean; import_lean()\n"
         "import solward.service, solward_server.serve, solward_cli.up.demo, solward_cli.up.seller"
     )
-    assert not _imported(code) & {"pygments", "rich", "trio"}
+    assert not _imported(code) & {"pygments", "rich", "trio", "watchfiles"}
 
 
 @pytest.mark.more
@@ -61,6 +61,7 @@ def test_the_dashboard_imports_no_client_of_sockets_and_no_ledgers_library() -> 
     assert not _imported(code) & {
         "aiohttp",
         "h2",
+        "jsonschema",
         "pygments",
         "requests",
         "rich",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-OF_CLIENT_AND_LOG: Final = ("h2", "pygments", "rich", "trio")
-"""What httpx, httpcore and structlog take where it is installed: for HTTP/2, a terminal's colours
-and Trio, of which processes that stay use nothing. 12 MB in each."""
+UNUSED: Final = ("h2", "pygments", "rich", "trio", "watchfiles")
+"""What httpx, httpcore, structlog and uvicorn take where it is installed: for HTTP/2, a terminal's
+colours, Trio and a developer's changes, of which processes that stay use nothing. 12 MB in each."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from solward.errors import (
     PluginError,
     StoreError,
 )
-from solward.optional_libraries import OF_CLIENT_AND_LOG, left_out
+from solward.optional_libraries import UNUSED, left_out
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -110,12 +110,13 @@ def run(
 
 
 def import_lean() -> None:
-    """Import the logs and the HTTP client without what they take because it is installed: this
-    process stays, and each megabyte with it."""
-    with left_out(*OF_CLIENT_AND_LOG):
+    """Import the logs, and HTTP's client and server, without what they take because it is
+    installed: this process stays, and each megabyte with it."""
+    with left_out(*UNUSED):
         import httpcore  # noqa: F401
         import httpx  # noqa: F401
         import structlog  # noqa: F401
+        import uvicorn  # noqa: F401
 
 
 def hold_gc() -> None:

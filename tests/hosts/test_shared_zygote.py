@@ -116,4 +116,4 @@ async def test_hosts_begin_without_what_a_terminal_trio_or_http_2_need() -> None
     async with both() as (plugins, _):
         told = await run(await plugins.start(config(), {}), "tell")
         assert {"httpcore", "httpx"} <= set(told["modules"])
-        assert not {"h2", "pygments", "rich", "trio"} & set(told["modules"])
+        assert not {"h2", "pygments", "rich", "trio", "watchfiles"} & set(told["modules"])

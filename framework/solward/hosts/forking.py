@@ -49,6 +49,7 @@ _WARM = (
     "solward",
     "solward.context",
     "solward.hookspecs",
+    "solward.hosts.inside.plugins",
     "solward.hosts.wire.methods",
     "solward.hosts.wire.values",
 )

@@ -35,7 +35,7 @@ from solward.hosts.inside.kernel import (
     set_session_nice,
 )
 from solward.hosts.inside.main import run
-from solward.optional_libraries import OF_CLIENT_AND_LOG, left_out
+from solward.optional_libraries import UNUSED, left_out
 
 
 class _Child(NamedTuple):
@@ -54,7 +54,7 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     name_process("solward-zygote")
     _stand_back(first["nice"], None, ())
     # Each host would have them too.
-    with left_out(*OF_CLIENT_AND_LOG):
+    with left_out(*UNUSED):
         for module in first["warm"]:
             _warm(module)
     # Hosts may not read it, so that they have no use for it.
