@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -136,33 +137,62 @@ async def test_writers_that_wait_share_one_commit_in_their_order(
     assert await told(database) == ["first", *names]
 
 
-async def test_writers_that_come_in_one_moment_share_the_first_commit(
+async def share_a_commit(database: Database, disk: Disk) -> None:
+    """A commit of one writer, and one of two."""
+    first = await behind_a_commit(database, disk)
+    others = [asyncio.create_task(put(database, name)) for name in ("second", "third")]
+    await let_them_wait()
+    disk.go_on()
+    await asyncio.gather(first, *others)
+    disk.commits = 0
+
+
+async def test_after_a_commit_that_was_shared_those_of_one_moment_share_the_next(
     database: Database, disk: Disk
 ) -> None:
-    assert await asyncio.gather(*(put(database, f"w{number}") for number in range(5))) == [
-        *range(5)
-    ]
+    await share_a_commit(database, disk)
+    names = [f"w{number}" for number in range(5)]
+    assert await asyncio.gather(*(put(database, name) for name in names)) == [*range(3, 8)]
     assert disk.commits == 1
-    assert await told(database) == [f"w{number}" for number in range(5)]
+    assert await told(database) == ["first", "second", "third", *names]
+
+
+async def test_a_writer_alone_waits_for_nobody_before_its_commit(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    committer = database._sqlite_writer._committer
+    submit = committer.submit
+
+    def note(commit: Callable[[], None]) -> Future[None]:
+        order.append("commit")
+        return submit(commit)
+
+    monkeypatch.setattr(committer, "submit", note)
+    loop = asyncio.get_running_loop()
+    await put(database, "one", lambda _connection: loop.call_soon(order.append, "others"))
+    assert order == ["commit", "others"]
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined"])
 async def test_cancelled_while_others_may_join_a_writer_hears_of_it_after_the_commit(
     database: Database, disk: Disk, joined: bool
 ) -> None:
+    await share_a_commit(database, disk)
     disk.hold_up()
-    first = asyncio.create_task(put(database, "first"))
+    one = asyncio.create_task(put(database, "one"))
     await asyncio.sleep(0)
-    first.cancel()
+    one.cancel()
     others = [asyncio.create_task(put(database, "other"))] if joined else []
     await disk.begun.wait()
     await let_them_wait()
-    assert not first.done()
+    assert not one.done()
     disk.go_on()
-    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    ends = await asyncio.gather(one, *others, return_exceptions=True)
     assert [type(end) for end in ends] == [asyncio.CancelledError, *(int for _ in others)]
     assert disk.commits == 1
-    assert await told(database) == ["first", *("other" for _ in others)]
+    added = ["one", *("other" for _ in others)]
+    assert await told(database) == ["first", "second", "third", *added]
 
 
 async def test_no_writer_returns_before_the_disk_has_what_it_wrote(

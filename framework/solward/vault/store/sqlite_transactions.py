@@ -33,7 +33,7 @@ BUSY_TIMEOUT_S = 5.0
 _BUSY_POLL_S = 0.005
 # Blocks of one commit: the first of them waits for the last.
 _MOST_BLOCKS = 64
-# Of the event loop before a commit that nobody waits to join.
+# Of the event loop before a commit that nobody waits to join, where the one before was shared.
 _TURNS = 4
 # The wait for a reader's connection when all are in use.
 _READER_WAIT_S = 30.0
@@ -195,6 +195,8 @@ class SQLiteWriter:
         self._committer = ThreadPoolExecutor(1, "solward-commit")
         self._opened: _Open | None = None
         self._is_taken = False
+        # Whether the last commit had several blocks.
+        self._is_busy = False
         # Each is given the group to join, or None to begin one.
         self._waiting: deque[asyncio.Future[_Group | None]] = deque()
 
@@ -314,9 +316,10 @@ class SQLiteWriter:
             group.end(group.lost)
         elif group is not None and group.blocks:
             was_cancelled = False
-            turns = 0 if group.blocks == _MOST_BLOCKS else _TURNS
+            turns = _TURNS if self._is_busy and group.blocks < _MOST_BLOCKS else 0
             while turns and not self._waiting:
-                # Whoever is about to write joins: a turn takes nothing where nobody is ready.
+                # Whoever is about to write joins. One writer alone does not wait for the tasks
+                # that are ready, which run while the disk writes.
                 was_cancelled = await _let_others_run() or was_cancelled
                 turns -= 1
             if group.blocks == _MOST_BLOCKS or not self._hand_on_if_waited(group):
@@ -339,6 +342,7 @@ class SQLiteWriter:
     async def _commit(self, group: _Group) -> None:
         assert self._opened is not None
         connection, driver = self._opened.connection, self._opened.driver
+        self._is_busy = group.blocks > 1
         was_cancelled = False
         try:
             publish = await self._end_group(connection, group.recorded)
@@ -351,8 +355,9 @@ class SQLiteWriter:
         else:
             group.end()
             publish()
-            # The writers before this one return first, and the next commit's blocks run after.
-            was_cancelled = await _let_others_run() or was_cancelled
+            if group.blocks > 1:
+                # The writers before this one return first.
+                was_cancelled = await _let_others_run() or was_cancelled
         finally:
             self._hand_on(None)
         if was_cancelled:

@@ -282,8 +282,8 @@ class Assessor:
         self.blockhashes = BlockhashSource(ledger, verify)
         # Messages built on the current blockhash: an equal one would have an equal signature.
         self._built: dict[str, set[bytes]] = {}
-        # Of payments without their limit: how many equal ones were built on it.
-        self._equal: dict[bytes, int] = {}
+        # Of a wallet's payments without their limit: how many equal ones were built on it.
+        self._equal: dict[tuple[object, ...], int] = {}
 
     async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
         """Build, simulate and analyse.
@@ -443,17 +443,22 @@ class Assessor:
             trial: it will not be sent, so an equal one may still be built.
             apart: how far above the limit that it needs it begins to look for one of its own.
         """
-        most = payment.most_compute_units
-        measuring = compile_instructions(draft, blockhash.blockhash, None, Budget(most, 1))
-        price = 1
+        most, price = payment.most_compute_units, 1
+
+        def largest() -> VersionedTransaction:
+            return compile_instructions(draft, blockhash.blockhash, None, Budget(most, 1))
+
         if payment.fee_payer is None and self._fees.budgets(draft.instructions):
             found_price = await self._fees.price(draft.intent.wallet, draft.instructions)
             price = max(1, min(found_price, payment.most_unit_price))
 
         def built(units: int) -> tuple[VersionedTransaction, int]:
-            budget = self._fees.budget(measuring.message, units, price, max_fee)
-            wanted = Budget(min(with_margin(units), most), max(1, budget.price))
-            return self._distinct(draft, measuring, wanted, (units, most), trial, apart)
+            paid = 1
+            if price > 1:
+                budget = self._fees.budget(largest().message, units, price, max_fee)
+                paid = max(1, budget.price)
+            wanted = Budget(min(with_margin(units), most), paid)
+            return self._distinct(draft, blockhash.blockhash, wanted, (units, most), trial, apart)
 
         known = self._fees.expected(draft.instructions, None)
         if known is not None and known <= most:
@@ -464,7 +469,7 @@ class Assessor:
             units = found.units or 0
             if found.effects is not None and (fits(units, limit) or units <= limit == most):
                 return found
-        measured = await self._simulate(draft, measuring, blockhash)
+        measured = await self._simulate(draft, largest(), blockhash)
         if measured.effects is None:
             return measured
         units = most if measured.units is None else measured.units
@@ -477,7 +482,7 @@ class Assessor:
     def _distinct(
         self,
         draft: Draft,
-        measuring: VersionedTransaction,
+        blockhash: str,
         budget: Budget,
         bounds: tuple[int, int],
         trial: bool,
@@ -486,14 +491,12 @@ class Assessor:
         """A payment that no other equals, by its limit of compute units, and that limit.
 
         Args:
-            measuring: it with the highest limit.
             budget: what it is to have; the limit at least, the price exactly.
             bounds: of its limit.
         """
-        blockhash = str(measuring.message.recent_blockhash)
         if blockhash not in self._built:
             self._built, self._equal = {blockhash: set()}, {}
-        alike = bytes(to_bytes_versioned(measuring.message))
+        alike: tuple[object, ...] = (draft.intent.wallet, *map(bytes, draft.instructions))
         least, most = bounds
         first = budget.units + self._equal.get(alike, 0) + apart
         above, below = range(first, most + 1), range(min(first, most + 1) - 1, least - 1, -1)
