@@ -168,15 +168,9 @@ def _resolved(
     target: str, name: str, into: Path, have: Mapping[str, str]
 ) -> dict[str, Mapping[str, Any]]:
     """What has to be installed, by canonical name, as pip reports it."""
-    report = into / "report.json"
-    options = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
-    run_pip(["install", *options, "--", target], into)
-    with report.open("rb") as file:
-        items = jsontext.loads(file.read(_MAX_REPORT))["install"]
-    report.unlink()
-    found: dict[str, Mapping[str, Any]] = {}
-    for item in items:
-        key, version = canonical(item["metadata"]["name"]), item["metadata"]["version"]
+    found = resolve(target, into)
+    for key, item in found.items():
+        version = item["metadata"]["version"]
         if key in have:
             raise FolderError(
                 f"{name} needs {key} {version}, and the service has {key} {have[key]}, which its"
@@ -184,10 +178,31 @@ def _resolved(
             )
         if item.get("is_direct") and key != name:
             raise FolderError(f"{name} needs {key} from an address of its own; that is refused")
-        found[key] = item
     if name not in found:
         raise FolderError(f"pip found no {name} for {target}")
     return found
+
+
+def resolve(
+    target: str, into: Path, options: Sequence[str] = (), *, seconds: float | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """What pip would install of wheels for a requirement, by canonical name, as it reports it.
+
+    Args:
+        into: a folder of one's own.
+        options: pip's, more.
+        seconds: as of `run_pip`.
+
+    Raises:
+        PipFailed: it would not.
+    """
+    report = into / "report.json"
+    given = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
+    run_pip(["install", *given, *options, "--", target], into, seconds=seconds)
+    with report.open("rb") as file:
+        items = jsontext.loads(file.read(_MAX_REPORT))["install"]
+    report.unlink()
+    return {canonical(each["metadata"]["name"]): each for each in items}
 
 
 def _fetch(items: Mapping[str, Mapping[str, Any]], into: Path) -> None:
@@ -202,8 +217,31 @@ def _sha256(item: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def run_pip(arguments: Sequence[str], folder: Path) -> None:
-    """Run the pip of the service's interpreter; it imports nothing but itself."""
+class PipFailed(FolderError):
+    """pip ended with an error.
+
+    Attributes:
+        said: all that it printed, on one line.
+        reason: its last error.
+    """
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
+        self.said = said
+        self.reason = said.rpartition("ERROR: ")[2][-_MAX_SAID:]
+
+
+def run_pip(arguments: Sequence[str], folder: Path, *, seconds: float | None = None) -> None:
+    """Run the pip of the service's interpreter; it imports nothing but itself.
+
+    Args:
+        seconds: after which it is ended; 15 minutes where nothing is said.
+
+    Raises:
+        PipFailed: it ended with an error.
+        FolderError: it took longer, or there is none.
+    """
+    seconds = _PIP_S if seconds is None else seconds
     command = [sys.executable, "-I", "-c", _BOOTSTRAP, *_OPTIONS, *arguments]
     try:
         done = subprocess.run(  # noqa: S603 - this very interpreter
@@ -213,15 +251,15 @@ def run_pip(arguments: Sequence[str], folder: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_PIP_S,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise FolderError(f"pip was not done after {_PIP_S} s") from None
+        raise FolderError(f"pip was not done after {seconds:g} s") from None
     if done.returncode != 0:
         said = " ".join(done.stdout.decode(errors="replace").split())
         if "No module named pip" in said:
             raise FolderError(
                 "the service's environment has no pip: add it with `python -m ensurepip`"
             )
-        raise FolderError(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
+        raise PipFailed(said)

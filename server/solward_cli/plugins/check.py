@@ -23,6 +23,13 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": 
 @click.command("check")
 @click.argument("target", metavar="PATH-or-NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--cases",
+    "case_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="JSON of what to check it with, beside a project's checks/*.json; may be repeated.",
+)
 @click.option("--in-process", is_flag=True, help="Not in a plugin host, to debug the plugin.")
 @click.option(
     "--sign",
@@ -30,7 +37,13 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": 
     type=click.Path(path_type=Path),
     help="Write a result that this key of `plugins key` signs into the current folder.",
 )
-def check(target: str, as_json: bool, in_process: bool, key_file: Path | None) -> None:
+def check(
+    target: str,
+    as_json: bool,
+    case_files: tuple[Path, ...],
+    in_process: bool,
+    key_file: Path | None,
+) -> None:
     """Check a plugin against its contract, in a plugin host and on a ledger of its own.
 
     PATH is a folder with a pyproject.toml, which need not be installed, or a wheel; NAME an
@@ -41,6 +54,7 @@ def check(target: str, as_json: bool, in_process: bool, key_file: Path | None) -
     from solward.errors import InvalidRequest
     from solward.settings import Settings
     from solward.telemetry import logs
+    from solward.testing.conformance.cases import read_cases
     from solward.testing.conformance.runner import check_target
     from solward_cli.entrypoint import refusals, refuse
 
@@ -49,7 +63,10 @@ def check(target: str, as_json: bool, in_process: bool, key_file: Path | None) -
         try:
             key = None if key_file is None else read_key(key_file)
             checked = check_target(
-                target, in_process=in_process, home=lambda: Settings().solward_home
+                target,
+                in_process=in_process,
+                home=lambda: Settings().solward_home,
+                cases=list(map(read_cases, case_files)),
             )
             reports = checked.reports
             written = None if key is None else _write(checked, key)

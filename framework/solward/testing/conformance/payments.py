@@ -190,7 +190,12 @@ def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
 
 def _given(found: Sequence[object], needs: str) -> str | None:
     """Why a check could not be made; None where it could."""
-    return None if found else f"needs `{needs}`, of sellers that offer something of this protocol"
+    if found:
+        return None
+    return (
+        f"needs `{needs}`, of sellers that offer something of this protocol; a project gives them"
+        " in checks/*.json"
+    )
 
 
 def _finding(check: str, trouble: Sequence[str], lacks: str | None, fine: str = "") -> Finding:

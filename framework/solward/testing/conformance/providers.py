@@ -34,7 +34,10 @@ STARTS_WITHIN_S = 60.0
 
 CALLS_NOBODY = "declares neither a key nor an address, so it calls no server"
 NO_ADDRESS = "declares no base_url_env, so it cannot be sent to a server of this machine"
-NO_VENDOR = "needs its vendor; give the address of a server that speaks its protocol"
+NO_VENDOR = (
+    "needs its vendor; give the address of a server of this machine that speaks its protocol, in"
+    " checks/*.json or as `address`"
+)
 
 
 @dataclass(slots=True)

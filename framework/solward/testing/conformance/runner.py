@@ -24,6 +24,7 @@ from solward.hosts.declarations import terms
 from solward.manifest import Terms
 from solward.registry.problems import ProblemCode
 from solward.testing.canaries import Canaries
+from solward.testing.conformance.cases import Cases, of_project
 from solward.testing.conformance.declared import manifest_finding
 from solward.testing.conformance.guardrails import guardrail_findings
 from solward.testing.conformance.loading import Subject, loaded
@@ -64,26 +65,32 @@ class Checked:
 
 
 def check_target(
-    target: str, *, in_process: bool = False, home: Callable[[], Path | None] = lambda: None
+    target: str,
+    *,
+    in_process: bool = False,
+    home: Callable[[], Path | None] = lambda: None,
+    cases: Sequence[Cases] = (),
 ) -> Checked:
     """See `conformance.check_path_or_name`.
 
     Args:
+        cases: of its plugins, beside those of a project's folder.
         home: asked for where the environment has no such name.
     """
     path = Path(target)
     if path.is_dir():
+        cases = [*cases, *of_project(path.resolve())]
         with folder(path.resolve()) as found:
-            return Checked(run(_check_all(loaded(found, in_process=in_process))))
+            return Checked(run(_check_all(loaded(found, in_process=in_process), cases)))
     if path.suffix == ".whl" and path.is_file():
         if in_process:
             raise _needs_host(target)
         with tempfile.TemporaryDirectory(prefix="solward-check-") as made:
             one = install(Path(made), target, accept=lambda _proposal: True, declare=_declared)
-            return _checked_own(Path(made), one)
+            return _checked_own(Path(made), one, cases)
     installed = installed_entry_points(target)
     if installed:
-        return Checked(run(_check_all(loaded(installed, in_process=in_process))))
+        return Checked(run(_check_all(loaded(installed, in_process=in_process), cases)))
     place = home()
     own = None if place is None else layout.read(place, layout.canonical(target))
     if own is None or place is None:
@@ -93,17 +100,17 @@ def check_target(
         )
     if in_process:
         raise _needs_host(target)
-    return _checked_own(place, own)
+    return _checked_own(place, own, cases)
 
 
-def _checked_own(home: Path, one: Installed) -> Checked:
+def _checked_own(home: Path, one: Installed, cases: Sequence[Cases]) -> Checked:
     """The check of unpacked wheels, which are the same bytes before and after it.
 
     Raises:
         FolderError: they are not.
     """
     digest = layout.tree_digest(one.folder)
-    reports = run(_check_all(loaded(own=(home, one))))
+    reports = run(_check_all(loaded(own=(home, one)), cases))
     if layout.tree_digest(one.folder) != digest:
         raise FolderError(f"{one.folder} changed while it was checked")
     return Checked(reports, one, digest)
@@ -218,14 +225,45 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         loop.close()
 
 
-async def _check_all(loading: AbstractAsyncContextManager[list[Subject]]) -> list[Report]:
+async def _check_all(
+    loading: AbstractAsyncContextManager[list[Subject]], cases: Sequence[Cases]
+) -> list[Report]:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(capture_logs())
         subjects = await stack.enter_async_context(loading)
         stand = None
         if any(each.target.kind == "skill" and each.target.problem is None for each in subjects):
             stand = await stack.enter_async_context(open_conformance())
-        return [await check_subject(each, stand) for each in subjects]
+        given = _given(subjects, cases)
+        return [
+            await check_subject(each, stand, **given.get((each.target.kind, each.target.name), {}))
+            for each in subjects
+        ]
+
+
+def _given(
+    subjects: Sequence[Subject], cases: Sequence[Cases]
+) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+    """Cases as `check_subject` takes them, by the plugin's kind and name.
+
+    Raises:
+        InvalidRequest: they are of a plugin that is not checked.
+    """
+    targets = {(each.target.kind, each.target.name) for each in subjects}
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for each in cases:
+        target = (each.kind, each.plugin)
+        if target not in targets:
+            raise InvalidRequest(
+                f"plugin: the cases are of the {each.kind} {each.plugin!r}, which is not checked"
+            )
+        if each.kind == "provider":
+            found[target] = {"address": each.address}
+        elif each.kind == "venue":
+            found[target] = {"venue_cases": VenueCases(None, each.requests, each.pools)}
+        else:
+            found[target] = {"payment_cases": PaymentCases(each.answers, each.receipts)}
+    return found
 
 
 def _beside(subject: Subject) -> list[Finding]:

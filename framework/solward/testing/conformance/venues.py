@@ -90,7 +90,10 @@ async def venue_findings(
     errors: list[SolwardError] = []
     failures = await _failures(venue, cases.pools, errors)
     if not cases.requests or (cases.http is None and not cases.pools):
-        detail = "needs `requests`, and `http`, a client of a server that answers, or `pools`"
+        detail = (
+            "needs `requests`, and `http`, a client of a server that answers, or `pools`; a project"
+            " gives requests and pools in checks/*.json"
+        )
         findings = [Finding(name, Outcome.SKIPPED, detail) for name in _OF_REQUESTS]
     else:
         async with contextlib.AsyncExitStack() as stack:
