@@ -93,6 +93,8 @@ class EventKind(StrEnum):
     """They were allowed again."""
     PLUGIN_CHANGED = "plugin:changed"
     """A distribution of its own folder was installed, upgraded, enabled, disabled or removed."""
+    PLUGIN_SETTING = "plugin:setting"
+    """A setting of a plugin's skill was set or unset; never to what."""
     TOKENS_CHANGED = "tokens:changed"
     """The operator's list of tokens by symbol was replaced."""
     KEYSTORE_ROTATED = "keystore:rotated"

@@ -32,6 +32,8 @@ class SkillSpec:
         examples: parameters that work on a new test wallet that holds 10 SOL, each valid by
             `parameters`. The conformance kit runs them; they need no preparation.
         manifest: what it needs beside its wallet; None: no network, no storage, no secrets.
+        settings: JSON Schema, as `parameters`, of what the operator sets for it; a property of type
+            string with `secret: true` is stored sealed and shown to nobody. None: it has none.
     """
 
     name: str
@@ -41,3 +43,4 @@ class SkillSpec:
     timeout_s: float = 60.0
     examples: tuple[Mapping[str, Any], ...] = ()
     manifest: Manifest | None = None
+    settings: Mapping[str, Any] | None = None

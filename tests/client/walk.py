@@ -145,6 +145,14 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     assert "transfer" in {skill.name for skill in await client.skills()}
     quote = await client.quote({"inputToken": "SOL", "outputToken": "USDC", "amount": 1})
     assert int(quote["minimumUnits"]) > 0
+    with pytest.raises(BadRequest, match="declares no settings"):
+        await client.plugin_state.settings("transfer")
+    with pytest.raises(BadRequest, match="declares no settings"):
+        await client.plugin_state.set("transfer", "a", 1)
+    with pytest.raises(BadRequest, match="declares no settings"):
+        await client.plugin_state.unset("transfer", "a")
+    assert await client.plugin_state.entries("acme", wallet.id, prefix="a/") == ()
+    assert not (await client.plugin_state.delete("acme", wallet.id, "a/b"))["deleted"]
     report = await client.plugins()
     (rules,) = (each for each in report.plugins if each.name == "rules")
     assert (rules.kind, rules.is_llm, rules.secret_env, rules.configured) == (

@@ -25,7 +25,7 @@ def served(api: Api) -> dict[str, str]:
         if not rule.rule.startswith(PREFIX):
             continue
         path = re.sub(r"<\w+_id>", ":id", rule.rule.removeprefix(PREFIX))
-        path = re.sub(r"<(name|principal)>", r":\1", path)
+        path = re.sub(r"<(name|principal|skill|plugin)>", r":\1", path)
         access = access_of(api.app.view_functions[rule.endpoint])
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             found[f"{method} {path}"] = access.value
@@ -38,7 +38,8 @@ def called() -> set[str]:
     for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
         (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
         path = re.sub(r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT)", ":id", path)
-        path = path.replace("$PRINCIPAL", ":principal")
+        path = re.sub(r"\$(PRINCIPAL|SKILL|PLUGIN)", lambda each: f":{each[1].lower()}", path)
+        path = re.sub(r"/settings/\w+$", "/settings/:name", path)
         path = re.sub(r"/skills/\w+$", "/skills/:name", path)
         method = re.search(r"-X (\w+)", command)
         given = "POST" if " -d " in command else "GET"

@@ -11,7 +11,9 @@ from solward.registry import LoadedSkill
 from solward.testing import TestWallet
 
 
-def module(name: str = "keeps", effects: Effects = Effects.SPEND) -> ModuleType:
+def module(
+    name: str = "keeps", effects: Effects = Effects.SPEND, settings: Any = None
+) -> ModuleType:
     """A skill without parameters that does nothing; its context is what a test works with."""
     made: Any = ModuleType(name)
 
@@ -22,6 +24,7 @@ def module(name: str = "keeps", effects: Effects = Effects.SPEND) -> ModuleType:
             description="Keeps.",
             parameters={"type": "object", "additionalProperties": False},
             effects=effects,
+            settings=settings,
         )
 
     @hookimpl

@@ -19,6 +19,7 @@ from solward.client.http import Http
 from solward.client.keys import Keys
 from solward.client.models import Event, Health, Switch
 from solward.client.payments import Payments
+from solward.client.plugin_state import PluginState
 from solward.client.policy import Holds, Policies
 from solward.client.schedules import Schedules
 from solward.client.sse import ServerSentEvent
@@ -69,6 +70,7 @@ class SolwardClient:
         self.keys = Keys(self._http)
         self.policy = Policies(self._http)
         self.holds = Holds(self._http)
+        self.plugin_state = PluginState(self._http)
 
     @classmethod
     def from_settings(cls, settings: Settings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:

@@ -85,9 +85,10 @@ class Http:
         path: str,
         body: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
+        query: Mapping[str, Any] | None = None,
     ) -> Any:
         """Change something; never retried."""
-        request = _request(method, path, {}, body)
+        request = _request(method, path, query or {}, body)
         try:
             response = await self._client.send(self._built(request, timeout_s or self.timeout_s))
         except httpx.RequestError as error:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from solward.context.lifetime import Lifetime
@@ -107,8 +108,8 @@ class SkillContext(OperationMethods):
     """
 
     __slots__ = (
-        "_agent", "_calls", "_http", "_ledger", "_log", "_ordinal", "_secrets", "_storage",
-        "_store", "_tokens", "_wallet",
+        "_agent", "_calls", "_http", "_ledger", "_log", "_ordinal", "_secrets", "_settings",
+        "_storage", "_store", "_tokens", "_wallet",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class SkillContext(OperationMethods):
         log: Any,
         secrets: Mapping[str, str | None] = {},
         storage: Path | None = None,
+        settings: Mapping[str, Any] = {},
     ) -> None:
         # Imported at first use, as below: it brings solders.
         from solward.solana.ledger import ReadOnlyLedger
@@ -136,6 +138,7 @@ class SkillContext(OperationMethods):
         self._secrets = secrets
         self._storage = storage
         self._store = Store(calls)
+        self._settings = MappingProxyType(dict(settings))
         self._ordinal = itertools.count(1)
 
     @property
@@ -198,6 +201,15 @@ class SkillContext(OperationMethods):
         if self._storage is None:
             raise SkillError("no_storage", "The plugin's manifest declares no storage_mb")
         return self._storage
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the operator set for this skill, by its declaration's `settings`, defaults applied.
+
+        Its secrets are here in clear, in its own process alone: put none into an answer, a log
+        line, a record or an entry.
+        """
+        return self._settings
 
     @property
     def store(self) -> Store:

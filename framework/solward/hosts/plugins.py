@@ -400,7 +400,11 @@ def _found(
         match group, spec:
             case "solward.skills", values.SkillSpec():
                 made = SKILL_SPEC.from_wire(spec)
-                made = replace(made, parameters=_numbers(made.parameters))
+                made = replace(
+                    made,
+                    parameters=_numbers(made.parameters),
+                    settings=None if made.settings is None else _numbers(made.settings),
+                )
             case "solward.providers", values.ProviderSpec():
                 made = PROVIDER_SPEC.from_wire(spec)
                 made = replace(made, options=_numbers(made.options))
@@ -501,6 +505,7 @@ class _Plugin:
             agent=None if context.agent is None else AGENT_VIEW.to_wire(context.agent),
             tokens=tuple(map(KNOWN_TOKEN.to_wire, context.tokens)),
             secrets=placeholders,
+            settings=to_json(context.settings),
         )
         try:
             answer = await self.host.call(methods.SKILL_EXECUTE, request, running)

@@ -51,6 +51,7 @@ from solward.registry.loaded import (
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem, ProblemCode, Rejected
 from solward.registry.schema import check_examples_cheap, checked_schema
+from solward.registry.skill_settings import SkillSettings
 from solward.registry.threaded import ThreadedRule
 from solward.skill import SkillSpec
 from solward.venue import VenueSpec
@@ -314,12 +315,16 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     if not candidate.built_in:
         check_examples_cheap(spec.examples, schema)
     check_examples(spec, parameters)
+    settings = None
+    if spec.settings is not None:
+        settings = SkillSettings.read(spec.settings, trusted=candidate.built_in)
     return LoadedSkill(
         replace(spec, parameters=schema),
         candidate.distribution,
         candidate.version,
         parameters,
         found.calls["skill_execute"],
+        settings,
     )
 
 

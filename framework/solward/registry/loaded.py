@@ -35,6 +35,7 @@ from solward.registry.payment_checks import (
     checked_receipt,
 )
 from solward.registry.problems import Problem, shortened
+from solward.registry.skill_settings import SkillSettings
 from solward.skill import SkillSpec
 from solward.venue import (
     Quote,
@@ -69,6 +70,7 @@ class LoadedSkill:
 
     Attributes:
         distribution: the installed distribution it belongs to, with its `version`.
+        settings: what the operator may set for it; None where it declares none.
     """
 
     spec: SkillSpec
@@ -76,6 +78,7 @@ class LoadedSkill:
     version: str
     parameters: Parameters = field(repr=False)
     call: HookCall = field(repr=False)
+    settings: SkillSettings | None = None
 
     def validate(self, params: object) -> dict[str, Any]:
         """A copy of `params` with defaults applied; raises `InvalidRequest` naming the field."""

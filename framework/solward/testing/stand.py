@@ -59,12 +59,24 @@ class TestWallet:
         """Its base58 address."""
         return self.record.address
 
-    def context(self, skill: object, *, effects: Effects | None = None) -> SkillContext:
-        """A skill's context on this wallet; `effects` overrides those it declares."""
+    def context(
+        self,
+        skill: object,
+        *,
+        effects: Effects | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> SkillContext:
+        """A skill's context on this wallet; `effects` overrides those it declares.
+
+        Args:
+            settings: what `context.settings` is; None for the defaults. `run` takes what is set.
+        """
         loaded = self.stand.skill(skill)
+        if settings is None:
+            settings = {} if loaded.settings is None else loaded.settings.defaults
         if effects is not None:
             loaded = replace(loaded, spec=replace(loaded.spec, effects=effects))
-        return self.stand.service.skill_context(loaded, self.record, ADMIN)
+        return self.stand.service.skill_context(loaded, self.record, ADMIN, settings=settings)
 
     async def run(self, skill: object, /, **params: Any) -> str:
         """Run a skill as the service does: validate, time out, execute; the outcome's text.
@@ -74,9 +86,9 @@ class TestWallet:
             SolwardError: the refusal of the skill, the guardrails or the ledger.
         """
         loaded = self.stand.skill(skill)
-        return await run_skill(
-            loaded, params, self.context(loaded), emit=self.stand.service.events.publish
-        )
+        service = self.stand.service
+        context = self.context(loaded, settings=await service.skill_settings(loaded))
+        return await run_skill(loaded, params, context, emit=service.events.publish)
 
     async def balances(self) -> Balances:
         """Its SOL and tokens."""

@@ -15,6 +15,7 @@ from solward_cli.plugins.check import check
 from solward_cli.plugins.new import new
 from solward_cli.plugins.outdated import list_outdated
 from solward_cli.plugins.skill_run import run
+from solward_cli.plugins.state import settings, store
 
 if TYPE_CHECKING:
     from solward.manifest import Terms
@@ -44,6 +45,8 @@ def skills() -> None:
 
 plugins.add_command(new)
 plugins.add_command(check)
+plugins.add_command(settings)
+plugins.add_command(store)
 for _command in (*folders.COMMANDS, *results.COMMANDS):
     plugins.add_command(_command)
 skills.add_command(run)

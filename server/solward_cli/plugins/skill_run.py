@@ -60,7 +60,7 @@ def parameters(texts: tuple[str, ...], properties: Mapping[str, Any]) -> dict[st
                 f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint="--param"
             )
         is_string = properties.get(name, {}).get("type") == "string"
-        values[name] = value if is_string else _value(value)
+        values[name] = value if is_string else value_of(value)
     return values
 
 
@@ -75,7 +75,8 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """A value as it was typed: JSON, and what is none a text."""
     from solward import jsontext
 
     try:

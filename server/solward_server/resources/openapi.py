@@ -30,6 +30,7 @@ from solward_server.resources import (
     metrics,
     operations,
     payments,
+    plugin_state,
     plugins,
     policy,
     quotes,
@@ -110,6 +111,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | skills.skill_paths(registry.skills.values())
         | schedules.PATHS
         | plugins.PATHS
+        | plugin_state.PATHS
         | agents.agent_paths(registry.providers)
         | chat.PATHS
         | holds.PATHS

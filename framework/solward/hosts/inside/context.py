@@ -33,6 +33,7 @@ from solward.hosts.wire.values import (
     WALLET_VIEW,
     Empty,
     Record,
+    from_json,
     instruction_to_wire,
     to_json,
 )
@@ -60,6 +61,7 @@ def remote_context(
         calls=calls,
         log=HostLog(call.channel, request.name),
         secrets=request.secrets,
+        settings=from_json(request.settings),
         storage=storage,
     )
     return context, calls

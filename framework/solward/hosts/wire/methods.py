@@ -203,7 +203,7 @@ Placeholders = dict[Name, Name | None]
 
 
 class SkillExecute(Wire):
-    """Attributes: params: by the skill's schema, defaults applied."""
+    """Attributes: params, settings: by the skill's schemas, defaults applied."""
 
     name: Name
     params: Json
@@ -211,6 +211,7 @@ class SkillExecute(Wire):
     agent: AgentView | None
     tokens: tuple[KnownToken, ...]
     secrets: Placeholders = msgspec.field(default_factory=dict)
+    settings: Json = "{}"
 
 
 class Outcome(Wire):

@@ -266,6 +266,7 @@ class SkillSpec(Wire, tag="skill"):
     timeout_s: float = 60.0
     examples: Annotated[tuple[Json, ...], Meta(max_length=64)] = ()
     manifest: Manifest | None = None
+    settings: Json | None = None
 
 
 class ProviderSpec(Wire, tag="provider"):

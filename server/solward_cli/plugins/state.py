@@ -1,0 +1,142 @@
+"""`solward plugins settings` and `solward plugins store`: what is set for plugins' skills, and what
+plugins keep for wallets, by the running service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from solward_cli.plugins.skill_run import value_of
+from solward_cli.service_call import ServiceCall, service_call
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@click.group()
+def settings() -> None:
+    """Settings that plugins' skills declare."""
+
+
+@settings.command("show")
+@click.argument("skill")
+@service_call
+async def show_settings(call: ServiceCall, skill: str) -> RenderableType:
+    """Show a skill's settings; of a secret only whether it is set."""
+    from solward_cli.render import table
+
+    found = await call.client.plugin_state.settings(skill)
+    rows = [
+        (each["name"], "set" if each["set"] else "not set", _shown(each), _about(found, each))
+        for each in found["settings"]
+    ]
+    return table(("NAME", "STATE", "VALUE", "ABOUT"), rows, "")
+
+
+@settings.command("set")
+@click.argument("skill")
+@click.argument("setting", metavar="NAME[=VALUE]")
+@service_call
+async def set_setting(call: ServiceCall, skill: str, setting: str) -> RenderableType:
+    """Set a setting of a skill, from its next call on.
+
+    A secret is given by its NAME alone: it is asked for, or read from standard input.
+    """
+    from solward_cli.render import plain
+
+    name, equals, text = setting.partition("=")
+    found = await call.client.plugin_state.settings(skill)
+    is_secret = any(each["name"] == name and each["secret"] for each in found["settings"])
+    if is_secret and equals:
+        raise click.BadParameter(
+            f"{name} is a secret: give its name alone, and the value on standard input",
+            param_hint="NAME[=VALUE]",
+        )
+    if not equals:
+        text = _asked(name)
+    is_text = found["schema"].get("properties", {}).get(name, {}).get("type") == "string"
+    value: Any = text if is_text else value_of(text)
+    await call.client.plugin_state.set(skill, name, value)
+    return plain(f"{name} of {skill} is set.")
+
+
+@settings.command("unset")
+@click.argument("skill")
+@click.argument("name")
+@service_call
+async def unset_setting(call: ServiceCall, skill: str, name: str) -> RenderableType:
+    """Unset a setting of a skill."""
+    from solward_cli.render import plain
+
+    await call.client.plugin_state.unset(skill, name)
+    return plain(f"{name} of {skill} is not set.")
+
+
+@click.group()
+def store() -> None:
+    """Entries that plugins keep for wallets."""
+
+
+_wallet = click.option("--wallet", required=True, help="The wallet they are kept for.")
+
+
+@store.command("list")
+@click.argument("plugin")
+@_wallet
+@click.option("--prefix", default="", help="Only keys that begin so.")
+@service_call
+async def list_entries(call: ServiceCall, plugin: str, wallet: str, prefix: str) -> RenderableType:
+    """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
+    from solward import jsontext
+    from solward_cli.render import table
+
+    wallet_id = (await call.wallet(wallet)).id
+    found = await call.client.plugin_state.entries(plugin, wallet_id, prefix=prefix, limit=200)
+    rows = [
+        (
+            each["key"],
+            str(each["version"]),
+            each["changedAt"],
+            each["status"] or "",
+            jsontext.dumps(each["value"]),
+        )
+        for each in found
+    ]
+    return table(("KEY", ">VERSION", "CHANGED", "TRANSACTION", "VALUE"), rows, "No entries.")
+
+
+@store.command("delete")
+@click.argument("plugin")
+@click.argument("key")
+@_wallet
+@service_call
+async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet: str) -> RenderableType:
+    """Delete an entry; what it made the plugin leave undone, it may do again."""
+    from solward_cli.render import plain
+
+    wallet_id = (await call.wallet(wallet)).id
+    answer = await call.client.plugin_state.delete(plugin, wallet_id, key)
+    return plain(f"{key} is deleted." if answer["deleted"] else f"There is no {key}.")
+
+
+def _asked(name: str) -> str:
+    """A value that is in no argument, and so in no list of processes and no shell's history."""
+    if sys.stdin.isatty():
+        return str(click.prompt(name, hide_input=True))
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def _shown(setting: dict[str, Any]) -> str:
+    from solward import jsontext
+
+    if not setting["set"]:
+        return ""
+    return "********" if setting["secret"] else jsontext.dumps(setting["value"])
+
+
+def _about(found: Mapping[str, Any], setting: dict[str, Any]) -> str:
+    declared = found["schema"].get("properties", {}).get(setting["name"])
+    return "not declared any more" if declared is None else str(declared.get("description", ""))

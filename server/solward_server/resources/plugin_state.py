@@ -1,0 +1,237 @@
+"""What plugins keep for wallets, and what is set for their skills: the operator's alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quart import Blueprint
+
+from solward.clock import iso
+from solward.entries import MAX_KEY, MAX_LISTED, Entry
+from solward.errors import InvalidRequest
+from solward.registry.discovery import canonical
+from solward_server.http.auth import Access
+from solward_server.http.body import query_limit, query_text, read_body
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.parameters import WALLET_ID, path_parameter, query
+from solward_server.openapi.schema import (
+    array,
+    flag,
+    identifier,
+    nullable,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
+
+
+def blueprint(context: RouteContext) -> Blueprint:
+    """`/plugins/skills/:skill/settings` and `/wallets/:id/plugins/:plugin/store`."""
+    routes = Blueprint("plugin_state", __name__)
+    service = context.service
+
+    @routes.get("/plugins/skills/<skill>/settings")
+    async def settings(skill: str) -> dict[str, Any]:
+        return await service.shown_plugin_settings(skill)
+
+    @routes.put("/plugins/skills/<skill>/settings/<name>")
+    async def put(skill: str, name: str) -> dict[str, Any]:
+        body = await read_body()
+        if "value" not in body:
+            raise InvalidRequest("value is required")
+        await service.set_plugin_setting(skill, name, body["value"])
+        return {"skill": skill, "name": name, "set": True}
+
+    @routes.delete("/plugins/skills/<skill>/settings/<name>")
+    async def unset(skill: str, name: str) -> dict[str, Any]:
+        await service.unset_plugin_setting(skill, name)
+        return {"skill": skill, "name": name, "set": False}
+
+    @routes.get("/wallets/<wallet_id>/plugins/<plugin>/store")
+    async def entries(wallet_id: str, plugin: str) -> dict[str, Any]:
+        prefix, after = query_text("prefix") or "", query_text("after")
+        limit = query_limit(highest=MAX_LISTED)
+        found = await service.plugin_entries(plugin, wallet_id, prefix, after, limit)
+        return {"entries": [_shown(each) for each in found]}
+
+    @routes.delete("/wallets/<wallet_id>/plugins/<plugin>/store")
+    async def forget(wallet_id: str, plugin: str) -> dict[str, Any]:
+        key = query_text("key")
+        if key is None:
+            raise InvalidRequest("key is required")
+        deleted = await service.delete_plugin_entry(plugin, wallet_id, key)
+        return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
+
+    return routes
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    return {
+        "key": entry.key,
+        "value": entry.value,
+        "version": entry.version,
+        "changedAt": iso(entry.changed_ms),
+        "transactionId": entry.transaction_id,
+        "status": None if entry.status is None else entry.status.value,
+    }
+
+
+_SKILL = path_parameter("skill", text("The skill's name.", 64), "transfer")
+_NAME = path_parameter("name", text("The setting's name.", 200), "signingKey")
+_PLUGIN = path_parameter("plugin", text("The plugin's distribution.", 200), "acme-tools")
+_KEY = query("key", text("The entry's key.", MAX_KEY), required=True)
+_SET = response_object(
+    {
+        "skill": text("As given."),
+        "name": text("As given."),
+        "set": flag("Whether it is set now."),
+    }
+)
+_NO_SKILL = "No skill named 'nope'; known: airdrop, transfer"
+_NO_SETTINGS = "The skill transfer declares no settings"
+
+PATHS = {
+    "/plugins/skills/{skill}/settings": {
+        "get": operation(
+            "getPluginSettings",
+            "What is set for a plugin's skill",
+            tag="plugins",
+            access=Access.ADMIN,
+            description="Of a secret only whether it is set.",
+            parameters=[_SKILL],
+            response=success(
+                response_object(
+                    {
+                        "skill": text("As given."),
+                        "distribution": text("The skill's."),
+                        "schema": {
+                            "type": "object",
+                            "description": "JSON Schema of all.",
+                            "additionalProperties": True,
+                        },
+                        "settings": array(
+                            response_object(
+                                {
+                                    "name": text("Its name."),
+                                    "secret": flag("Stored sealed, and never shown."),
+                                    "set": flag("Whether it is set."),
+                                    "value": {"description": "Where it is set and no secret."},
+                                },
+                                optional=["value"],
+                            )
+                        ),
+                    }
+                ),
+                {
+                    "skill": "price_alert",
+                    "distribution": "acme-tools",
+                    "schema": {"type": "object", "properties": {}, "additionalProperties": False},
+                    "settings": [
+                        {"name": "repeatHours", "secret": False, "set": True, "value": 12},
+                        {"name": "signingKey", "secret": True, "set": True},
+                    ],
+                },
+            ),
+            errors={400: _NO_SETTINGS, 404: _NO_SKILL},
+        )
+    },
+    "/plugins/skills/{skill}/settings/{name}": {
+        "put": operation(
+            "setPluginSetting",
+            "Set a setting of a plugin's skill",
+            tag="plugins",
+            access=Access.ADMIN,
+            description="From the skill's next call on. The audit log does not have the value.",
+            parameters=[_SKILL, _NAME],
+            body=request_body(
+                request_object(
+                    {"value": {"description": "As the skill's schema has it."}},
+                    required=["value"],
+                ),
+                {"value": 12},
+            ),
+            response=success(_SET, {"skill": "price_alert", "name": "repeatHours", "set": True}),
+            errors={400: ["value is required", _NO_SETTINGS], 404: _NO_SKILL},
+        ),
+        "delete": operation(
+            "unsetPluginSetting",
+            "Unset a setting of a plugin's skill",
+            tag="plugins",
+            access=Access.ADMIN,
+            parameters=[_SKILL, _NAME],
+            response=success(_SET, {"skill": "price_alert", "name": "repeatHours", "set": False}),
+            errors={400: _NO_SETTINGS, 404: _NO_SKILL},
+        ),
+    },
+    "/wallets/{walletId}/plugins/{plugin}/store": {
+        "get": operation(
+            "listPluginEntries",
+            "What a plugin keeps for a wallet",
+            tag="plugins",
+            access=Access.ADMIN,
+            parameters=[
+                WALLET_ID,
+                _PLUGIN,
+                query("prefix", text("Only keys that begin so.", MAX_KEY)),
+                query("after", text("Only keys after this one.", MAX_KEY)),
+                query("limit", whole("How many at most.", 1, MAX_LISTED, default=50)),
+            ],
+            response=success(
+                response_object(
+                    {
+                        "entries": array(
+                            response_object(
+                                {
+                                    "key": text("Its key."),
+                                    "value": {"description": "Any JSON."},
+                                    "version": whole("Grows with each write.", 1, 2**53 - 1),
+                                    "changedAt": timestamp("When it was written."),
+                                    "transactionId": nullable(
+                                        identifier("The record that remembered it.")
+                                    ),
+                                    "status": nullable(text("Of that record.")),
+                                }
+                            )
+                        )
+                    }
+                ),
+                {
+                    "entries": [
+                        {
+                            "key": "last",
+                            "value": {"period": 20780},
+                            "version": 3,
+                            "changedAt": "2026-11-23T10:34:55.814Z",
+                            "transactionId": None,
+                            "status": None,
+                        }
+                    ]
+                },
+            ),
+            errors={400: "prefix must be text of printable ASCII", 404: NO_WALLET},
+        ),
+        "delete": operation(
+            "deletePluginEntry",
+            "Delete an entry that a plugin keeps for a wallet",
+            tag="plugins",
+            access=Access.ADMIN,
+            description="What it made the plugin leave undone, it may do again.",
+            parameters=[WALLET_ID, _PLUGIN, _KEY],
+            response=success(
+                response_object(
+                    {
+                        "plugin": text("The distribution."),
+                        "key": text("As given."),
+                        "deleted": flag("Whether it was there."),
+                    }
+                ),
+                {"plugin": "acme-tools", "key": "last", "deleted": True},
+            ),
+            errors={400: "key is required", 404: NO_WALLET},
+        ),
+    },
+}
