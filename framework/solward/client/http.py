@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 
@@ -33,6 +35,9 @@ _PAUSES_S = (0.1, 0.3, 0.6)
 _PAUSES_AFTER_SENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 _CONNECT_S = 5.0
 _SHOWN = 200
+# What a page or a loop asks for again and again: 8 MiB at most.
+_MOST_KEPT = 32
+_MOST_KEPT_BYTES = 256 * 1024
 _EVENT_STREAM = "text/event-stream"
 
 # Errors before anything of the request was sent.
@@ -46,6 +51,14 @@ class _Request:
     query: Mapping[str, str]
     content: bytes | None
     headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The body of an answer, and its `ETag`."""
+
+    tag: str
+    content: bytes
 
 
 class Http:
@@ -62,6 +75,8 @@ class Http:
         self.url = base_url(url)
         self.timeout_s = timeout_s
         self._token = token
+        # Answers to GET, the one that was used longest ago first.
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         # No proxies from the environment: they would receive the token.
         self._client = httpx.AsyncClient(
             base_url=self.url + PREFIX,
@@ -76,8 +91,30 @@ class Http:
         await self._client.aclose()
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Read; retried if the connection breaks."""
-        return await self._retried(_request("GET", path, query or {}), self.timeout_s)
+        """Read; retried if the connection breaks.
+
+        Who asks for the same again says what it has, and is sent only what is another.
+        """
+        request = _request("GET", path, query or {})
+        name = f"{path}?{urlencode(request.query)}"
+        kept = self._kept.get(name)
+        if kept is not None:
+            request = replace(request, headers={"If-None-Match": kept.tag})
+        response = await self._response(request, self.timeout_s)
+        if response.status_code == 304 and kept is not None:
+            self._kept.move_to_end(name)
+            return jsontext.loads(kept.content)
+        body = self._answer(response)
+        self._keep(name, response)
+        return body
+
+    def _keep(self, name: str, response: httpx.Response) -> None:
+        tag, content = response.headers.get("ETag"), response.content
+        self._kept.pop(name, None)
+        if tag is not None and len(content) <= _MOST_KEPT_BYTES:
+            self._kept[name] = _Kept(tag, content)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
 
     async def send(
         self,
@@ -167,14 +204,18 @@ class Http:
         return self.read(lambda body: tuple(map(kind, body[field])), raw)
 
     async def _retried(self, request: _Request, within_s: float, key: str | None = None) -> Any:
+        return self._answer(await self._response(request, within_s, key), key)
+
+    async def _response(
+        self, request: _Request, within_s: float, key: str | None = None
+    ) -> httpx.Response:
         deadline = time.monotonic() + within_s
         sent = False
         tries = 0
         while True:
             left = max(0.1, deadline - time.monotonic())
             try:
-                response = await self._client.send(self._built(request, left))
-                return self._answer(response, key)
+                return await self._client.send(self._built(request, left))
             except httpx.RequestError as error:
                 sent = sent or not isinstance(error, _NOT_SENT)
                 pauses = _PAUSES_AFTER_SENT_S if sent and key is not None else _PAUSES_S
