@@ -49,7 +49,8 @@ class Connections(ServerState):
 
     Attributes:
         heads: connections without a whole request, or whose last one is answered but not whole.
-        idle: connections that are kept for a next request.
+        idle: connections whose requests are answered, kept for a next one or closed once that is
+            read.
         unread: connections whose client does not read.
     """
 
@@ -189,15 +190,18 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or begin to wait for it, or for the rest of this one."""
         self.server_state.total_requests += 1
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
-            if self.conn.our_state is h11.DONE and self.conn.their_state is h11.DONE:
-                self.conn.start_next_cycle()
-                self.handle_events()
-                if self._is_answered():
-                    self._all.idle[self] = self.loop.time()
-                return
-        self._all.heads[self] = self.loop.time()
+        if self.transport.is_closing():
+            # As soon as the client has read the response.
+            self._all.idle[self] = self.loop.time()
+            return
+        self.flow.resume_reading()
+        if self.conn.their_state is not h11.DONE:
+            self._all.heads[self] = self.loop.time()
+            return
+        self.conn.start_next_cycle()
+        self.handle_events()
+        if self._is_answered():
+            self._all.idle[self] = self.loop.time()
 
     def pause_writing(self) -> None:
         """See `H11Protocol`."""

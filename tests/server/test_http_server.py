@@ -144,6 +144,19 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "TICK_S", 0.02)
 
 
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once the server has closed a connection."""
+    noted, lost = asyncio.Event(), http_server.BoundedProtocol.connection_lost
+
+    def note(self: http_server.BoundedProtocol, exc: Exception | None) -> None:
+        lost(self, exc)
+        noted.set()
+
+    monkeypatch.setattr(http_server.BoundedProtocol, "connection_lost", note)
+    return noted
+
+
 @pytest.mark.parametrize(
     "begin",
     [
@@ -225,28 +238,24 @@ async def test_a_request_that_runs_is_not_waited_for_as_a_head(
         assert await _answer(reader) == b"slow"
 
 
-@pytest.mark.parametrize("bound", ["UNREAD_S", "KEEP_ALIVE_S"])
+@pytest.mark.parametrize(
+    ("bound", "header"),
+    [("UNREAD_S", ""), ("KEEP_ALIVE_S", ""), ("KEEP_ALIVE_S", "Connection: close\r\n")],
+    ids=["unread", "kept", "closing"],
+)
 @pytest.mark.usefixtures("ticking")
 async def test_a_client_that_does_not_read_its_response_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, bound: str
+    monkeypatch: pytest.MonkeyPatch, closed: asyncio.Event, bound: str, header: str
 ) -> None:
     monkeypatch.setattr(http_server, bound, 0.3)
-    ended = asyncio.Event()
-    lost = http_server.BoundedProtocol.connection_lost
-
-    def note(self: http_server.BoundedProtocol, exc: Exception | None) -> None:
-        lost(self, exc)
-        ended.set()
-
-    monkeypatch.setattr(http_server.BoundedProtocol, "connection_lost", note)
     async with served(application()) as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket
-        writer.write(get("/large"))
-        await asyncio.wait_for(ended.wait(), 10)
+        writer.write(get("/large").replace(b"\r\n\r\n", f"\r\n{header}\r\n".encode()))
+        await asyncio.wait_for(closed.wait(), 10)
 
 
 async def test_a_response_that_takes_too_long_to_be_read_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, closed: asyncio.Event
 ) -> None:
     monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_S", 0.3)
     app, ended = ObservedQuart(__name__), asyncio.Event()
@@ -266,6 +275,7 @@ async def test_a_response_that_takes_too_long_to_be_read_is_cut_off(
         writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket
         writer.write(get("/parts"))
         await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(closed.wait(), 10)
         writer.transport.resume_reading()  # type: ignore[attr-defined]
         with contextlib.suppress(ConnectionError):
             answer = await asyncio.wait_for(reader.read(), 10)
@@ -426,6 +436,33 @@ async def test_a_client_that_goes_away_ends_its_view(head: bytes, rest: bytes | 
             answer = await asyncio.wait_for(reader.read(), 5)
             assert answer.startswith(b"HTTP/1.1 400 ")
         await asyncio.wait_for(seen.ended.wait(), 5)
+
+
+async def test_an_answer_that_comes_after_a_refusal_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app, sent = ObservedQuart(__name__), asyncio.Event()
+
+    @app.post("/late/<int:steps>")
+    async def late(steps: int) -> str:
+        await sent.wait()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        return "late"
+
+    async with serving(app) as server:
+        # One of them comes between the refusal and the end of the connection.
+        for steps in range(12):
+            sent.clear()
+            reader, writer = await server.connect()
+            head = _POST.replace(b"unread", b"late/%d" % steps)
+            writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            await asyncio.sleep(0.02)
+            writer.write(b"zz\r\n")
+            sent.set()
+            answer = await asyncio.wait_for(reader.read(), 5)
+            assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 200 "))
+    assert not caplog.records
 
 
 async def test_a_stream_ends_with_its_client() -> None:
