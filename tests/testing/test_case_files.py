@@ -43,6 +43,41 @@ def test_a_new_plugin_of_each_kind_is_checked_whole_by_one_command(
 
 
 @pytest.mark.more
+def test_a_protocol_that_reads_another_amount_is_told_both(tmp_path: Path) -> None:
+    project = tmp_path / "toll"
+    create("toll", KINDS["payment"], project)
+    module = project / "src" / "toll" / "payment.py"
+    module.write_text(module.read_text().replace("units=read_units", "units=2 * read_units"))
+    result = CliRunner().invoke(main, ["plugins", "check", str(project)])
+    assert result.exit_code == 1
+    assert "answers[0]: payment_offers was to give 10000 units of 4zMMC" in result.output
+    assert "it gave 20000 units of 4zMMC" in result.output
+
+
+@pytest.mark.more
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ('ToolCall("no_such", {})', "calls 'no_such'; the tools of the request are wait, transfer"),
+        ('ToolCall("wait", "{")', "calls wait with arguments that are no JSON: '{'"),
+        ('ToolCall("wait", ["x"])', "calls wait with a list as arguments; an object is expected"),
+    ],
+    ids=["unknown", "no_json", "list"],
+)
+def test_a_provider_whose_calls_nobody_can_carry_out_is_warned(
+    tmp_path: Path, call: str, said: str
+) -> None:
+    project = tmp_path / "pacer"
+    create("pacer", KINDS["provider"], project)
+    module = project / "src" / "pacer" / "provider.py"
+    module.write_text(module.read_text().replace("ToolCall(skill, {})", call))
+    result = CliRunner().invoke(main, ["plugins", "check", str(project)])
+    assert result.exit_code == 0, result.output
+    assert said in result.output
+    assert "warning  answers" in result.output
+
+
+@pytest.mark.more
 def test_a_protocol_that_breaks_its_case_fails_by_the_case(tmp_path: Path) -> None:
     project = tmp_path / "toll"
     create("toll", KINDS["payment"], project)
@@ -89,6 +124,8 @@ def test_cases_of_another_plugin_are_refused(tmp_path: Path) -> None:
          "requests[0].outputMint must be a text"),
         ("payment", {"answers": [{**ANSWER, "headers": [["a"]]}]},
          "answers[0].headers must be a list of pairs of texts"),
+        ("payment", {"answers": [{**ANSWER, "offers": [{"asset": "a", "units": "1"}]}]},
+         "answers[0].offers[0].units must be a whole number of at least 0"),
         ("payment", {"receipts": [{**ANSWER, "status": True}]},
          "receipts[0].status must be a whole number of at least 0"),
         ("provider", {"address": "https://api.example.com"},

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from solward import jsontext
 from solward.errors import InvalidRequest
 from solward.payment import HttpAnswer
+from solward.testing.conformance.payments import ExpectedOffer
 from solward.venue import QuoteRequest
 
 FOLDER: Final = "checks"
@@ -34,6 +35,7 @@ class Cases:
         pools: what its operator configures.
         answers: of sellers with the status 402, each with an offer of a payment protocol.
         receipts: of sellers to a paid request.
+        expected: what each of `answers` offers, where that is said.
     """
 
     plugin: str
@@ -43,6 +45,7 @@ class Cases:
     pools: Sequence[str] = ()
     answers: Sequence[HttpAnswer] = ()
     receipts: Sequence[HttpAnswer] = ()
+    expected: Sequence[Sequence[ExpectedOffer] | None] = ()
 
 
 def of_project(folder: Path) -> list[Cases]:
@@ -91,6 +94,9 @@ def _cases(value: object) -> Cases:
         tuple(
             _answer(each, f"receipts[{at}]") for at, each in enumerate(_list(fields, "receipts"))
         ),
+        tuple(
+            _expected(each, f"answers[{at}]") for at, each in enumerate(_list(fields, "answers"))
+        ),
     )
 
 
@@ -134,6 +140,23 @@ def _answer(value: object, where: str) -> HttpAnswer:
         tuple((name, content) for name, content in headers),
         (_text(fields, "body", where) if "body" in fields else "").encode(),
     )
+
+
+def _expected(answer: Mapping[str, Any], where: str) -> Sequence[ExpectedOffer] | None:
+    if "offers" not in answer:
+        return None
+    found = []
+    for at, value in enumerate(_list(answer, "offers", where)):
+        place = f"{where}.offers[{at}]"
+        fields = _object(value, place)
+        found.append(
+            ExpectedOffer(
+                _text(fields, "asset", place),
+                _whole(fields, "units", place),
+                _text(fields, "payTo", place),
+            )
+        )
+    return tuple(found)
 
 
 def _object(value: object, where: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from solward import jsontext
 from solward.errors import InvalidRequest, SolwardError
@@ -44,6 +44,17 @@ _BODIES = (
 _VALUES = ("", " ", '"', "\\", "{}", "bnVsbA==", "é", "\x00", "x" * 100_000, "1_000", "٣")
 
 
+class ExpectedOffer(NamedTuple):
+    """What a payment of an offer would move: `units` of `asset`, all together, to `pay_to`."""
+
+    asset: str
+    units: int
+    pay_to: str
+
+    def __str__(self) -> str:
+        return f"{self.units} units of {self.asset} to {self.pay_to}"
+
+
 @dataclass(frozen=True, slots=True)
 class PaymentCases:
     """What a payment protocol is checked with.
@@ -51,10 +62,12 @@ class PaymentCases:
     Attributes:
         answers: of sellers with the status 402, each with an offer of the protocol.
         receipts: of sellers to a paid request, each with what the protocol says of the payment.
+        expected: what each of `answers` offers, where that is said.
     """
 
     answers: Sequence[HttpAnswer] = ()
     receipts: Sequence[HttpAnswer] = ()
+    expected: Sequence[Sequence[ExpectedOffer] | None] = ()
 
 
 async def payment_findings(
@@ -73,6 +86,13 @@ async def payment_findings(
             continue
         if not found:
             bad_offers.append(f"answers[{at}]: it offers nothing of this protocol")
+        expected = cases.expected[at] if at < len(cases.expected) else None
+        seen = [ExpectedOffer(each.asset, each.units, each.pay_to) for each in found]
+        if expected is not None and seen != [*expected]:
+            bad_offers.append(
+                f"answers[{at}]: payment_offers was to give {_listed(expected)};"
+                f" it gave {_listed(seen)}"
+            )
         if found != again:
             impure.append(f"answers[{at}] is read as other offers the second time")
         offers += found
@@ -87,6 +107,10 @@ async def payment_findings(
         _finding("hostile_answers", hostile, None, f"{tried} answers"),
     ]
     return [*findings, errors_finding(errors)] if tiered else findings
+
+
+def _listed(offers: Sequence[ExpectedOffer]) -> str:
+    return " and ".join(map(str, offers)) or "nothing"
 
 
 async def _of_headers(

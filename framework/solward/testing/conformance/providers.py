@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from solward import jsontext
 from solward.errors import InvalidRequest, ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 from solward.registry import LoadedProvider
@@ -139,6 +140,9 @@ async def _answers(subject: Subject) -> Finding:
     if trouble:
         return Finding("answers", Outcome.FAILED, trouble)
     assert isinstance(answer, Completion)
+    odd = list(filter(None, (_odd_call(each, subject.request()) for each in answer.tool_calls)))
+    if odd:
+        return Finding("answers", Outcome.WARNING, joined(odd))
     text = "text" if answer.text else ""
     calls = ", ".join(call.name for call in answer.tool_calls)
     return Finding("answers", Outcome.OK, " and ".join(filter(None, (text, calls))))
@@ -266,6 +270,24 @@ def _malformed(answer: object) -> str:
     if answer.usage is not None and not isinstance(answer.usage, Usage):
         return "usage is no Usage"
     return "" if answer.text or calls else "neither text nor a tool call"
+
+
+def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
+    """What an agent could not carry out of a call. A model may make such calls, a provider should
+    not."""
+    tools = [each.name for each in request.tools]
+    if call.name not in tools:
+        return f"calls {call.name!r:.60}; the tools of the request are {', '.join(tools)}"
+    given = call.arguments
+    if isinstance(given, str):
+        try:
+            given = jsontext.loads(given or "{}")
+        except (ValueError, RecursionError):
+            return f"calls {call.name} with arguments that are no JSON: {call.arguments!r:.60}"
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        return f"calls {call.name} with a {kind} as arguments; an object is expected"
+    return None
 
 
 def _instead_of_provider_error(what: str, answer: object) -> str:

@@ -262,7 +262,9 @@ def _given(
         elif each.kind == "venue":
             found[target] = {"venue_cases": VenueCases(None, each.requests, each.pools)}
         else:
-            found[target] = {"payment_cases": PaymentCases(each.answers, each.receipts)}
+            found[target] = {
+                "payment_cases": PaymentCases(each.answers, each.receipts, each.expected)
+            }
     return found
 
 

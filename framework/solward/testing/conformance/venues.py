@@ -187,7 +187,9 @@ async def _executed(
             stand.service.operations.use_venues([own])
             record = await _sell(stand, wallet, request)
         except Exception as error:
-            trouble.append(f"{_sale(request)}: {said(error)}")
+            trouble.append(
+                f"{_sale(request)}: it was to land with at least the quoted minimum; {said(error)}"
+            )
         else:
             if record.status is not TransactionStatus.CONFIRMED:
                 trouble.append(f"{_sale(request)}: the transaction is {record.status}")
