@@ -1,9 +1,11 @@
 # Every target installs first where that is not done: a fresh machine with Python needs nothing else.
-# `make up` installs what the service needs, the others the tools as well.
+# `make up` installs what the service needs, and the vendors' language models where one of them is
+# configured; the others install the tools as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UP := $(VENV)/.installed-up
+MODELS := $(VENV)/.installed-models
 DEV := $(VENV)/.installed-dev
 DOJO := .venv-agentdojo
 LOCKER := .venv-lock
@@ -42,21 +44,28 @@ define install_locked
 	$(BIN)/python $(EDITABLE)
 	@# Where an older release installed it: beside the service's keys.
 	$(BIN)/python -m pip uninstall -qq --yes litellm
-	$(BIN)/solward models install >/dev/null
 endef
 
-UP_LOCKS := pyproject.toml requirements/up.txt framework/solward/folders/models.txt
+UP_LOCKS := pyproject.toml requirements/up.txt
 DEV_LOCKS := $(UP_LOCKS) requirements/cluster.txt requirements/dev.txt
+MODELS_LOCK := framework/solward/folders/models.txt
+VENDORS := $(OPENAI_API_KEY)$(OPENAI_BASE_URL)$(ANTHROPIC_API_KEY)$(XAI_API_KEY)$(GEMINI_API_KEY)
 
 $(UP): $(UP_LOCKS)
 	$(call install_locked,up)
 	touch $(UP)
 
-$(DEV): $(DEV_LOCKS)
+$(DEV): $(DEV_LOCKS) $(MODELS_LOCK)
 	$(call install_locked,dev)
-	touch $(UP) $(DEV)
+	$(BIN)/solward models install >/dev/null
+	touch $(UP) $(MODELS) $(DEV)
 
-up: $(UP)
+$(MODELS): $(MODELS_LOCK) | $(UP)
+	@echo "Installing the vendors' language models; this takes half a minute, once."
+	$(BIN)/solward models install >/dev/null
+	touch $(MODELS)
+
+up: $(UP) $(if $(VENDORS),$(MODELS))
 	$(BIN)/solward up --demo
 
 # Every unit and contract test, and one of each kind of process, browser, kill and race.

@@ -2,10 +2,10 @@
 
 import base64
 import binascii
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import zstandard
 from solders.account import Account
 from solders.pubkey import Pubkey
 
@@ -13,6 +13,11 @@ from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import MAX_WIRE_BYTES
 from solward_localnet.errors import INVALID_REQUEST, RpcError, invalid_params
 from solward_localnet.parsed import ParseContext, Unparsable, parse_account
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 MAX_BASE58_BYTES = 128
 """Agave's limit for account data in base58, whose encoding is quadratic in time."""
@@ -95,7 +100,7 @@ def _encode_data(
         text = b58encode(data)
         return [text, "base58"] if encoding == "base58" else text
     if encoding == "base64+zstd":
-        data = zstandard.ZstdCompressor(level=0).compress(data)
+        data = zstd.compress(data)
     return [base64.b64encode(data).decode("ascii"), encoding]
 
 

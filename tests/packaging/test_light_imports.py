@@ -21,6 +21,7 @@ HEAVY = (
     "aiohttp",
     "alembic",
     "argon2",
+    "backports",
     "cryptography",
     "litellm",
     "mcp",
@@ -34,10 +35,7 @@ HEAVY = (
     "sqlalchemy",
     "structlog",
     "uvicorn",
-    "zstandard",
 )
-# httpx takes it where it is installed, for responses compressed by it.
-TAKEN_BY_HTTPX = {"zstandard"}
 HOMES = sorted(
     {
         getattr(solward, name).__module__
@@ -131,7 +129,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Weight]:
 @pytest.mark.parametrize("module", [*MODULES, EVERYTHING])
 def test_it_is_light(weights: dict[str, Weight], module: str) -> None:
     weight = weights[module]
-    assert set(weight.heavy) <= TAKEN_BY_HTTPX
+    assert weight.heavy == []
     assert weight.cpu_s <= MAX_CPU_S
     assert weight.modules <= MAX_MODULES
     assert weight.mb <= MAX_MB

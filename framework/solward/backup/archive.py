@@ -5,17 +5,21 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 from typing import IO, Final, cast
-
-import zstandard
 
 from solward.backup.manifest import MANIFEST, Manifest, parse_manifest
 from solward.backup.plugins import make_folder
 from solward.backup.sealed import SealedReader, SealedWriter
 from solward.errors import BackupError
 from solward.vault.wallets.keyfile import sync_folder
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 _MAX_MANIFEST: Final = 64 << 20
 
@@ -63,7 +67,7 @@ def read_archive(file: Path, folder: Path, passphrase: str) -> Manifest:
             return _read(SealedReader(source, passphrase), folder)
     except OSError as error:
         raise BackupError(f"{file} cannot be read: {error.strerror}") from None
-    except (tarfile.TarError, zstandard.ZstdError, EOFError):
+    except (tarfile.TarError, zstd.ZstdError, EOFError):
         raise BackupError("The backup is damaged or cut short") from None
 
 
@@ -72,9 +76,7 @@ def _write(sealed: SealedWriter, folder: Path, manifest: Manifest) -> None:
     if len(text) > _MAX_MANIFEST:
         raise BackupError("The plugins have more files than a backup can list; remove some first")
     with (
-        zstandard.ZstdCompressor(level=3).stream_writer(
-            cast(IO[bytes], sealed), closefd=False
-        ) as packed,
+        zstd.ZstdFile(cast(IO[bytes], sealed), "w", level=3) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
         _add(archive, MANIFEST, io.BytesIO(text), len(text))
@@ -92,9 +94,7 @@ def _add(archive: tarfile.TarFile, name: str, content: io.BufferedIOBase, size: 
 
 def _read(sealed: SealedReader, folder: Path) -> Manifest:
     with (
-        zstandard.ZstdDecompressor().stream_reader(
-            cast(IO[bytes], sealed), closefd=False
-        ) as packed,
+        zstd.ZstdFile(cast(IO[bytes], sealed)) as packed,
         tarfile.open(fileobj=packed, mode="r|") as archive,
     ):
         first = archive.next()

@@ -18,7 +18,6 @@ from solward_server.openapi.operation import operation
 FILES = {
     "swagger-ui-bundle.js": "text/javascript",
     "swagger-ui.css": "text/css",
-    "favicon-16x16.png": "image/png",
     "favicon-32x32.png": "image/png",
 }
 START = "start.js"
@@ -41,7 +40,6 @@ _PAGE = f"""\
 <title>Solward API</title>
 <link rel="stylesheet" href="docs/swagger-ui.css">
 <link rel="icon" type="image/png" sizes="32x32" href="docs/favicon-32x32.png">
-<link rel="icon" type="image/png" sizes="16x16" href="docs/favicon-16x16.png">
 </head>
 <body>
 <div id="swagger-ui"></div>
@@ -101,10 +99,10 @@ def _with_policy(response: Response) -> Response:
 
 def _folder() -> Path:
     # Not imported: only the package's static files are needed.
-    found = importlib.util.find_spec("swagger_ui")
+    found = importlib.util.find_spec("fastapi_swagger")
     if found is None or found.origin is None:
-        raise ConfigError("The package swagger-ui-py is not installed; /docs needs its files")
-    return Path(found.origin).parent / "static"
+        raise ConfigError("The package fastapi-swagger is not installed; /docs needs its files")
+    return Path(found.origin).parent / "resources"
 
 
 _FILE = {
