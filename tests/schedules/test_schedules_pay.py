@@ -194,6 +194,18 @@ async def test_a_held_payment_waits_for_a_person_and_pays_once_as_the_schedule(
     assert (await table.api.get(f"/policy/{who}")).status == 404
 
 
+async def test_its_grants_may_be_given_as_the_sentences_that_it_is_shown_with(
+    table: Timetable,
+) -> None:
+    wallet = await table.api.wallet(1)
+    said = "Schedule rent may transfer up to 0.015 SOL at once and 0.1 a day, to anybody."
+    made = await table.add(wallet, PAY | {"every": "1h", "grants": [said]})
+    shown = (await table.api.get(f"/policy/{made['principal']}")).json
+    assert shown["sentences"] == [said]
+    await table.passes(HOUR)
+    assert len(await paid(table, wallet)) == 1
+
+
 async def test_what_is_held_for_a_schedule_that_is_gone_is_not_paid(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "0.5"}, "hold": "0.005"}}}

@@ -76,7 +76,7 @@ _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _NAME: Final = rf"(?:{_QUOTED} \((?:{_ID}|{_QUOTED})\)|{_QUOTED}|{_ID})"
 _PLAIN: Final = re.compile(_ID)
 _HEAD: Final = re.compile(
-    rf"(?:(Wallet|Agent|Key|Plugin|Skill) ({_NAME})|Site ({SITE_PATTERN})) may "
+    rf"(?:(Wallet|Agent|Key|Schedule|Plugin|Skill) ({_NAME})|Site ({SITE_PATTERN})) may "
 )
 _MAY: Final = re.compile(r"[a-z ,]*?(?= from | up to |, to |; |\Z)")
 _FROM: Final = re.compile(rf" from ({_NAME})")
