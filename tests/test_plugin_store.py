@@ -21,7 +21,7 @@ from solward import (
 )
 from solward.errors import KeyRevoked, TakenOver
 from solward.testing import TestWallet, open_stand
-from solward.vault.transactions.request import ADMIN, Actor, AgentRun
+from solward.vault.transactions.request import ADMIN, Actor, AgentRun, ScheduleRun
 
 ELSEWHERE = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
 
@@ -352,6 +352,7 @@ async def test_who_may_not_act_any_more_writes_nothing(wallet: TestWallet) -> No
     ended = (
         (Actor("key:k1", api_key="of nobody", via=via), KeyRevoked),
         (Actor("agent:a1", run=AgentRun("a1", 1, 1), via=via), TakenOver),
+        (Actor("schedule:s1", schedule=ScheduleRun("s1", 1), via=via), TakenOver),
     )
     for actor, error in ended:
         with pytest.raises(error):

@@ -78,9 +78,10 @@ class PluginEntries:
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
         """A transaction for a caller that may still act, of a dry run taken back at its end."""
         run = None if actor.run is None else actor.run.fencing
+        due = None if actor.schedule is None else actor.schedule.fencing
         try:
             async with self.database.write() as connection:
-                await spending.lock(connection, wallet_id, (), run, actor.api_key)
+                await spending.lock(connection, wallet_id, (), run, actor.api_key, schedule=due)
                 for check in actor.checks:
                     check()
                 yield connection
