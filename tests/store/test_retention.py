@@ -25,10 +25,19 @@ from solward.settings import Settings
 from solward.store import agents, retention
 from solward.store.retention import Retained, hourly_retention, retain
 from solward.store.tables import agent_usage, decisions, memory
-from solward.vault.store import payments
+from solward.vault.guardrails.grants.decide import Case
+from solward.vault.guardrails.grants.judged import Judged, to_row
+from solward.vault.store import judged, payments
 from solward.vault.store.database import Database, try_lock_exclusive
 from solward.vault.store.payments import PaymentRow, StoredAnswer
-from solward.vault.store.tables import transactions, wallets
+from solward.vault.store.tables import (
+    grant_totals,
+    judged_effects,
+    reservations,
+    transactions,
+    wallets,
+)
+from solward.vault.transactions.replay_run import MAX_DAYS
 from solward.vault.wallets import Wallets
 
 NOW = 1000 * DAY_MS
@@ -223,7 +232,7 @@ async def test_many_decisions_go_in_batches(
     database.on_transaction = begun.append
     keeping = settings(decision_retention_days=DAYS)
     assert await retain(database, keeping, NOW) == Retained(decisions=12)
-    assert begun.count("write") == 3 + 1  # and one for sellers' answers, of which there are none
+    assert begun.count("write") == 3 + 2  # and one for sellers' answers, of which there are none
 
 
 async def test_without_days_everything_is_kept(database: Database) -> None:
@@ -431,3 +440,65 @@ async def test_usage_that_no_budget_counts_goes(
         used = await agents.used(connection, ["a", "b", "c"], hour)
         kept = await connection.execute(select(func.count()).select_from(agent_usage))
         assert (used["c"]["tokens"], kept.scalar_one()) == (2, 9)
+
+
+async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_known(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "PAUSE_S", 0)
+    kept_from = NOW - judged.COUNTED_MS
+    # Two of one hour, of which one stays.
+    hour = kept_from // HOUR_MS
+    made = {
+        "a": (1, "confirmed"),
+        "b": (2, "failed"),
+        "c": (kept_from - 1, "confirmed"),
+        "d": (kept_from - 1, "pending"),
+        "e": (kept_from, "confirmed"),
+        "f": (NOW, "confirmed"),
+        "g": (3, "confirmed"),
+    }
+    scopes = ("wallet:w", "grant:agent:a#1")
+    async with database.write() as connection:
+        await connection.execute(insert(wallets), [WALLET])
+        for id_, (ms, status) in made.items():
+            record = {
+                "id": id_, "wallet_id": WALLET["id"], "principal": "agent:a", "type": "other",
+                "status": status, "details": "{}", "guardrails_applied": [], "held_lamports": 0,
+                "created_ms": ms,
+            }  # fmt: skip
+            await connection.execute(insert(transactions), [record])
+            case = Case(str(WALLET["id"]), ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
+            row = to_row(Judged(id_, "other", case, "allowed", 1)) | {"created_ms": ms}
+            await judged.note_judged(connection, row)
+            rows = [
+                {"transaction_id": id_, "scope": scope, "asset": "SOL", "created_ms": ms,
+                 "units": (1 << 33) + 7}
+                for scope in scopes
+            ]  # fmt: skip
+            await connection.execute(insert(reservations), rows)
+        # Of a hold, which is no transaction.
+        held = to_row(Judged("h", "other", case, "held", 1)) | {"created_ms": 4}
+        await judged.note_judged(connection, held)
+    assert await retain(database, settings(), NOW) == Retained(judged=5)
+    async with database.read() as connection:
+        left = set(await connection.scalars(select(reservations.c.transaction_id)))
+        assert left == set(await connection.scalars(select(judged_effects.c.transaction_id)))
+        totals = (await connection.execute(select(grant_totals))).all()
+        records = (await connection.execute(select(func.count()).select_from(transactions))).one()
+    assert left == {"d", "e", "f"}
+    # What is left of an hour is counted exactly, and hours without anything are gone.
+    of_hour = {(kept_from - 1) // HOUR_MS: 1}
+    of_hour[hour] = of_hour.get(hour, 0) + 1
+    of_hour[NOW // HOUR_MS] = 1
+    assert {row.hour: row.count for row in totals} == of_hour
+    assert {row.hour: (row.high << 32) + row.low for row in totals} == {
+        each: count * ((1 << 33) + 7) for each, count in of_hour.items()
+    }
+    assert records == (len(made),)
+    assert await retain(database, settings(), NOW) == Retained()
+
+
+def test_what_is_kept_covers_a_replay_and_the_longest_window_before_it() -> None:
+    assert judged.COUNTED_MS >= (MAX_DAYS + 30) * DAY_MS

@@ -1,5 +1,6 @@
-"""Deletes what is older than the settings keep it: decisions, events, sellers' answers, and agents'
-usage that no budget counts any more (docs/events.md, Retention)."""
+"""Deletes what is older than the settings keep it: decisions, events and sellers' answers; and what
+nothing counts any more: agents' usage, and what grants judged and reserved (docs/events.md,
+Retention)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from solward.events import EventKind
 from solward.settings import Settings
 from solward.store import agents
 from solward.store.tables import decisions
-from solward.vault.store import payments
+from solward.vault.store import judged, payments
 from solward.vault.store.database import Database, try_lock_exclusive
 
 # Rows of one transaction, and the pause after it in which other writers take their turn.
@@ -83,12 +84,14 @@ _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=T
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """How many decisions, audit entries, sellers' answers and rows of usage one run deleted."""
+    """How many decisions, audit entries, sellers' answers, rows of usage and judged transactions
+    one run deleted."""
 
     decisions: int = 0
     events: int = 0
     answers: int = 0
     usage: int = 0
+    judged: int = 0
 
 
 async def retain(database: Database, settings: Settings, now_ms: int) -> Retained:
@@ -115,6 +118,7 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
         events,
         await _delete_answers(database, settings, now_ms),
         await _delete_usage(database, now_ms // HOUR_MS - USAGE_KEPT_HOURS),
+        await _delete_judged(database, now_ms - judged.COUNTED_MS),
     )
     if found != Retained():
         _log.info("retained", **asdict(found))
@@ -197,6 +201,18 @@ async def _delete_usage(database: Database, hour: int) -> int:
                 return total
             total += await agents.forget_usage(connection, ids, hour, BATCH)
         await asyncio.sleep(PAUSE_S)
+
+
+async def _delete_judged(database: Database, before_ms: int) -> int:
+    total, deleted = 0, BATCH
+    while deleted == BATCH:
+        async with database.write() as connection:
+            if not await try_lock_exclusive(connection, _LOCK):
+                return total
+            deleted = await judged.forget(connection, before_ms, BATCH)
+        total += deleted
+        await asyncio.sleep(PAUSE_S if deleted == BATCH else 0)
+    return total
 
 
 async def _delete_events(database: Database, before_ms: int) -> int:

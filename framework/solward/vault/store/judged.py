@@ -9,18 +9,22 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     bindparam,
+    delete,
     func,
     literal,
+    or_,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.durations import DAY_MS, HOUR_MS
 from solward.guardrail import SOL
 from solward.hold import HoldState
 from solward.prepared import Prepared
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
+    grant_totals,
     holds,
     judged_effects,
     reservations,
@@ -28,6 +32,9 @@ from solward.vault.store.tables import (
 )
 from solward.vault.store.transactions import UNFINISHED
 
+COUNTED_MS = 400 * DAY_MS
+"""How long what was judged and reserved is kept: replays read 366 days, and a window, of 30 days at
+most, before each transaction of these."""
 # Ids of one query.
 _PAGE = 500
 
@@ -174,3 +181,60 @@ async def judged_page(connection: AsyncConnection, seq: int, size: int = _PAGE) 
         )
         for row in rows
     ]
+
+
+# A transaction whose end is not known counts, however old.
+_OLD = (
+    select(judged_effects.c.seq, judged_effects.c.transaction_id)
+    .outerjoin(transactions, transactions.c.id == judged_effects.c.transaction_id)
+    .where(
+        judged_effects.c.created_ms < bindparam("b_before"),
+        or_(
+            transactions.c.status.is_(None),
+            transactions.c.status != TransactionStatus.PENDING.value,
+        ),
+    )
+    .order_by(judged_effects.c.created_ms)
+    .limit(bindparam("b_size"))
+)
+_OF_IDS = reservations.c.transaction_id.in_(bindparam("ids", expanding=True))
+_HOURS = (
+    select(
+        reservations.c.scope,
+        reservations.c.asset,
+        (reservations.c.created_ms // HOUR_MS).label("hour"),
+    )
+    .where(_OF_IDS, reservations.c.scope.startswith("grant:"))
+    .distinct()
+)
+_FORGET_RESERVATIONS = delete(reservations).where(_OF_IDS)
+# Triggers took the rows out of their hours' totals.
+_FORGET_HOURS = delete(grant_totals).where(
+    grant_totals.c.scope == bindparam("b_scope"),
+    grant_totals.c.asset == bindparam("b_asset"),
+    grant_totals.c.hour == bindparam("b_hour"),
+    grant_totals.c.count == 0,
+)
+_FORGET_JUDGED = delete(judged_effects).where(
+    judged_effects.c.seq.in_(bindparam("seqs", expanding=True))
+)
+
+
+async def forget(connection: AsyncConnection, before_ms: int, at_most: int) -> int:
+    """Delete what was judged before a time, with its reservations and the totals of hours of which
+    nothing is left; how many, of `at_most`.
+
+    Args:
+        before_ms: `COUNTED_MS` or longer ago.
+    """
+    rows = (await connection.execute(_OLD, {"b_before": before_ms, "b_size": at_most})).all()
+    if not rows:
+        return 0
+    ids = {"ids": [row.transaction_id for row in rows]}
+    hours = (await connection.execute(_HOURS, ids)).all()
+    await connection.execute(_FORGET_RESERVATIONS, ids)
+    if hours:
+        keys = [{"b_scope": r.scope, "b_asset": r.asset, "b_hour": int(r.hour)} for r in hours]
+        await connection.execute(_FORGET_HOURS, keys)
+    await connection.execute(_FORGET_JUDGED, {"seqs": [row.seq for row in rows]})
+    return len(rows)
