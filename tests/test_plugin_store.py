@@ -409,3 +409,18 @@ async def test_a_filter_that_is_none_is_named(
 ) -> None:
     with pytest.raises(InvalidRequest, match=text):
         await context_of(wallet).history(**filters)
+
+
+async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: TestWallet) -> None:
+    database = wallet.stand.service.database
+    begun: list[str] = []
+
+    async def transactions_of(remember: tuple[Put, ...]) -> int:
+        context = context_of(wallet)
+        del begun[:]
+        await context.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=remember)
+        return begun.count("write")
+
+    await transactions_of(())
+    database.on_transaction = begun.append
+    assert await transactions_of((Put("k", 1),)) == await transactions_of(())
