@@ -127,7 +127,15 @@ async def named(api: Api) -> Mapping[str, str]:
     made = await api.post("/agents", agent_body(wallet))
     _, key = await api.key()
     assert made.status == 200, made.text
+    schedules = "/wallets/{walletId}/schedules"
+    [content] = [row[2] for row in BODIES if row[:2] == ("POST", schedules)]
+    schedule = await api.post(f"/wallets/{wallet}/schedules", example(content))
+    assert schedule.status == 200, schedule.text
     return {
+        "scheduleId": schedule.json["id"],
+        "plugin": "solward",
+        "skill": "transfer",
+        "name": "fee",
         "walletId": wallet,
         "agentId": made.json["id"],
         "keyId": key,
