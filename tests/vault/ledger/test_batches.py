@@ -245,6 +245,17 @@ async def test_a_node_that_answers_a_batch_wrongly_is_asked_each_call_and_no_bat
     assert node.calls["batch"] == 2
 
 
+@pytest.mark.parametrize("kind", sorted(WRONG_LISTS))
+async def test_bytes_whose_batch_is_answered_wrongly_are_sent_by_themselves(
+    node: RpcNode, http: HttpTransport, kind: str
+) -> None:
+    node.faults["batch"] = WRONG_LISTS[kind]
+    found = await asyncio.gather(*(http.call(SEND, [each]) for each in ("a", "b")))
+    # No signature of another's bytes is taken for its own.
+    assert found == [[SEND, "a"], [SEND, "b"]]
+    assert node.calls == {"batch": 1, SEND: 2}
+
+
 async def test_responses_in_another_order_are_each_calls_own() -> None:
     async def post(_body: bytes, _most: int) -> Any:
         return 200, {}, b'[{"id":1,"result":"b"},{"id":0,"result":"a"}]'

@@ -34,7 +34,6 @@ _SETS = select(grant_sets.c.principal, grant_sets.c.grants)
 _SETS_OF = Prepared(
     _SETS.where(grant_sets.c.principal.in_(bindparam("principals", expanding=True)))
 )
-_VERSION = Prepared(select(VERSION))
 
 
 async def version(connection: AsyncConnection) -> int:
