@@ -25,7 +25,6 @@ HEAVY = (
     "cryptography",
     "litellm",
     "mcp",
-    "msgspec",
     "nicegui",
     "opentelemetry",
     "prometheus_client",
