@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
-from tests.support.schedules import HOUR, Timetable, timetable
+from tests.support.schedules import HOUR, Timetable, due, timetable
 
 from solward.clock import iso, now_ms
+from solward.schedules import runner
+from solward.schedules.run import Outcome, run_once
+from solward.schedules.schedule import RunStatus, Schedule
 
 IN_DATABASE = {"api_key_store": "database", "max_transactions_per_minute": 100}
 
@@ -79,6 +83,46 @@ async def test_it_goes_on_while_the_secret_before_overlaps_and_the_operator_bind
     assert (await table.post(wallet, f"/{made['id']}/resume")).status == 200
     await table.passes(HOUR)
     assert len(await paid(table, wallet)) == 2
+
+
+async def test_what_a_stolen_secret_changes_ends_with_it(tmp_path: Path) -> None:
+    """Also what another secret had made or resumed, while that of before overlaps."""
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet(1)
+        stolen, key = await table.api.key()
+        rotated = await table.api.post(f"/keys/{key}/rotate", {"overlapSeconds": 3600})
+        fresh = rotated.json["apiKey"]
+        made = await table.add(wallet, PAY | {"every": "1h"}, token=fresh)
+        path = f"/wallets/{wallet}/schedules/{made['id']}"
+        to_thief = {"parameters": {**PAY["parameters"], "amount": 0.02}}
+        assert (await table.api.call("PATCH", path, to_thief, token=stolen)).status == 200
+        # The operator's change gives it no other secret.
+        assert (await table.api.call("PATCH", path, {"every": "2h"})).status == 200
+        async with table.service.database.write() as connection:
+            await connection.exec_driver_sql("UPDATE api_keys SET previous_until_ms = 1")
+        assert (await table.api.get(path, token=stolen)).status == 401
+        await table.passes(2 * HOUR)
+        await refused_for_good(table, wallet, made["id"])
+        assert await paid(table, wallet) == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "rotated"])
+async def test_what_is_held_ends_with_the_schedule_and_its_secret(tmp_path: Path, how: str) -> None:
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet(1)
+        grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "0.5"}, "hold": "0.005"}}}
+        token, key = await table.api.key(grants=[grant])
+        made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+        for state in ("executed", "refused"):
+            await table.passes(HOUR)
+            (hold,) = (await table.api.get("/holds?open=true")).json["holds"]
+            if state == "refused" and how == "deleted":
+                await table.api.call("DELETE", f"/wallets/{wallet}/schedules/{made['id']}")
+            elif state == "refused":
+                await table.api.post(f"/keys/{key}/rotate", {"overlapSeconds": 0})
+            approved = await table.api.post(f"/holds/{hold['id']}/approve", {})
+            assert approved.json["state"] == state, approved.text
+        assert [each["status"] for each in await paid(table, wallet)] == ["blocked", "confirmed"]
 
 
 async def test_it_spends_within_the_keys_limits_and_grants(table: Timetable) -> None:
@@ -161,6 +205,49 @@ async def test_making_schedules_counts_as_the_keys_requests(table: Timetable) ->
     await table.add(wallet, LOOK | {"every": "1h"}, token=token)
     answer = await table.post(wallet, "", LOOK | {"name": "2", "every": "1h"}, token=token)
     assert answer.status == 429
+
+
+async def test_changing_schedules_counts_as_the_keys_requests(table: Timetable) -> None:
+    wallet = await table.api.wallet()
+    token, _ = await table.api.key(rateLimit=2)
+    made = await table.add(wallet, LOOK | {"every": "1h"}, token=token)
+    path = f"/wallets/{wallet}/schedules/{made['id']}"
+    answers = [await table.api.call("PATCH", path, {"every": "2h"}, token=token) for _ in range(2)]
+    assert [each.status for each in answers] == [200, 429]
+
+
+async def test_a_keys_slow_runs_leave_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key may have as many schedules as a process has runs at one time."""
+    going: list[str] = []
+    ends = asyncio.Event()
+
+    async def slow(schedule: Schedule, due_ms: int, **given: Any) -> Outcome:
+        if schedule.key_id is None:
+            return await run_once(schedule, due_ms, **given)
+        going.append(schedule.id)
+        await ends.wait()
+        return Outcome(RunStatus.SUCCEEDED, "")
+
+    monkeypatch.setattr(runner, "run_once", slow)
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet(1)
+        token, _ = await table.api.key(rateLimit=1000)
+        for number in range(20):
+            start = {"every": "1h", "startAt": due(table.clock.ms + HOUR - 1000)}
+            await table.add(wallet, LOOK | {"name": f"slow {number}"} | start, token=token)
+        wages = await table.add(wallet, PAY | {"every": "1h"})
+        table.clock.ms += HOUR
+        while await table.schedules.runner.turn() == 0:
+            await asyncio.sleep(0)
+        own = table.schedules.runner._running[wages["id"]]
+        await own
+        assert (len(going), len(await paid(table, wallet))) == (5, 1)
+        # Their own turn comes as those before them end.
+        ends.set()
+        await table.run_due()
+        assert len(going) == 20
 
 
 async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_path: Path) -> None:

@@ -206,6 +206,18 @@ async def test_its_grants_may_be_given_as_the_sentences_that_it_is_shown_with(
     assert len(await paid(table, wallet)) == 1
 
 
+async def test_fewer_runs_than_it_had_end_it(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    made = await table.add(wallet, PAY | {"every": "1h"})
+    for _ in range(2):
+        await table.passes(HOUR)
+    path = f"/wallets/{wallet}/schedules/{made['id']}"
+    ended = (await table.api.call("PATCH", path, {"maxRuns": 2})).json
+    assert (ended["status"], ended["nextRunAt"]) == ("ended", None)
+    await table.passes(HOUR)
+    assert len(await paid(table, wallet)) == 2
+
+
 async def test_what_is_held_for_a_schedule_that_is_gone_is_not_paid(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "0.5"}, "hold": "0.005"}}}

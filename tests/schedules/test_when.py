@@ -95,6 +95,21 @@ def test_each_hour_of_the_night_is_its_own_where_every_hour_is_meant() -> None:
     ]  # fmt: skip
 
 
+def test_the_latest_of_what_ended_long_ago_is_found_in_few_steps() -> None:
+    class Counting(When):
+        __slots__ = ()
+
+        def after(self, ms: int) -> int | None:
+            steps.append(ms)
+            return super().after(ms)
+
+    steps: list[int] = []
+    end = START + 360 * 24 * 60 * MINUTE
+    when = Counting(START, end_ms=end, cron="* * * * *")
+    assert when.latest(START, end + 300 * 24 * 60 * MINUTE) == end
+    assert len(steps) < 10
+
+
 def test_nothing_is_due_before_the_start_or_after_the_end() -> None:
     first, end = ms_of("2026-06-01T00:00:00Z"), ms_of("2026-06-03T00:00:00Z")
     daily = When(first, end, cron="0 0 * * *")

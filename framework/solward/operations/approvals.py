@@ -260,6 +260,10 @@ class Approvals:
             actor = await self._callers.actor(hold.principal)
             if actor is None:
                 return
+            for each in hold.chain:
+                if each.startswith("schedule:") and each != hold.principal:
+                    # What a key's schedule asked for ends with it, and with its secret.
+                    actor = await self._callers.actor(each) or actor
             await self._make_again(row, actor)
         except (HoldTaken, StoreError):
             # Another used it, or the database does not answer: then the next sweep goes on.

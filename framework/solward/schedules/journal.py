@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ MOST_ATTEMPTS: Final = 3
 PAUSE_AFTER: Final = 5
 """Runs in a row that were refused or failed, after which a schedule pauses itself."""
 MOST_TAKEN: Final = 50
+MOST_OF_KEY: Final = 5
+"""A key's runs at one time in a process: those of one key, however long they take, leave room for
+others'."""
 
 NO_DUE_TIME: Final = "It has no due time left"
 RUNS_DONE: Final = "It has run as often as it was to"
@@ -60,31 +64,45 @@ class Journal:
         self._now = now
         self._registry = registry
 
-    async def wait_ms(self, running: Collection[str], *, has_keys: bool) -> int | None:
-        """Milliseconds until this process has something to run; None where nothing is due."""
+    async def wait_ms(self, running: Mapping[str, str], *, has_keys: bool) -> int | None:
+        """Milliseconds until this process has something to run; None where nothing is due.
+
+        Args:
+            running: schedule that runs here -> who made it.
+        """
         async with self._database.read() as connection:
-            due_ms = await store.next_due(connection, self._me, running, has_keys=has_keys)
+            due_ms = await store.next_due(
+                connection, self._me, running, _busy(running.values()), has_keys=has_keys
+            )
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
 
     async def take_due(
-        self, running: Collection[str], room: int, *, has_keys: bool
+        self, running: Mapping[str, str], room: int, *, has_keys: bool
     ) -> tuple[list[tuple[Schedule, int]], bool]:
         """Take what is due; returns each schedule that is to run, with its due time, and whether
         there was anything.
 
         What is not to run, because it was missed or transactions are frozen, is stored as skipped.
+
+        Args:
+            running: as of `wait_ms`.
         """
         taken: list[tuple[Schedule, int]] = []
+        makers = list(running.values())
         async with self._database.write() as connection:
             now = await self._now(connection)
             rows = await store.take_due(
-                connection, self._me, now, running, min(room, MOST_TAKEN), has_keys=has_keys
-            )
+                connection, self._me, now, running, _busy(makers), min(room, MOST_TAKEN),
+                has_keys=has_keys,
+            )  # fmt: skip
             for row in rows:
+                if row["made_by"] in _busy(makers):
+                    continue
                 due_ms = await self._take(connection, row, now)
                 if due_ms is not None:
+                    makers.append(row["made_by"])
                     taken.append((replace(schedule_of(row), fence=row["fence"] + 1), due_ms))
         return taken, bool(rows)
 
@@ -222,6 +240,12 @@ class Journal:
     def _spends(self, schedule: Schedule) -> bool:
         skill = self._registry().skills.get(schedule.skill)
         return skill is None or skill.spec.effects is Effects.SPEND
+
+
+def _busy(makers: Iterable[str]) -> set[str]:
+    """The keys among the makers of runs that may have no more of them now."""
+    counted = Counter(each for each in makers if each.startswith("key:"))
+    return {each for each, runs in counted.items() if runs >= MOST_OF_KEY}
 
 
 def _missed(first_ms: int, latest_ms: int) -> str:

@@ -67,6 +67,7 @@ class Runner:
         self._poll_s = POLL_S if is_shared else LONGEST_WAIT_S
         self._hook = hook
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._makers: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
 
@@ -102,10 +103,10 @@ class Runner:
         room = CONCURRENCY - len(self._running)
         if room <= 0:
             return self._poll_s  # the end of a run wakes
-        wait_ms = await self._journal.wait_ms(self._running, has_keys=has_keys)
+        wait_ms = await self._journal.wait_ms(self._makers, has_keys=has_keys)
         if wait_ms is None or wait_ms > 0:
             return self._poll_s if wait_ms is None else min(self._poll_s, wait_ms / 1000)
-        taken, was_any = await self._journal.take_due(self._running, room, has_keys=has_keys)
+        taken, was_any = await self._journal.take_due(self._makers, room, has_keys=has_keys)
         for schedule, due_ms in taken:
             self._start(schedule, due_ms)
         # Where there was nothing, others have it locked: it is looked at again after a while.
@@ -139,11 +140,12 @@ class Runner:
     def _start(self, schedule: Schedule, due_ms: int) -> None:
         task = asyncio.create_task(self._one(schedule, due_ms), name=f"schedule {schedule.id}")
         self._running[schedule.id] = task
+        self._makers[schedule.id] = schedule.made_by
         task.add_done_callback(self._ended(schedule.id))
 
     def _ended(self, schedule_id: str) -> Callable[[asyncio.Task[None]], None]:
         def ended(_task: asyncio.Task[None]) -> None:
-            del self._running[schedule_id]
+            del self._running[schedule_id], self._makers[schedule_id]
             self._wake.set()
 
         return ended

@@ -60,7 +60,7 @@ class Schedule:
         max_runs: it ends after so many runs; None is any number.
         reason: why it is paused or has ended; None while it is active.
         made_by: `admin` or `key:<id>`, whose rights it has.
-        key_hash: of the key's secret that made or resumed it; it ends with that secret.
+        key_hash: of the key's secret that made, changed or resumed it last; it ends with that.
         next_due_ms: None where it is not due any more, or is paused.
         running_due_ms: the due time that runs now, or was interrupted.
         fence: the fencing token of its latest run.
@@ -99,6 +99,12 @@ class Schedule:
         """The key that made it; None where the operator did."""
         kind, _, key_id = self.made_by.partition(":")
         return key_id if kind == "key" else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is active and has run as often as it was to."""
+        is_active = self.status is ScheduleStatus.ACTIVE
+        return is_active and self.max_runs is not None and self.runs >= self.max_runs
 
     def terms(self) -> dict[str, Any]:
         """What it does, in the fields in which it was asked for."""

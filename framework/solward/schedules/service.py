@@ -161,7 +161,8 @@ class ScheduleService:
     async def update(self, schedule_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
         """Change fields of a schedule; a run that goes on keeps those it began with.
 
-        `grants` count at once; null takes it out of grants.
+        `grants` count at once; null takes it out of grants. What a key changes is bound to the
+        secret that it came with, as what it makes is.
 
         Raises:
             InvalidRequest: naming the field.
@@ -196,7 +197,14 @@ class ScheduleService:
                     changed["next_due_ms"] = when.after(now)
             if not changed:
                 return was
+            if maker.key_hash is not None:
+                # A secret that ends changes nothing that goes on after it.
+                changed["key_hash"] = maker.key_hash
             schedule = replace(was, **changed)
+            if schedule.is_done and schedule.running_due_ms is None:
+                schedule = replace(
+                    schedule, status=ScheduleStatus.ENDED, reason=RUNS_DONE, next_due_ms=None
+                )
             if schedule.name != was.name:
                 await self._check_name(connection, schedule)
             await store.change(connection, schedule_id, schedule.to_row())

@@ -56,6 +56,9 @@ class When:
 
         Found going forward, because a time that daylight saving left out is another one going back.
         """
+        if self.end_ms is not None:
+            # Otherwise a long time after it is gone through from one due time to the next.
+            now_ms = min(now_ms, self.end_ms)
         for span in _SPANS:
             start = now_ms - span
             if start <= due_ms:

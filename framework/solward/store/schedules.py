@@ -29,6 +29,7 @@ _NEXT = Prepared(
     select(func.min(schedules.c.next_due_ms)).where(
         _DUE,
         schedules.c.id.not_in(bindparam("running", expanding=True)),
+        schedules.c.made_by.not_in(bindparam("busy", expanding=True)),
         or_(
             bindparam("is_alone"), schedules.c.owner.is_(None), schedules.c.owner == bindparam("me")
         ),
@@ -112,13 +113,19 @@ async def remove(connection: AsyncConnection, schedule_id: str) -> None:
 
 
 async def next_due(
-    connection: AsyncConnection, me: str, running: Collection[str], *, has_keys: bool
+    connection: AsyncConnection,
+    me: str,
+    running: Collection[str],
+    busy: Collection[str],
+    *,
+    has_keys: bool,
 ) -> int | None:
     """When this process has something to run next, in ms; 0 where a dead process left something.
 
     Args:
         me: this process.
         running: the schedules that it runs now.
+        busy: makers of as many of those as they may have at one time.
         has_keys: whether this process can act for API keys.
     """
     # On SQLite the home's lock proves that no other process lives.
@@ -132,6 +139,7 @@ async def next_due(
     parameters = {
         "me": me,
         "running": list(running),
+        "busy": list(busy),
         "has_keys": has_keys,
         "is_alone": is_alone,
     }
@@ -144,6 +152,7 @@ async def take_due(
     me: str,
     now_ms: int,
     running: Collection[str],
+    busy: Collection[str],
     most: int,
     *,
     has_keys: bool,
@@ -153,7 +162,7 @@ async def take_due(
     Rows that another process has locked are left to it.
 
     Args:
-        me, running, has_keys: as in `next_due`.
+        me, running, busy, has_keys: as in `next_due`.
     """
     lives = sql_exists().where(processes.c.id == schedules.c.owner)
     if connection.dialect.name != "sqlite":
@@ -166,6 +175,7 @@ async def take_due(
             schedules.c.next_due_ms <= now_ms,
             or_(schedules.c.owner.is_(None), schedules.c.owner == me, ~lives),
             schedules.c.id.not_in(list(running)),
+            schedules.c.made_by.not_in(list(busy)),
         )
         .order_by(schedules.c.next_due_ms, schedules.c.id)
         .limit(most)

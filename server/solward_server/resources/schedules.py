@@ -82,6 +82,8 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def change(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         body = await read_body()
         own_id = await own(wallet_id, schedule_id)
+        # The audit log keeps what it was and what it is.
+        await context.count_request()
         return (await schedules.update(own_id, body, _maker())).to_json()
 
     @routes.delete("/<schedule_id>")
@@ -295,6 +297,7 @@ PATHS = {
                 400: "skill cannot be changed; create another schedule",
                 403: NOT_YOURS,
                 404: _NOT_FOUND,
+                429: TOO_MANY,
             },
         ),
         "delete": operation(
