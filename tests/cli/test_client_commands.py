@@ -39,6 +39,14 @@ def wrapped(live: Live) -> list[str]:
     return [wallet]
 
 
+def scheduled(live: Live) -> list[str]:
+    """A wallet and a schedule of it."""
+    wallet = live.wallet(0)
+    path = f"/wallets/{live.id_of(wallet)}/schedules"
+    live.post(path, name="look", skill="check_balance", every="1h")
+    return [wallet, "look"]
+
+
 def holding(*rest: str) -> Arguments:
     """A wallet with a token of its own."""
 
@@ -137,6 +145,16 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
     "freeze": (lambda live: ["--wallet", live.wallet(0), "--reason", "drill"], "is frozen"),
     "unfreeze": (lambda live: ["--wallet", live.wallet(0)], "is not frozen"),
+    "schedule create": (
+        lambda live: [live.wallet(0), "daily", "check_balance", "--cron", "0 9 * * *"],
+        "0 9 * * *",
+    ),
+    "schedule list": (lambda live: scheduled(live)[:1], "check_balance"),
+    "schedule show": (scheduled, "check_balance"),
+    "schedule runs": (scheduled, "not due yet"),
+    "schedule pause": (scheduled, "paused"),
+    "schedule resume": (scheduled, "active"),
+    "schedule delete": (lambda live: [*scheduled(live), "--yes"], "deleted"),
     "skills run": (lambda live: ["check_balance", "--wallet", live.wallet(1)], "SOL balance: 1"),
 }
 
