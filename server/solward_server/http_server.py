@@ -51,16 +51,20 @@ class Connections(ServerState):
         heads: connections without a whole request, or whose last one is answered but not whole.
         idle: connections whose requests are answered, kept for a next one or closed once that is
             read.
+        bodies: connections whose request runs and has not come whole: the application bounds how
+            long it waits for the rest.
         unread: connections whose client does not read.
     """
 
     def __init__(self, most: int) -> None:
         """Where there are more than `most`, those are closed first that have waited longest for a
-        request's head, then those that have been idle longest; none whose request runs. There are
-        never more than twice as many, of which the newest has waited shortest."""
+        request's head, then those that have been idle longest, then those that have waited longest
+        for a body; none whose request has come whole and runs. There are never more than twice as
+        many, of which the newest has waited shortest."""
         super().__init__()
         self.heads: _Waiting = {}
         self.idle: _Waiting = {}
+        self.bodies: _Waiting = {}
         self.unread: _Waiting = {}
         self.ending = False
         self._most = most
@@ -84,7 +88,7 @@ class Connections(ServerState):
     def remove(self, lost: BoundedProtocol) -> None:
         """Forget a connection, which is closed or about to be."""
         self.connections.discard(cast(Any, lost))
-        for waiting in (self.heads, self.idle, self.unread):
+        for waiting in (self.heads, self.idle, self.bodies, self.unread):
             waiting.pop(lost, None)
         if not self.connections:
             self._gone.set()
@@ -116,11 +120,11 @@ class Connections(ServerState):
 
     def _trim(self) -> None:
         self._trimming = None
-        while len(self.connections) > self._most and (self.heads or self.idle):
+        while len(self.connections) > self._most and (self.heads or self.idle or self.bodies):
             self._close_longest()
 
     def _close_longest(self) -> None:
-        next(iter(self.heads or self.idle)).cut_off()
+        next(iter(self.heads or self.idle or self.bodies)).cut_off()
 
     def _tick(self) -> None:
         self.default_headers = [(b"date", formatdate(usegmt=True).encode())]
@@ -177,6 +181,7 @@ class BoundedProtocol(H11Protocol):
             self._all.heads.setdefault(self, self.loop.time())
         else:
             self._all.heads.pop(self, None)
+        self._note_body()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is malformed, with the status that the parser has for it, and close.
@@ -190,6 +195,7 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or begin to wait for it, or for the rest of this one."""
         self.server_state.total_requests += 1
+        self._all.bodies.pop(self, None)
         if self.transport.is_closing():
             # As soon as the client has read the response.
             self._all.idle[self] = self.loop.time()
@@ -202,6 +208,7 @@ class BoundedProtocol(H11Protocol):
         self.handle_events()
         if self._is_answered():
             self._all.idle[self] = self.loop.time()
+        self._note_body()
 
     def pause_writing(self) -> None:
         """See `H11Protocol`."""
@@ -255,6 +262,12 @@ class BoundedProtocol(H11Protocol):
             self.transport.write(self.conn.send(refused) + self.conn.send(h11.EndOfMessage()))
         self._disconnect()
         self.transport.close()
+
+    def _note_body(self) -> None:
+        if self.conn.their_state is h11.SEND_BODY and not self._is_answered():
+            self._all.bodies.setdefault(self, self.loop.time())
+        else:
+            self._all.bodies.pop(self, None)
 
     def _is_answered(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

@@ -306,6 +306,29 @@ async def test_half_open_connections_are_closed_for_one_that_has_a_request() -> 
         assert await _answer(kept_reader) == b"http 127.0.0.1"
 
 
+async def test_requests_whose_bodies_do_not_come_are_closed_for_others() -> None:
+    seen = Seen()
+    head = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
+    async with serving(application(seen), most_connections=8) as server:
+        running_reader, running = await server.connect()
+        running.write(get("/slow"))
+        readers = []
+        for _ in range(24):
+            reader, writer = await server.connect()
+            # Behind a whole one, too, which is answered.
+            writer.write((get("/scheme") if len(readers) % 2 else b"") + head + b"1")
+            readers.append(reader)
+            await asyncio.sleep(http_server.CROWDED_S)
+        whole_reader, whole = await server.connect()
+        whole.write(head + b"12")
+        assert await _answer(whole_reader) == b"2"
+        for reader in readers[:16]:
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 5)
+        seen.may_end.set()
+        assert await _answer(running_reader) == b"slow"
+
+
 async def test_a_request_that_runs_is_never_closed_for_another_connection() -> None:
     seen = Seen()
     async with serving(application(seen), most_connections=2) as server:
