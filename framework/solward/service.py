@@ -38,6 +38,7 @@ from solward.errors import (
     NotFound,
     SkillError,
     SkillNotFound,
+    SolwardError,
 )
 from solward.events import EventBus
 from solward.folders.layout import in_use
@@ -358,17 +359,17 @@ class Solward:
         wallet = await self.wallets.get(wallet_id)
         settings = await self.skill_settings(skill)
         context = self.skill_context(skill, wallet, actor, agent, settings)
-        if skill.settings is None:
-            return await run_skill(skill, params, context, emit=self.events.publish)
-        # Models read what it says: no secret that the skill was given by its settings goes there.
+        # Models read what it says: no secret that a skill was given by its settings goes there, and
+        # skills of one distribution share a process.
         try:
             return concealed(await run_skill(skill, params, context, emit=self.events.publish))
-        except InvalidRequest as error:
-            raise InvalidRequest(concealed(str(error))) from None
-        except SkillError as error:
-            if type(error) is not SkillError:
-                raise
-            raise SkillError(error.code, concealed(str(error))) from None
+        except SolwardError as error:
+            error.args = tuple(
+                concealed(each) if isinstance(each, str) else each for each in error.args
+            )
+            if isinstance(error, SkillError):
+                error.code = concealed(error.code)
+            raise
 
     async def skill_settings(self, skill: LoadedSkill) -> Mapping[str, Any]:
         """What a skill gets as `context.settings` now.

@@ -12,7 +12,7 @@ from tests.support.plugin_distributions import Shelf, shelf, skill_source
 
 from solward import InvalidRequest, SkillError
 from solward.audit.log import AuditLog
-from solward.errors import KeystoreError, SkillNotFound
+from solward.errors import KeystoreError, SkillNotFound, SolwardError
 from solward.vault.wallets.plugin_settings import PluginSettings
 
 __all__ = ["shelf"]
@@ -98,6 +98,36 @@ async def test_no_secret_is_shown_told_logged_or_stored_in_clear(
     files = [each for each in tmp_path.rglob("*") if each.is_file()]
     assert any(each.name == "solward.db" for each in files)
     assert not [each for each in files if VALUE.encode() in each.read_bytes()]
+
+
+async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
+    shelf: Shelf, opened: Opened
+) -> None:
+    """Nor one of a skill beside it, which runs in the same process."""
+    holding = "import builtins, solward.errors as E; builtins.held = context.settings['token']; "
+    shelf.install(
+        "acme",
+        {
+            "tells": source("tells", body=holding + "raise eval(params['do'])"),
+            "beside": source("beside", None, "import builtins; return builtins.held"),
+        },
+    )
+    async with opened() as hosted:
+        service, wallet = hosted.stand.service, (await hosted.stand.wallet()).id
+        await service.set_plugin_setting("tells", "token", VALUE)
+        with service.events.subscribe() as events:
+            for error in (
+                "SkillError(held, '')", "SkillError('no', held)", "E.LedgerUnavailable(held)",
+                "E.InvalidRequest(held)",
+            ):  # fmt: skip
+                with pytest.raises(SolwardError) as raised:
+                    await hosted.run("tells", wallet, do=error)
+                told = (str(raised.value), repr(raised.value), vars(raised.value))
+                assert VALUE not in repr(told), error
+                assert "[redacted]" in repr(told), error
+            assert await hosted.run("beside", wallet, do="") == "[redacted]"
+            for _ in range(5):
+                assert VALUE not in repr(await events.next())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from solward.errors import SkillError, SkillTimeout, SolwardError
 from solward.registry.containment import PluginCrash, deliberate
 from solward.registry.loaded import LoadedSkill
 from solward.telemetry import metrics, tracing
+from solward.telemetry.scrub import concealed
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
@@ -90,7 +91,8 @@ async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
             outcome = await handler(call)
         code = None
     except SolwardError as error:
-        code = error.code if isinstance(error, SkillError) else type(error).__name__
+        # A plugin writes its errors' codes.
+        code = concealed(error.code) if isinstance(error, SkillError) else type(error).__name__
         raise
     finally:
         agent = call.context.agent
