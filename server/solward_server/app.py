@@ -40,7 +40,7 @@ def create_app(service: Solward) -> Quart:
     app.url_map.merge_slashes = False
 
     context = RouteContext.of(service)
-    service.keys = KnownKeys(context.keys)
+    service.keys = KnownKeys(context.keys, context.limiter)
     service.schedules.runner.wake()
     middleware.allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:

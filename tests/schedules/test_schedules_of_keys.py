@@ -216,6 +216,35 @@ async def test_changing_schedules_counts_as_the_keys_requests(table: Timetable) 
     assert [each.status for each in answers] == [200, 429]
 
 
+async def test_a_run_counts_as_the_keys_request(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    token, _ = await table.api.key(rateLimit=4)
+    for name in ("one", "two"):
+        await table.add(wallet, PAY | {"name": name, "every": "1h"}, token=token)
+    look = await table.add(wallet, LOOK | {"every": "1h"}, token=token)
+    await table.passes(HOUR)
+    # Three were made, so one is left in this minute.
+    assert len(await paid(table, wallet)) == 1
+    made = (await table.api.get(f"/wallets/{wallet}/schedules")).json["schedules"]
+    runs = {each["name"]: (await table.runs(wallet, each["id"]))[0] for each in made}
+    assert sorted(each["status"] for each in runs.values()) == ["skipped", "succeeded", "succeeded"]
+    (skipped,) = (each for each in runs.values() if each["status"] == "skipped")
+    assert "Rate limit exceeded" in skipped["text"]
+    assert (await table.get(wallet, look["id"]))["failures"] == 0
+
+
+async def test_a_run_that_goes_on_is_no_other_request(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    token, _ = await table.api.key(rateLimit=1)
+    await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    table.clock.ms += HOUR
+    # Taken by a process that died.
+    taken, _ = await table.schedules.runner._journal.take_due({}, 10, has_keys=True)
+    assert len(taken) == 1
+    await table.run_due()
+    assert len(await paid(table, wallet)) == 1
+
+
 async def test_a_keys_slow_runs_leave_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +298,9 @@ async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_p
 
             async def secret_hash(self, key_id: str) -> str:
                 return await keys.secret_hash(key_id)
+
+            async def count_request(self, key_id: str) -> str | None:
+                return await keys.count_request(key_id)
 
         table.service.keys = Late()  # type: ignore[assignment]
         await table.passes(HOUR)

@@ -66,6 +66,9 @@ class Keys(Protocol):
     async def secret_hash(self, key_id: str) -> str:
         """The hash of a key's present secret; raises `KeyRevoked`."""
 
+    async def count_request(self, key_id: str) -> str | None:
+        """Count a request that is made for a key; why it is one too many, else None."""
+
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
 

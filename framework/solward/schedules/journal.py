@@ -15,7 +15,7 @@ from solward.durations import HOUR_MS, MINUTE_MS
 from solward.errors import TakenOver
 from solward.events import EventKind
 from solward.registry import Registry
-from solward.schedules.run import Outcome
+from solward.schedules.run import Outcome, spends
 from solward.schedules.schedule import (
     Missed,
     RunStatus,
@@ -23,7 +23,6 @@ from solward.schedules.schedule import (
     ScheduleStatus,
     schedule_of,
 )
-from solward.skill import Effects
 from solward.store import schedules as store
 from solward.vault.store import spending
 from solward.vault.store.database import Database
@@ -146,7 +145,7 @@ class Journal:
                 await self._advance(connection, row, due_ms)
                 return None
         frozen = await spending.freeze_reason(connection, schedule.wallet_id)
-        if frozen is not None and self._spends(schedule):
+        if frozen is not None and spends(self._registry().skills.get(schedule.skill)):
             text = "Transactions are frozen" + (f": {frozen}" if frozen else "")
             await self._end(connection, row, due_ms, Outcome(RunStatus.SKIPPED, text))
             return None
@@ -236,10 +235,6 @@ class Journal:
             "text": text,
         }
         record_act(connection, EventKind.SCHEDULE_RUN, subject)
-
-    def _spends(self, schedule: Schedule) -> bool:
-        skill = self._registry().skills.get(schedule.skill)
-        return skill is None or skill.spec.effects is Effects.SPEND
 
 
 def _busy(makers: Iterable[str]) -> set[str]:

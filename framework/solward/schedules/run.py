@@ -22,6 +22,7 @@ from solward.errors import (
 from solward.registry import Registry
 from solward.registry.loaded import LoadedSkill
 from solward.schedules.schedule import RunStatus, Schedule
+from solward.skill import Effects
 from solward.store.schedules import action_prefix
 from solward.telemetry.scrub import concealed, scrub_text
 from solward.vault.guardrails import ScopeLimits
@@ -62,6 +63,11 @@ class ScheduleKeys(Protocol):
 
     async def secret_hash(self, key_id: str) -> str:
         """The hash of a key's present secret; raises `KeyRevoked`."""
+        ...
+
+    async def count_request(self, key_id: str) -> str | None:
+        """Count a run that may spend as one of the key's requests; why it is one too many, and is
+        not counted, else None; raises `KeyRevoked`."""
         ...
 
 
@@ -120,7 +126,14 @@ async def run_once(
     """
     try:
         actor = await actor_of(schedule, keys)
-        _check_skill(schedule, registry.skills.get(schedule.skill))
+        skill = registry.skills.get(schedule.skill)
+        _check_skill(schedule, skill)
+        # One that was interrupted was counted, and may have paid.
+        is_first = schedule.running_due_ms is None
+        if is_first and schedule.key_id is not None and keys is not None and spends(skill):
+            exceeded = await keys.count_request(schedule.key_id)
+            if exceeded is not None:
+                return Outcome(RunStatus.SKIPPED, exceeded)
         actor = replace(
             actor,
             action_key=action_prefix(schedule.id, due_ms) + schedule.skill,
@@ -145,6 +158,11 @@ async def run_once(
         _log.exception("schedule_failed", schedule_id=schedule.id)
         return Outcome(RunStatus.FAILED, "The run failed with an internal error")
     return Outcome(RunStatus.SUCCEEDED, storable(concealed(answer)))
+
+
+def spends(skill: LoadedSkill | None) -> bool:
+    """Whether a skill may spend; one that is not loaded may."""
+    return skill is None or skill.spec.effects is Effects.SPEND
 
 
 def _check_skill(schedule: Schedule, skill: LoadedSkill | None) -> None:

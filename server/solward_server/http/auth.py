@@ -17,7 +17,7 @@ from solward.settings import Settings
 from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
-from solward_server.http.limits import Taking
+from solward_server.http.limits import Taking, TooManyRequests
 from solward_server.http.middleware import request_id
 
 # Clients match these texts: they are part of the HTTP contract.
@@ -83,6 +83,7 @@ class KnownKeys:
     """The keys of a store, for what was approved for one outside of its requests."""
 
     keys: ApiKeyStore
+    limiter: Taking
 
     async def actor(self, key_id: str) -> Actor:
         """A key with the limits of now; raises `KeyRevoked` where it has ended."""
@@ -100,6 +101,16 @@ class KnownKeys:
     async def secret_hash(self, key_id: str) -> str:
         """The hash of a key's present secret; raises `KeyRevoked`."""
         return (await self._key(key_id)).hash
+
+    async def count_request(self, key_id: str) -> str | None:
+        """Count a request of a key that is made for it; why it is one too many, and is not counted,
+        else None; raises `KeyRevoked`."""
+        key = await self._key(key_id)
+        try:
+            await self.limiter.take(key.id, key.rate_limit)
+        except TooManyRequests as error:
+            return str(error)
+        return None
 
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
