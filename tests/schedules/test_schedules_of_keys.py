@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.schedules.test_schedules_pay import LOOK, PAY, paid
+from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.schedules import HOUR, Timetable, due, timetable
 
 from solward.clock import iso, now_ms
@@ -231,6 +231,24 @@ async def test_a_run_counts_as_the_keys_request(table: Timetable) -> None:
     (skipped,) = (each for each in runs.values() if each["status"] == "skipped")
     assert "Rate limit exceeded" in skipped["text"]
     assert (await table.get(wallet, look["id"]))["failures"] == 0
+
+
+async def test_what_a_run_says_is_short_in_the_audit_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def says_much(_schedule: Schedule, _due_ms: int, **_given: Any) -> Outcome:
+        return Outcome(RunStatus.SUCCEEDED, "x" * 4_000)
+
+    monkeypatch.setattr(runner, "run_once", says_much)
+    async with timetable(tmp_path, **IN_DATABASE) as table:
+        wallet = await table.api.wallet()
+        token, _ = await table.api.key()
+        made = await table.add(wallet, LOOK | {"every": "1h"}, token=token)
+        await table.passes(HOUR)
+        (told,) = await told_of(table, "schedule:run")
+        assert told["data"]["text"] == "x" * 500
+        (run,) = await table.runs(wallet, made["id"])
+        assert run["text"] == "x" * 4_000
 
 
 async def test_a_run_that_goes_on_is_no_other_request(table: Timetable) -> None:

@@ -18,6 +18,11 @@ PUBLIC = {"GET /health", "GET /openapi.json", "GET /docs", "GET /docs/<file>"}
 # The signature of the request itself is the credential: tests/server/test_webhook_decisions.py.
 SIGNED = {"POST /holds/<id>/webhook"}
 ADMIN = {
+    "GET /plugins/skills/<skill>/settings",
+    "PUT /plugins/skills/<skill>/settings/<name>",
+    "DELETE /plugins/skills/<skill>/settings/<name>",
+    "GET /wallets/<id>/plugins/<plugin>/store",
+    "DELETE /wallets/<id>/plugins/<plugin>/store",
     "POST /keys",
     "GET /keys",
     "DELETE /keys/<id>",
@@ -110,7 +115,12 @@ def routes(api: Api) -> set[str]:
 async def ask(api: Api, route: str, token: str | None, *, of: str = NOBODY) -> Answer:
     """Call a route with a credential; `of` is the wallet, agent or key it is about."""
     method, path = route.split(" ")
-    path = path.replace("<id>", of).replace("<name>", "wait").replace("<file>", "swagger-ui.css")
+    path = path.replace("<id>", of).replace("<name>", "wait")
+    path = (
+        path.replace("<skill>", "wait")
+        .replace("<plugin>", "acme")
+        .replace("<file>", "swagger-ui.css")
+    )
     # The stream has no end.
     method = "HEAD" if path == "/events" and token == SECRET else method
     prefix = "" if path.startswith(BESIDE) else PREFIX

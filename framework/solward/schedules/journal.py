@@ -36,6 +36,9 @@ MOST_ATTEMPTS: Final = 3
 PAUSE_AFTER: Final = 5
 """Runs in a row that were refused or failed, after which a schedule pauses itself."""
 MOST_TAKEN: Final = 50
+MAX_TOLD: Final = 500
+"""Characters of a run's text in its event: the audit log is kept for good, and a key's schedules
+may say something each minute."""
 MOST_OF_KEY: Final = 5
 """A key's runs at one time in a process: those of one key, however long they take, leave room for
 others'."""
@@ -232,7 +235,7 @@ class Journal:
             "skill": schedule.skill,
             "dueAt": iso(due_ms),
             "status": status,
-            "text": text,
+            "text": text[:MAX_TOLD],
         }
         record_act(connection, EventKind.SCHEDULE_RUN, subject)
 
