@@ -242,10 +242,15 @@ class BoundedProtocol(H11Protocol):
         self.transport.abort()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Refuse it: no address is one of a websocket."""
+        """Refuse it: no address is one of a websocket, and no request has two framings."""
         self._refuse(400)
 
     def _should_upgrade(self) -> bool:
+        # Called with each head. Of a body with a length and chunks a proxy may have read one and
+        # the parser the other; the rest would be a request of whoever comes next (RFC 9112, 6.3).
+        names = {name for name, _ in self.headers}
+        if b"content-length" in names and b"transfer-encoding" in names:
+            return True
         # A client that offers another protocol than that is answered by this one.
         return self._get_upgrade() == b"websocket"
 

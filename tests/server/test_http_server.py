@@ -366,6 +366,11 @@ _POST = b"POST /unread HTTP/1.1\r\nHost: a\r\n"
 @pytest.mark.parametrize(
     ("head", "status"),
     [
+        (
+            b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n",
+            400,
+        ),
         (_POST + b"Content-Length: 1\r\nContent-Length: 2\r\n", 400),
         (_POST + b"Content-Length: +1\r\n", 400),
         (_POST + b"Transfer-Encoding: chunked, identity\r\n", 501),
@@ -385,6 +390,7 @@ _POST = b"POST /unread HTTP/1.1\r\nHost: a\r\n"
         ),
     ],
     ids=[
+        "two framings",
         "two lengths",
         "a sign",
         "chunked is not last",
@@ -406,16 +412,6 @@ async def test_what_two_servers_could_read_differently_is_refused(head: bytes, s
         answer = await asyncio.wait_for(reader.read(), 5)
         assert answer.startswith(b"HTTP/1.1 %d " % status)
         assert answer.count(b"HTTP/1.1 ") == 1
-
-
-async def test_of_two_framings_the_chunks_are_the_body() -> None:
-    async with served(application()) as (reader, writer):
-        writer.write(
-            b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\nTransfer-Encoding: chunked"
-            b"\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + get("/second")
-        )
-        assert await _answer(reader) == b"2"
-        assert await _answer(reader) == b"of nobody"
 
 
 async def test_another_offered_protocol_is_ignored() -> None:
