@@ -23,6 +23,7 @@ async def walk(client: SolwardClient) -> None:
     await _payments(client, wallet)
     await _tokens(client, wallet)
     await _stakes(client, wallet)
+    await _schedules(client, wallet)
     await _agents(client, wallet)
     await _service(client, wallet)
     await _policy(client, wallet)
@@ -81,6 +82,21 @@ async def _tokens(client: SolwardClient, wallet: Wallet) -> None:
     assert (await client.wallets.burn(wallet.id, mint=mint, amount=held.amount)).type == "burn"
     closed = await client.wallets.close_account(wallet.id, mint=mint)
     assert closed.details["reclaimed"] > 0
+
+
+async def _schedules(client: SolwardClient, wallet: Wallet) -> None:
+    made = await client.schedules.create(
+        wallet.id, name="look", skill="check_balance", every="1h", parameters={}
+    )
+    assert [each.id for each in await client.schedules.list(wallet.id)] == [made.id]
+    changed = await client.schedules.change(wallet.id, made.id, {"every": "2h"})
+    assert (changed.when, changed.status) != (made.when, "paused")
+    assert (await client.schedules.pause(wallet.id, made.id)).status == "paused"
+    assert (await client.schedules.resume(wallet.id, made.id)).status == "active"
+    assert (await client.schedules.get(wallet.id, made.id)).skill == "check_balance"
+    assert await client.schedules.runs(wallet.id, made.id) == ()
+    await client.schedules.delete(wallet.id, made.id)
+    assert await client.schedules.list(wallet.id) == ()
 
 
 async def _stakes(client: SolwardClient, wallet: Wallet) -> None:

@@ -134,14 +134,14 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
 
 
 def test_a_money_call_is_no_larger_than_one_needs() -> None:
-    large = methods.Perform("transfer", '"' + "x" * (33 << 10) + '"')
+    large = methods.Perform("transfer", '"' + "x" * (65 << 10) + '"')
     with pytest.raises(InvalidRequest, match="at most"):
         methods.OP_PERFORM.requests.write(large)
     with pytest.raises(HostileFrame, match="a request of"):
         methods.OP_PERFORM.requests.read(msgspec.msgpack.encode(large))
     request = methods.Pay("https://api.example.com/", "POST", "1 USDC", {}, b"x" * (64 << 10))
     assert methods.OP_PAY.requests.write(request)
-    many_headers = {f"X-{at}": "x" * (8 << 10) for at in range(12)}
+    many_headers = {f"X-{at}": "x" * (8 << 10) for at in range(16)}
     with pytest.raises(InvalidRequest, match="at most"):
         methods.OP_PAY.requests.write(msgspec.structs.replace(request, headers=many_headers))
     meta = values.AccountMeta("not an address", False, False)

@@ -252,7 +252,7 @@ def test_a_machine_without_plugin_hosts_checks_in_process_and_says_so(
     def none_here(*_given: object) -> None:
         raise OSError("plugin hosts need Linux; this is darwin")
 
-    monkeypatch.setattr("solward.hosts.supervisor.Zygote", none_here)
+    monkeypatch.setattr("solward.hosts.forking.Zygote", none_here)
     made = run(check(given(IN_HOST, bad.Guardrail)["target"]))
     assert made.ok
     assert made.finding("host").outcome is SKIPS

@@ -31,7 +31,12 @@ from solward.skill import Effects
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AWAY = "did not answer"
-WITHOUT_A_SKILL = {"/pockets/<pocket_id>/sweep"}
+WITHOUT_A_SKILL = {
+    "/pockets/<pocket_id>/sweep",
+    "/schedules",
+    "/schedules/<schedule_id>/pause",
+    "/schedules/<schedule_id>/resume",
+}
 # It needs a seller: tests/plugins/test_skill_pay.py and tests/server/test_pay_routes.py have one.
 PAYS_A_SITE = "pay_request"
 

@@ -328,8 +328,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no who": ({**WHOLE, "who": None}, "grants[3].who: a string is expected, not null"),
     "who without a kind": (
         WHOLE | {"who": "scout"},
-        "grants[3].who: one of wallet:, agent:, key:, plugin:, skill:, site: and an id or a name "
-        "is expected",
+        "grants[3].who: one of wallet:, agent:, key:, schedule:, plugin:, skill:, site: and an "
+        "id or a name is expected",
     ),
     "nobody": (
         WHOLE | {"who": "agent:ghost"},
