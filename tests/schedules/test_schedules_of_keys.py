@@ -54,6 +54,15 @@ async def test_a_schedule_ends_with_the_key_that_made_it(table: Timetable) -> No
     assert (resumed.status, "gone" in resumed.error) == (400, True)
 
 
+async def test_the_hash_of_the_secret_is_in_no_repr(table: Timetable) -> None:
+    wallet = await table.api.wallet(1)
+    token, _ = await table.api.key()
+    made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    found = await table.schedules.get(made["id"])
+    assert found.key_hash is not None
+    assert found.key_hash not in repr(found)
+
+
 async def test_a_stolen_secret_pays_nothing_once_another_took_its_place(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     stolen, key = await table.api.key()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -81,7 +81,7 @@ class Schedule:
     status: ScheduleStatus
     reason: str | None
     made_by: str
-    key_hash: str | None
+    key_hash: str | None = field(repr=False)
     created_ms: int
     next_due_ms: int | None
     running_due_ms: int | None = None
