@@ -33,6 +33,7 @@ NEEDING = {
     "key list": "up",
     "events tail": "up",
     "hold list": "up",
+    "schedule list": "up",
     "policy show": "up",
     "freeze": "up",
     "unfreeze": "up",
@@ -49,6 +50,7 @@ NEEDING = {
     "tokens list": "up",
 }
 ARGUMENTS = {
+    "schedule list": ["w"],
     "mcp config": ["cursor", "--wallet", "w"],
     "backup": ["a.backup"],
     "restore": [__file__],

@@ -87,6 +87,14 @@ class Pages:
         return code
 
 
+# Whether an element is in a dialog that still opens: a button that moves on between the press and
+# the release of the mouse gets no click.
+_MOVES = """
+return document.getAnimations().some(
+    each => each.playState === "running" && each.effect.target?.contains(arguments[0]));
+"""
+
+
 class Browser:
     """One Chromium on one dashboard; every wait is for a condition and ends with what was shown."""
 
@@ -172,10 +180,12 @@ class Browser:
         return self.one(f'[data-testid="{testid}"]')
 
     def press(self, testid: str) -> None:
-        """Click the element with this data-testid, once nothing lies over it."""
+        """Click the element with this data-testid, once it is uncovered and stands still."""
 
         def pressed() -> bool:
             for each in self.all(f'[data-testid="{testid}"]'):
+                if self.driver.execute_script(_MOVES, each):
+                    return False
                 each.click()
                 return True
             return False

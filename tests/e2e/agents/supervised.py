@@ -60,9 +60,17 @@ class Supervised(Service):
 
     def die(self, point: StrEnum, nth: int) -> None:
         """Have this life killed when it passes `point` for the nth time from now; wait for it."""
+        self.order_death(point, nth)
+        self.wait_for_death()
+
+    def order_death(self, point: StrEnum, nth: int) -> None:
+        """Have this life killed when it passes `point` for the nth time from now."""
         order = self.fate.with_suffix(".new")
         order.write_text(f"{point}:{nth}")
         order.rename(self.fate)
+
+    def wait_for_death(self) -> None:
+        """Wait for the death that was ordered."""
         assert self._told() == -signal.SIGKILL
         self.fate.unlink()
 

@@ -92,11 +92,13 @@ def live_and_die(service: Supervised, deaths: list[tuple[StrEnum, int]]) -> None
         with service.client() as client:
             payees = [payee(client, f"{point}-{number}-{each}") for each in range(3)]
             made = []
+            # Before they are made: they may be due sooner than this process comes to say it.
+            service.order_death(point, nth)
             for each, (own, to) in enumerate(payees):
                 terms = {"to": to, "amount": float(AMOUNT)}
                 name = f"{point}-{number}-{each}"
                 made.append((due_soon(client, wallet, name, "transfer", terms), own))
-        service.die(point, nth)
+        service.wait_for_death()
         service.live()
         with service.client() as client:
             released = 0
@@ -159,8 +161,9 @@ def test_a_payroll_killed_at_each_step_of_its_payments_pays_everybody_once(tmp_p
             with service.client() as client:
                 payees = [payee(client, f"{step}-{each}") for each in range(3)]
                 people = [{"name": own, "to": to, "amount": float(AMOUNT)} for own, to in payees]
+                service.order_death(step, TURNS[at % 3])
                 schedule = due_soon(client, wallet, step, "payroll", {"people": people})
-            service.die(step, TURNS[at % 3])
+            service.wait_for_death()
             service.live()
             with service.client() as client:
                 run = run_of(client, wallet, schedule)
