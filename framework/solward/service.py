@@ -68,6 +68,7 @@ from solward.schedules.service import ScheduleService
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.settings.settings import MAINNET
+from solward.skill import Effects
 from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
@@ -711,11 +712,13 @@ class Solward:
         callers = [
             (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
         ]
-        # Those that keys made are within what the keys may.
+        # Those that keys made are within what the keys may; those that only read move nothing.
         callers += [
             (each.principal, ScopeLimits())
             for each in await self.schedules.list(wallet.id)
-            if each.key_id is None and each.status is not ScheduleStatus.ENDED
+            if each.key_id is None
+            and each.status is not ScheduleStatus.ENDED
+            and self._may_spend(each.skill)
         ]
         keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
         grants = await wallet_grants(
@@ -728,6 +731,11 @@ class Solward:
             keys.alike,
         )
         return {"walletId": wallet.id, "frozen": frozen} | report | grants
+
+    def _may_spend(self, skill: str) -> bool:
+        """Whether a skill may move money, as far as is known: one that is not loaded may."""
+        loaded = self.registry.skills.get(skill)
+        return loaded is None or loaded.spec.effects is Effects.SPEND
 
     async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
         """What grants leave room for, of each of these principals that is under grants."""

@@ -343,3 +343,17 @@ async def test_a_service_that_starts_again_goes_on(tmp_path: Path) -> None:
     async with timetable(tmp_path, clock) as table:
         await table.passes(HOUR)
         assert len(await paid(table, wallet)) == 1
+
+
+async def test_a_schedule_that_only_reads_leaves_what_can_leave_as_it_is(tmp_path: Path) -> None:
+    async with timetable(tmp_path) as table:
+        wallet = await table.api.wallet(1)
+
+        async def can_leave() -> Any:
+            return (await table.api.get(f"/wallets/{wallet}/limits")).json["canLeave"]
+
+        before = await can_leave()
+        await table.add(wallet, {"name": "look", "skill": "check_balance", "every": "1h"})
+        assert await can_leave() == before
+        await table.add(wallet, PAY | {"every": "1h"})
+        assert await can_leave() != before

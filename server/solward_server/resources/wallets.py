@@ -381,7 +381,8 @@ PATHS = {
                             "COSTS": {"most": "0.05"},
                             "*": {
                                 "most": None,
-                                "reason": "agents and keys without grants may swap any token",
+                                "reason": "agents, keys and schedules without grants may swap any"
+                                " token",
                             },
                         },
                         "sentence": "At most 10 SOL, any amount of any other asset and 0.05 SOL of"

@@ -40,7 +40,7 @@ from solward.vault.transactions.principal_names import names_of
 
 # When more is left is said of a window that is this full, in percent.
 _NEARLY_FULL: Final = 80
-SWAPS: Final = "agents and keys without grants may swap any token"
+SWAPS: Final = "agents, keys and schedules without grants may swap any token"
 """Why nothing bounds what can leave of a token."""
 
 # Stands for any key without grants.
