@@ -29,7 +29,6 @@ from solward.agents.service import AgentService
 from solward.audit.log import AuditLog
 from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
-from solward.entries import Entry, check_page, checked_key
 from solward.errors import (
     ConfigError,
     InvalidRequest,
@@ -55,34 +54,32 @@ from solward.operations.payments.pay import Payments
 from solward.operations.payments.sites import Sites
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits
+from solward.plugin_state import PluginState
 from solward.policies import Policies
 from solward.record import TransactionRecord
 from solward.registry import Problem, Registry, run_skill
 from solward.registry.discovery import canonical
 from solward.registry.loaded import LoadedSkill
-from solward.registry.skill_settings import SkillSettings
-from solward.schedules.run import ScheduleHook, ScheduleKeys, actor_of
+from solward.schedules.run import ScheduleHook, actor_of, spends
 from solward.schedules.run import no_hook as no_schedule_hook
 from solward.schedules.schedule import ScheduleStatus
 from solward.schedules.service import ScheduleService
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.settings.settings import MAINNET
-from solward.skill import Effects
 from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.telemetry import metrics
-from solward.telemetry.scrub import conceal, concealed
+from solward.telemetry.scrub import concealed
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.grants.document import GrantPolicy
 from solward.vault.guardrails.grants.dollars import Worth, worth
 from solward.vault.ledger.display import Display, Shown
 from solward.vault.ledger.patience import READ_WAIT_S, within
 from solward.vault.ledger.protocol import Ledger
-from solward.vault.store import plugin_entries as entry_store
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
@@ -146,7 +143,7 @@ class Solward:
     schedule_hook: ScheduleHook = no_schedule_hook
     agents: AgentService = field(init=False)
     schedules: ScheduleService = field(init=False)
-    plugin_settings: PluginSettings = field(init=False)
+    plugin_state: PluginState = field(init=False)
     display: Display = field(init=False)
     approvals: Approvals = field(init=False)
     policies: Policies = field(init=False)
@@ -157,7 +154,7 @@ class Solward:
             self.database, self.tokens, self.ledger, lambda: self.registry, self._key_names
         )
         self.display = Display(self.ledger)
-        self.plugin_settings = PluginSettings(self.database)
+        self.plugin_state = PluginState(self, PluginSettings(self.database))
         # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
         self.schedules = ScheduleService(self, self.engine.process.id)
@@ -358,7 +355,7 @@ class Solward:
         if skill is None:
             raise SkillNotFound(name, sorted(self.registry.skills))
         wallet = await self.wallets.get(wallet_id)
-        settings = await self.skill_settings(skill)
+        settings = await self.plugin_state.settings_of(skill)
         context = self.skill_context(skill, wallet, actor, agent, settings)
         # Models read what it says: no secret that a skill was given by its settings goes there, and
         # skills of one distribution share a process.
@@ -371,101 +368,6 @@ class Solward:
             if isinstance(error, SkillError):
                 error.code = concealed(error.code)
             raise
-
-    async def skill_settings(self, skill: LoadedSkill) -> Mapping[str, Any]:
-        """What a skill gets as `context.settings` now.
-
-        Raises:
-            SkillError: `settings_missing` or `settings_invalid`.
-            KeystoreError: somebody changed a stored secret.
-        """
-        if skill.settings is None:
-            return {}
-        name = skill.spec.name
-        stored = await self.plugin_settings.values(canonical(skill.distribution), name)
-        conceal(str(stored[each]) for each in skill.settings.secrets & stored.keys())
-        return skill.settings.complete(name, stored)
-
-    async def set_plugin_setting(self, skill: str, name: str, value: Any) -> None:
-        """Set a setting of a loaded skill, from its next call on.
-
-        Raises:
-            SkillNotFound: no loaded skill has this name.
-            InvalidRequest: it declares no such setting, or the value does not fit; names it.
-        """
-        plugin, declared = self._declared_settings(skill)
-        checked = declared.checked(name, value)
-        is_secret = name in declared.secrets
-        if is_secret:
-            conceal([str(checked)])
-        await self.plugin_settings.put(plugin, skill, name, checked, secret=is_secret)
-
-    async def unset_plugin_setting(self, skill: str, name: str) -> bool:
-        """Unset a setting, declared or not any more; returns whether it was set. Raises as
-        `set_plugin_setting`."""
-        plugin, _declared = self._declared_settings(skill)
-        return await self.plugin_settings.remove(plugin, skill, name)
-
-    async def shown_plugin_settings(self, skill: str) -> dict[str, Any]:
-        """A skill's settings as REST shows them: of a secret only whether it is set.
-
-        Raises:
-            SkillNotFound: no loaded skill has this name.
-            InvalidRequest: it declares no settings.
-        """
-        plugin, declared = self._declared_settings(skill)
-        stored = {each.name: each for each in await self.plugin_settings.stored(plugin, skill)}
-        shown = []
-        for name in sorted({*declared.schema["properties"], *stored}):
-            own = stored.get(name)
-            hidden = name in declared.secrets or (own is not None and own.is_secret)
-            fields = {"name": name, "secret": hidden, "set": own is not None}
-            if own is not None and not hidden:
-                fields["value"] = own.value
-            shown.append(fields)
-        return {
-            "skill": skill,
-            "distribution": plugin,
-            "schema": dict(declared.schema),
-            "settings": shown,
-        }
-
-    async def plugin_entries(
-        self,
-        plugin: str,
-        wallet_id: str,
-        prefix: str,
-        after: str | None,
-        limit: int,
-    ) -> tuple[Entry, ...]:
-        """What a plugin's distribution keeps for a wallet, for the operator.
-
-        Raises:
-            WalletNotFound: no such wallet.
-            InvalidRequest: a key or prefix that no entry has.
-        """
-        check_page(prefix, after, limit)
-        wallet = await self.wallets.get(wallet_id)
-        async with self.database.read() as connection:
-            return await entry_store.listed(
-                connection, wallet.id, canonical(plugin), prefix=prefix, after=after, limit=limit
-            )
-
-    async def delete_plugin_entry(self, plugin: str, wallet_id: str, key: str) -> bool:
-        """Delete an entry; returns whether it was there. Raises as `plugin_entries`."""
-        checked_key(key)
-        wallet = await self.wallets.get(wallet_id)
-        async with self.database.write() as connection:
-            await spending.lock_wallet(connection, wallet.id)
-            return await entry_store.remove(connection, wallet.id, canonical(plugin), key)
-
-    def _declared_settings(self, skill: str) -> tuple[str, SkillSettings]:
-        loaded = self.registry.skills.get(skill)
-        if loaded is None:
-            raise SkillNotFound(skill, sorted(self.registry.skills))
-        if loaded.settings is None:
-            raise InvalidRequest(f"The skill {skill} declares no settings")
-        return canonical(loaded.distribution), loaded.settings
 
     def skill_context(
         self,
@@ -672,11 +574,6 @@ class Solward:
             return await actor_of(await self.schedules.get(name), self.keys)
         return None
 
-    @property
-    def schedule_keys(self) -> ScheduleKeys | None:
-        """The API keys of this process, for schedules that they made."""
-        return self.keys
-
     async def wallet_of_key(self, key_id: str) -> str | None:
         """See `Keys.wallet_of`."""
         if self.keys is None:
@@ -718,7 +615,7 @@ class Solward:
             for each in await self.schedules.list(wallet.id)
             if each.key_id is None
             and each.status is not ScheduleStatus.ENDED
-            and self._may_spend(each.skill)
+            and spends(self.registry.skills.get(each.skill))
         ]
         keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
         grants = await wallet_grants(
@@ -731,11 +628,6 @@ class Solward:
             keys.alike,
         )
         return {"walletId": wallet.id, "frozen": frozen} | report | grants
-
-    def _may_spend(self, skill: str) -> bool:
-        """Whether a skill may move money, as far as is known: one that is not loaded may."""
-        loaded = self.registry.skills.get(skill)
-        return loaded is None or loaded.spec.effects is Effects.SPEND
 
     async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
         """What grants leave room for, of each of these principals that is under grants."""

@@ -126,7 +126,7 @@ async def everything(api: Api) -> None:
     await api.call("PATCH", f"/agents/{agent}", {"loopIntervalMs": 5000})
     other = (await api.post("/agents", body)).json["id"]
     await api.call("DELETE", f"/agents/{other}")
-    await api.service.plugin_settings.put("acme", "tells", "token", "x" * 8, secret=True)
+    await api.service.plugin_state.settings.put("acme", "tells", "token", "x" * 8, secret=True)
     assert api.service.webhook is not None
     with pytest.raises(DecisionRefused):
         await api.service.webhook.check(SentDecision("a-hold", "1", "", "v1=", b"{}"))

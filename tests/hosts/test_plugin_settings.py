@@ -47,17 +47,17 @@ async def test_a_skill_gets_its_own_from_the_next_call_on(shelf: Shelf, opened: 
         with pytest.raises(SkillError, match="Settings of tells are not set: token") as raised:
             await hosted.run("tells", wallet, do=every)
         assert raised.value.code == "settings_missing"
-        await service.set_plugin_setting("tells", "token", VALUE)
+        await service.plugin_state.set("tells", "token", VALUE)
         assert await hosted.run("tells", wallet, do=every) == "[('hours', 1), ('token', 24)]"
-        await service.set_plugin_setting("tells", "hours", 12)
-        await service.set_plugin_setting("tells", "token", VALUE + "!")
+        await service.plugin_state.set("tells", "hours", 12)
+        await service.plugin_state.set("tells", "token", VALUE + "!")
         assert await hosted.run("tells", wallet, do=every) == "[('hours', 2), ('token', 25)]"
         # Not those of the skill beside it, nor of another distribution's.
         with pytest.raises(SkillError, match="Settings of beside are not set: token"):
             await hosted.run("beside", wallet, do=every)
         assert await hosted.run("also", wallet, do=every) == "[]"
-        assert await service.unset_plugin_setting("tells", "token")
-        assert not await service.unset_plugin_setting("tells", "token")
+        assert await service.plugin_state.unset("tells", "token")
+        assert not await service.plugin_state.unset("tells", "token")
         with pytest.raises(SkillError, match="are not set: token"):
             await hosted.run("tells", wallet, do=every)
         assert hosted.problems == {}
@@ -69,9 +69,9 @@ async def test_no_secret_is_shown_told_logged_or_stored_in_clear(
     shelf.install("acme", {"tells": source("tells")})
     async with opened() as hosted:
         service, wallet = hosted.stand.service, (await hosted.stand.wallet()).id
-        await service.set_plugin_setting("tells", "token", VALUE)
-        await service.set_plugin_setting("tells", "name", "in clear")
-        shown = await service.shown_plugin_settings("tells")
+        await service.plugin_state.set("tells", "token", VALUE)
+        await service.plugin_state.set("tells", "name", "in clear")
+        shown = await service.plugin_state.shown("tells")
         assert shown["settings"] == [
             {"name": "hours", "secret": False, "set": False},
             {"name": "name", "secret": False, "set": True, "value": "in clear"},
@@ -89,7 +89,7 @@ async def test_no_secret_is_shown_told_logged_or_stored_in_clear(
         audit = [each.to_json() for each in await AuditLog(service.database).latest(500)]
         settings = [each["data"] for each in audit if each["event"] == "plugin:setting"]
         assert {each["setting"] for each in settings} == {"token", "name"}
-        stored = await service.plugin_settings.stored("acme", "tells")
+        stored = await service.plugin_state.settings.stored("acme", "tells")
         texts = [told, str(raised.value), repr(shown), repr(audit), repr(stored), repr(settings)]
         assert not [each for each in texts if VALUE in each]
         assert "in clear" not in repr(audit)
@@ -114,7 +114,7 @@ async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
     )
     async with opened() as hosted:
         service, wallet = hosted.stand.service, (await hosted.stand.wallet()).id
-        await service.set_plugin_setting("tells", "token", VALUE)
+        await service.plugin_state.set("tells", "token", VALUE)
         with service.events.subscribe() as events:
             for error in (
                 "SkillError(held, '')", "SkillError('no', held)", "E.LedgerUnavailable(held)",
@@ -150,18 +150,18 @@ async def test_what_does_not_fit_is_named_and_a_secret_not_quoted(
     shelf.install("acme", {"tells": source("tells")})
     async with opened() as hosted:
         with pytest.raises(InvalidRequest, match=text) as raised:
-            await hosted.stand.service.set_plugin_setting("tells", name, value)
+            await hosted.stand.service.plugin_state.set("tells", name, value)
         if name == "token":
             assert str(value) not in str(raised.value)
-        shown = await hosted.stand.service.shown_plugin_settings("tells")
+        shown = await hosted.stand.service.plugin_state.shown("tells")
         assert not any(each["set"] for each in shown["settings"])
 
 
 async def test_who_takes_a_skills_name_gets_none_of_its_settings(hosted_pair: Hosted) -> None:
     service = hosted_pair.stand.service
-    await service.plugin_settings.put("another", "tells", "token", VALUE, secret=True)
-    assert await service.plugin_settings.values("acme", "tells") == {}
-    assert await service.plugin_settings.values("another", "tells") == {"token": VALUE}
+    await service.plugin_state.settings.put("another", "tells", "token", VALUE, secret=True)
+    assert await service.plugin_state.settings.values("acme", "tells") == {}
+    assert await service.plugin_state.settings.values("another", "tells") == {"token": VALUE}
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ async def hosted_pair(shelf: Shelf, opened: Opened) -> Any:
 
 async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted_pair: Hosted) -> None:
     service = hosted_pair.stand.service
-    await service.set_plugin_setting("tells", "token", VALUE)
+    await service.plugin_state.set("tells", "token", VALUE)
     path = service.settings.solward_home / "solward.db"
     if not path.is_file():
         pytest.skip("of the file that SQLite has")
@@ -183,15 +183,15 @@ async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted_pair: Hosted
             " FROM plugin_settings"
         )
     with pytest.raises(KeystoreError, match="The setting name of tells"):
-        await service.plugin_settings.values("acme", "tells")
+        await service.plugin_state.settings.values("acme", "tells")
     # Copied by whoever can write the database it is still not shown.
-    shown = await service.shown_plugin_settings("tells")
+    shown = await service.plugin_state.shown("tells")
     assert [each["name"] for each in shown["settings"] if "value" in each] == []
 
 
 async def test_without_the_keystore_none_is_opened(hosted_pair: Hosted) -> None:
     database = hosted_pair.stand.service.database
-    await hosted_pair.stand.service.set_plugin_setting("tells", "token", VALUE)
+    await hosted_pair.stand.service.plugin_state.set("tells", "token", VALUE)
     key, database.audit_key = database.audit_key, None
     try:
         with pytest.raises(KeystoreError, match="The keystore is not open"):
@@ -225,11 +225,11 @@ async def test_a_declaration_that_cannot_be_kept_is_refused(
         [problem] = hosted.stand.service.registry.problems
         assert text in problem.detail
         with pytest.raises(SkillNotFound):
-            await hosted.stand.service.set_plugin_setting("tells", "a", 1)
+            await hosted.stand.service.plugin_state.set("tells", "a", 1)
 
 
 async def test_a_skill_without_settings_has_none_to_set(shelf: Shelf, opened: Opened) -> None:
     shelf.install("acme", {"tells": source("tells", None)})
     async with opened() as hosted:
         with pytest.raises(InvalidRequest, match="The skill tells declares no settings"):
-            await hosted.stand.service.set_plugin_setting("tells", "a", 1)
+            await hosted.stand.service.plugin_state.set("tells", "a", 1)

@@ -312,7 +312,7 @@ async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_p
         wallet = await table.api.wallet(1)
         token, key = await table.api.key()
         made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
-        keys = table.service.schedule_keys
+        keys = table.service.keys
         assert keys is not None
 
         class Late:

@@ -54,20 +54,29 @@ any does."""
 _log = structlog.get_logger(__name__)
 
 
-class Keys(Protocol):
+class BoundKeys(Protocol):
+    """The API keys of this process, for what ends with the secret that made it."""
+
+    async def bound(self, key_id: str, hash_: str) -> Actor:
+        """A key with the limits of now, that ends with the secret of this hash; raises
+        `KeyRevoked` where that has ended."""
+        ...
+
+    async def secret_hash(self, key_id: str) -> str:
+        """The hash of a key's present secret; raises `KeyRevoked`."""
+        ...
+
+    async def count_request(self, key_id: str) -> str | None:
+        """Count what may spend as one of the key's requests; why it is one too many, and is not
+        counted, else None; raises `KeyRevoked`."""
+        ...
+
+
+class Keys(BoundKeys, Protocol):
     """The API keys of this process."""
 
     async def actor(self, key_id: str) -> Actor:
         """A key with the limits of now; raises `KeyRevoked` where it has ended."""
-
-    async def bound(self, key_id: str, hash_: str) -> Actor:
-        """As `actor`, ending with the secret of this hash; raises `KeyRevoked`."""
-
-    async def secret_hash(self, key_id: str) -> str:
-        """The hash of a key's present secret; raises `KeyRevoked`."""
-
-    async def count_request(self, key_id: str) -> str | None:
-        """Count a request that is made for a key; why it is one too many, else None."""
 
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""

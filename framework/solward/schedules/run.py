@@ -19,6 +19,7 @@ from solward.errors import (
     StoreError,
     TakenOver,
 )
+from solward.operations.approvals import BoundKeys
 from solward.registry import Registry
 from solward.registry.loaded import LoadedSkill
 from solward.schedules.schedule import RunStatus, Schedule
@@ -53,24 +54,6 @@ def no_hook(schedule_id: str, phase: SchedulePhase) -> None:
     """Do nothing at a phase."""
 
 
-class ScheduleKeys(Protocol):
-    """The API keys of this process, for schedules that they made."""
-
-    async def bound(self, key_id: str, hash_: str) -> Actor:
-        """A key with the limits of now, that ends with the secret of this hash; raises
-        `KeyRevoked` where that has ended."""
-        ...
-
-    async def secret_hash(self, key_id: str) -> str:
-        """The hash of a key's present secret; raises `KeyRevoked`."""
-        ...
-
-    async def count_request(self, key_id: str) -> str | None:
-        """Count a run that may spend as one of the key's requests; why it is one too many, and is
-        not counted, else None; raises `KeyRevoked`."""
-        ...
-
-
 class RunSkill(Protocol):
     """Runs a skill on a wallet: `Solward.run_skill`."""
 
@@ -92,7 +75,7 @@ class Outcome:
     pauses: str | None = None
 
 
-async def actor_of(schedule: Schedule, keys: ScheduleKeys | None) -> Actor:
+async def actor_of(schedule: Schedule, keys: BoundKeys | None) -> Actor:
     """Who asks for what a schedule does: its maker's key, or the schedule itself.
 
     Raises:
@@ -112,7 +95,7 @@ async def run_once(
     due_ms: int,
     *,
     registry: Registry,
-    keys: ScheduleKeys | None,
+    keys: BoundKeys | None,
     run_skill: RunSkill,
 ) -> Outcome:
     """Run a schedule's skill for a due time; every refusal is an outcome.

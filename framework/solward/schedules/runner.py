@@ -16,9 +16,10 @@ from typing import Final, Protocol
 import structlog
 
 from solward.errors import StoreError, TakenOver
+from solward.operations.approvals import BoundKeys
 from solward.registry import Registry
 from solward.schedules.journal import Journal
-from solward.schedules.run import RunSkill, ScheduleHook, ScheduleKeys, SchedulePhase, run_once
+from solward.schedules.run import RunSkill, ScheduleHook, SchedulePhase, run_once
 from solward.schedules.schedule import Schedule
 from solward.telemetry import metrics
 
@@ -41,7 +42,7 @@ class ServiceForRuns(Protocol):
     registry: Registry
 
     @property
-    def schedule_keys(self) -> ScheduleKeys | None:
+    def keys(self) -> BoundKeys | None:
         """The API keys of this process, where it serves requests with them."""
         ...
 
@@ -99,7 +100,7 @@ class Runner:
 
     async def turn(self) -> float:
         """Start what is due; returns the seconds until the next look."""
-        has_keys = self._service.schedule_keys is not None
+        has_keys = self._service.keys is not None
         room = CONCURRENCY - len(self._running)
         if room <= 0:
             return self._poll_s  # the end of a run wakes
@@ -157,7 +158,7 @@ class Runner:
                 schedule,
                 due_ms,
                 registry=self._service.registry,
-                keys=self._service.schedule_keys,
+                keys=self._service.keys,
                 run_skill=self._service.run_skill,
             )
             self._hook(schedule.id, SchedulePhase.RAN)

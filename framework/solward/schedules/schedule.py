@@ -169,7 +169,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleRun:
+class RunRecord:
     """What became of one due time.
 
     Attributes:

@@ -29,9 +29,9 @@ from solward.schedules.journal import RUNS_DONE, Journal, Now
 from solward.schedules.run import ScheduleHook
 from solward.schedules.runner import Runner, ServiceForRuns
 from solward.schedules.schedule import (
+    RunRecord,
     RunStatus,
     Schedule,
-    ScheduleRun,
     ScheduleStatus,
     schedule_of,
 )
@@ -281,7 +281,7 @@ class ScheduleService:
 
     async def runs(
         self, schedule_id: str, *, limit: int = 50, before_ms: int | None = None
-    ) -> tuple[ScheduleRun, ...]:
+    ) -> tuple[RunRecord, ...]:
         """The runs newest first, of due times before `before_ms`; the latest 200 are kept."""
         async with self._database.read() as connection:
             _found(await store.get(connection, schedule_id))
@@ -291,7 +291,7 @@ class ScheduleService:
                 oldest, newest = rows[-1]["due_ms"], rows[0]["due_ms"]
                 made = await store.made(connection, schedule_id, oldest, newest)
         return tuple(
-            ScheduleRun(
+            RunRecord(
                 due_ms=row["due_ms"],
                 status=RunStatus(row["status"]),
                 text=row["text"],
@@ -344,7 +344,7 @@ class ScheduleService:
             return None
         if maker.key_hash is not None:
             return maker.key_hash
-        keys = self._service.schedule_keys
+        keys = self._service.keys
         try:
             if keys is None:
                 raise KeyRevoked

@@ -5,7 +5,7 @@ Retention)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, takewhile
@@ -109,16 +109,22 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
     decisions = events = 0
     days = settings.decision_retention_days
     if days is not None:
-        decisions = await _delete_decisions(database, now_ms - days * DAY_MS)
+        made_ms = now_ms - days * DAY_MS
+        decisions = await _delete_in_batches(
+            database, lambda connection: cut_decisions(connection, made_ms, BATCH)
+        )
     days = settings.event_retention_days
     if days is not None:
         events = await _delete_events(database, now_ms - days * DAY_MS)
+    counted_ms = now_ms - judged.COUNTED_MS
     found = Retained(
         decisions,
         events,
         await _delete_answers(database, settings, now_ms),
         await _delete_usage(database, now_ms // HOUR_MS - USAGE_KEPT_HOURS),
-        await _delete_judged(database, now_ms - judged.COUNTED_MS),
+        await _delete_in_batches(
+            database, lambda connection: judged.forget(connection, counted_ms, BATCH)
+        ),
     )
     if found != Retained():
         _log.info("retained", **asdict(found))
@@ -159,17 +165,20 @@ async def _hourly(database: Database, settings: Settings) -> None:
         await asyncio.sleep(EVERY_S)
 
 
-async def _delete_decisions(database: Database, before_ms: int) -> int:
-    total = 0
-    while True:
+async def _delete_in_batches(
+    database: Database, delete: Callable[[AsyncConnection], Awaitable[int]]
+) -> int:
+    """Delete batch by batch, each in its transaction, until one is not full; how many rows."""
+    total, deleted = 0, BATCH
+    while deleted == BATCH:
+        if total:
+            await asyncio.sleep(PAUSE_S)
         async with database.write() as connection:
             if not await try_lock_exclusive(connection, _LOCK):
                 return total
-            deleted = await cut_decisions(connection, before_ms, BATCH)
+            deleted = await delete(connection)
         total += deleted
-        if deleted < BATCH:
-            return total
-        await asyncio.sleep(PAUSE_S)
+    return total
 
 
 async def _delete_answers(database: Database, settings: Settings, now_ms: int) -> int:
@@ -178,15 +187,9 @@ async def _delete_answers(database: Database, settings: Settings, now_ms: int) -
         beyond = await payments.answers_beyond(connection, settings.payment_answers_max_mb * _MB)
     if beyond is not None:
         before_ms = max(before_ms, min(beyond + 1, now_ms - ANSWERS_KEPT_MS))
-    total, deleted = 0, BATCH
-    while deleted == BATCH:
-        async with database.write() as connection:
-            if not await try_lock_exclusive(connection, _LOCK):
-                return total
-            deleted = await payments.forget_answers(connection, before_ms, BATCH)
-        total += deleted
-        await asyncio.sleep(PAUSE_S if deleted == BATCH else 0)
-    return total
+    return await _delete_in_batches(
+        database, lambda connection: payments.forget_answers(connection, before_ms, BATCH)
+    )
 
 
 async def _delete_usage(database: Database, hour: int) -> int:
@@ -201,18 +204,6 @@ async def _delete_usage(database: Database, hour: int) -> int:
                 return total
             total += await agents.forget_usage(connection, ids, hour, BATCH)
         await asyncio.sleep(PAUSE_S)
-
-
-async def _delete_judged(database: Database, before_ms: int) -> int:
-    total, deleted = 0, BATCH
-    while deleted == BATCH:
-        async with database.write() as connection:
-            if not await try_lock_exclusive(connection, _LOCK):
-                return total
-            deleted = await judged.forget(connection, before_ms, BATCH)
-        total += deleted
-        await asyncio.sleep(PAUSE_S if deleted == BATCH else 0)
-    return total
 
 
 async def _delete_events(database: Database, before_ms: int) -> int:

@@ -87,7 +87,7 @@ class TestWallet:
         """
         loaded = self.stand.skill(skill)
         service = self.stand.service
-        context = self.context(loaded, settings=await service.skill_settings(loaded))
+        context = self.context(loaded, settings=await service.plugin_state.settings_of(loaded))
         return await run_skill(loaded, params, context, emit=service.events.publish)
 
     async def balances(self) -> Balances:

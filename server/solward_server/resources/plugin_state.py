@@ -36,26 +36,26 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.get("/plugins/skills/<skill>/settings")
     async def settings(skill: str) -> dict[str, Any]:
-        return await service.shown_plugin_settings(skill)
+        return await service.plugin_state.shown(skill)
 
     @routes.put("/plugins/skills/<skill>/settings/<name>")
     async def put(skill: str, name: str) -> dict[str, Any]:
         body = await read_body()
         if "value" not in body:
             raise InvalidRequest("value is required")
-        await service.set_plugin_setting(skill, name, body["value"])
+        await service.plugin_state.set(skill, name, body["value"])
         return {"skill": skill, "name": name, "set": True}
 
     @routes.delete("/plugins/skills/<skill>/settings/<name>")
     async def unset(skill: str, name: str) -> dict[str, Any]:
-        await service.unset_plugin_setting(skill, name)
+        await service.plugin_state.unset(skill, name)
         return {"skill": skill, "name": name, "set": False}
 
     @routes.get("/wallets/<wallet_id>/plugins/<plugin>/store")
     async def entries(wallet_id: str, plugin: str) -> dict[str, Any]:
         prefix, after = query_text("prefix") or "", query_text("after")
         limit = query_limit(highest=MAX_LISTED)
-        found = await service.plugin_entries(plugin, wallet_id, prefix, after, limit)
+        found = await service.plugin_state.entries(plugin, wallet_id, prefix, after, limit)
         return {"entries": [_shown(each) for each in found]}
 
     @routes.delete("/wallets/<wallet_id>/plugins/<plugin>/store")
@@ -63,7 +63,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         key = query_text("key")
         if key is None:
             raise InvalidRequest("key is required")
-        deleted = await service.delete_plugin_entry(plugin, wallet_id, key)
+        deleted = await service.plugin_state.delete_entry(plugin, wallet_id, key)
         return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
 
     return routes

@@ -1,0 +1,127 @@
+"""What is set for plugins' skills, and what plugins keep for wallets, as the operator sees both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from solward.entries import Entry, check_page, checked_key
+from solward.errors import InvalidRequest, SkillNotFound
+from solward.registry import Registry
+from solward.registry.discovery import canonical
+from solward.registry.loaded import LoadedSkill
+from solward.registry.skill_settings import SkillSettings
+from solward.telemetry.scrub import conceal
+from solward.vault.store import plugin_entries, spending
+from solward.vault.store.database import Database
+from solward.vault.wallets import Wallets
+from solward.vault.wallets.plugin_settings import PluginSettings
+
+
+class ServiceForState(Protocol):
+    """The part of `solward.service.Solward` that is used here."""
+
+    registry: Registry
+    wallets: Wallets
+    database: Database
+
+
+@dataclass(frozen=True, slots=True)
+class PluginState:
+    """Settings of loaded skills, and entries of plugins' stores."""
+
+    _service: ServiceForState
+    settings: PluginSettings
+
+    async def settings_of(self, skill: LoadedSkill) -> Mapping[str, Any]:
+        """What a skill gets as `context.settings` now.
+
+        Raises:
+            SkillError: `settings_missing` or `settings_invalid`.
+            KeystoreError: somebody changed a stored secret.
+        """
+        if skill.settings is None:
+            return {}
+        name = skill.spec.name
+        values = await self.settings.values(canonical(skill.distribution), name)
+        conceal(str(values[each]) for each in skill.settings.secrets & values.keys())
+        return skill.settings.complete(name, values)
+
+    async def set(self, skill: str, name: str, value: Any) -> None:
+        """Set a setting of a loaded skill, from its next call on.
+
+        Raises:
+            SkillNotFound: no loaded skill has this name.
+            InvalidRequest: it declares no such setting, or the value does not fit; names it.
+        """
+        plugin, declared = self._declared(skill)
+        checked = declared.checked(name, value)
+        is_secret = name in declared.secrets
+        if is_secret:
+            conceal([str(checked)])
+        await self.settings.put(plugin, skill, name, checked, secret=is_secret)
+
+    async def unset(self, skill: str, name: str) -> bool:
+        """Unset a setting, declared or not any more; returns whether it was set.
+
+        Raises as `set`.
+        """
+        plugin, _declared = self._declared(skill)
+        return await self.settings.remove(plugin, skill, name)
+
+    async def shown(self, skill: str) -> dict[str, Any]:
+        """A skill's settings as REST shows them: of a secret only whether it is set.
+
+        Raises:
+            SkillNotFound: no loaded skill has this name.
+            InvalidRequest: it declares no settings.
+        """
+        plugin, declared = self._declared(skill)
+        stored = {each.name: each for each in await self.settings.stored(plugin, skill)}
+        shown = []
+        for name in sorted({*declared.schema["properties"], *stored}):
+            own = stored.get(name)
+            hidden = name in declared.secrets or (own is not None and own.is_secret)
+            fields = {"name": name, "secret": hidden, "set": own is not None}
+            if own is not None and not hidden:
+                fields["value"] = own.value
+            shown.append(fields)
+        return {
+            "skill": skill,
+            "distribution": plugin,
+            "schema": dict(declared.schema),
+            "settings": shown,
+        }
+
+    async def entries(
+        self, plugin: str, wallet_id: str, prefix: str, after: str | None, limit: int
+    ) -> tuple[Entry, ...]:
+        """What a plugin's distribution keeps for a wallet.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: a key or prefix that no entry has.
+        """
+        check_page(prefix, after, limit)
+        wallet = await self._service.wallets.get(wallet_id)
+        async with self._service.database.read() as connection:
+            return await plugin_entries.listed(
+                connection, wallet.id, canonical(plugin), prefix=prefix, after=after, limit=limit
+            )
+
+    async def delete_entry(self, plugin: str, wallet_id: str, key: str) -> bool:
+        """Delete an entry; returns whether it was there. Raises as `entries`."""
+        checked_key(key)
+        wallet = await self._service.wallets.get(wallet_id)
+        async with self._service.database.write() as connection:
+            await spending.lock_wallet(connection, wallet.id)
+            return await plugin_entries.remove(connection, wallet.id, canonical(plugin), key)
+
+    def _declared(self, skill: str) -> tuple[str, SkillSettings]:
+        loaded = self._service.registry.skills.get(skill)
+        if loaded is None:
+            raise SkillNotFound(skill, sorted(self._service.registry.skills))
+        if loaded.settings is None:
+            raise InvalidRequest(f"The skill {skill} declares no settings")
+        return canonical(loaded.distribution), loaded.settings
