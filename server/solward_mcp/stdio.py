@@ -38,9 +38,9 @@ async def serve(url: str, token: str, wallet: str | None) -> None:
 def _server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
     # Release 2 of the SDK has its types in a distribution of their own.
     if find_spec("mcp_types") is None:
-        from solward_mcp import server_1
+        from solward_mcp import server_sdk_1
 
-        return server_1.mcp_server(scope, notifier)
+        return server_sdk_1.mcp_server(scope, notifier)
     from solward_mcp import server
 
     return server.mcp_server(scope, notifier)
