@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from solward import jsontext
+from solward.atomic_files import sync_folder, write_file
 from solward.errors import FolderError
 from solward.manifest import Terms, read_terms, terms_json
 
@@ -300,22 +301,7 @@ def write(home: Path, one: Installed) -> None:
         "digest": one.digest,
         "act": asdict(one.act),
     }
-    _put(plugins_folder(home) / one.name, RECORD, raw)
-
-
-def _put(folder: Path, target: str, raw: Mapping[str, Any]) -> None:
-    """Write a file of JSON in one step."""
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{target}-")
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(jsontext.dumps(raw).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, folder / target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _sync(folder)
+    write_file(plugins_folder(home) / one.name / RECORD, jsontext.dumps(raw).encode())
 
 
 def place(home: Path, name: str, tree: Path, folder: str) -> Path:
@@ -330,7 +316,7 @@ def place(home: Path, name: str, tree: Path, folder: str) -> Path:
         # What a record names must be on the disk before it, also where the power goes.
         os.sync()
         os.rename(tree, target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     return target
 
 
@@ -339,11 +325,11 @@ def forget(home: Path, name: str) -> None:
     removed = plugins_folder(home) / _REMOVED
     removed.mkdir(mode=0o700, exist_ok=True)
     # First, so that no crash leaves a distribution that seems to be lost.
-    _put(removed, name, asdict(next_act(home, name)))
+    write_file(removed / name, jsontext.dumps(asdict(next_act(home, name))).encode())
     folder = plugins_folder(home) / name
     if folder.is_dir():
         (folder / RECORD).unlink(missing_ok=True)
-        _sync(folder)
+        sync_folder(folder)
 
 
 @contextmanager
@@ -449,14 +435,6 @@ def _discard_unfinished(root: Path) -> None:
     for name in os.listdir(root):
         if name.startswith((_STAGING, _TRASH)):
             shutil.rmtree(root / name, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def described(one: Installed) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from solward import jsontext
+from solward.atomic_files import write_file
 from solward.errors import InvalidRequest
 
 URL: Final = "SOLWARD_API_URL"
@@ -145,16 +145,6 @@ class HostFile:
         text = jsontext.indented({**self.content, self.servers: servers}) + "\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Made with mode 0600.
-            descriptor, made = tempfile.mkstemp(dir=self.path.parent, prefix=".solward-")
-            try:
-                with open(descriptor, "w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(made, self.path)
-            except BaseException:
-                os.unlink(made)
-                raise
+            write_file(self.path, text.encode())
         except OSError as error:
             raise InvalidRequest(f"{self.path} cannot be written: {error.strerror}") from None
