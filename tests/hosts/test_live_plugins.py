@@ -31,6 +31,7 @@ from tests.support.repository import ROOT
 from tests.support.wheels import wheel
 
 from solward import jsontext
+from solward.atomic_files import write_file
 from solward.audit.log import AuditLog
 from solward.errors import SkillError, SkillNotFound
 from solward.events import EventKind
@@ -141,11 +142,8 @@ async def test_a_record_swapped_for_another_version_is_not_loaded(
         other = await put(tmp_path / "other", skill_wheel(tmp_path / "w", "1", "return 'evil'"))
         record = (other.folder.parent / layout.RECORD).read_text()
         shutil.copytree(other.folder, one.folder.parent / other.folder.name)
-        layout._put(
-            one.folder.parent,
-            layout.RECORD,
-            layout.jsontext.loads(record) | {"act": {"id": one.act.id, "ms": one.act.ms}},
-        )
+        swapped = jsontext.loads(record) | {"act": {"id": one.act.id, "ms": one.act.ms}}
+        write_file(one.folder.parent / layout.RECORD, jsontext.dumps(swapped).encode())
         await until(lambda: hosted.problems == {"*": "version_mismatch"}, "the mismatch")
         assert await hosted.run("acme", wallet.id) == "one"
     async with opened() as hosted:
