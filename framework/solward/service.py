@@ -93,6 +93,7 @@ from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
 from solward.vault.transactions.policy import may_approve
 from solward.vault.transactions.prices import Prices, PriceSource
+from solward.vault.transactions.refusals import record_json, refusals
 from solward.vault.transactions.replay_run import replay_stored
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
@@ -498,6 +499,20 @@ class Solward:
         if record is None:
             raise NotFound("Transaction not found")
         return record
+
+    async def refusals(self, wallet_id: str | None = None, *, limit: int = 50) -> dict[str, Any]:
+        """What was refused and why, newest first, and how much of it in 24 hours.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        return await refusals(self.database, wallet_id, limit)
+
+    async def record_json(self, transaction_id: str) -> dict[str, Any]:
+        """One record with why it was refused and what it could have taken; raises `NotFound`."""
+        return await record_json(self.database, await self.record(transaction_id))
 
     async def record_of(self, name: str) -> TransactionRecord:
         """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.

@@ -49,7 +49,14 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     with pytest.raises(NotFoundError):
         await client.wallets.sweep_pocket(wallet.id, STRANGER)
     assert len(await client.wallets.transactions(wallet.id)) == 6
-    assert len(await client.transactions.list()) == 6
+    records = await client.transactions.list()
+    assert len(records) == 6
+    one = await client.transactions.get(records[0].id)
+    assert (one.transaction.id, one.rule) == (records[0].id, None)
+    assert one.could_leave is not None
+    # What is refused: tests/server/test_refusals.py.
+    found = await client.transactions.refusals(5, wallet_id=wallet.id)
+    assert (found.refusals, found.last_day, found.is_complete) == ((), 0, True)
     text = await client.wallets.run_skill(wallet.id, "check_balance")
     assert "walker" in text
 

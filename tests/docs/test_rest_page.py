@@ -37,7 +37,7 @@ def called() -> set[str]:
     found = set()
     for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
         (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
-        path = re.sub(r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT)", ":id", path)
+        path = re.sub(r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT|RECORD)", ":id", path)
         path = re.sub(r"\$(PRINCIPAL|SKILL|PLUGIN)", lambda each: f":{each[1].lower()}", path)
         path = re.sub(r"/settings/\w+$", "/settings/:name", path)
         path = re.sub(r"/skills/\w+$", "/skills/:name", path)

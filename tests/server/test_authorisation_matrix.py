@@ -81,6 +81,8 @@ KEY = {
     "POST /wallets/<id>/schedules/<id>/pause",
     "POST /wallets/<id>/schedules/<id>/resume",
     "GET /wallets/<id>/schedules/<id>/runs",
+    "GET /transactions/<id>",
+    "GET /refusals",
     "GET /holds",
     "GET /holds/<id>",
     "POST /holds/<id>/approve",
@@ -195,6 +197,10 @@ async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api
         elif path.startswith("/holds/<id>"):
             answer = await ask(api, route, token)
             assert (answer.status, answer.error) == (404, "Hold not found"), route
+        elif path.startswith("/transactions/<id>"):
+            (theirs,) = await api.records(other)
+            answer = await ask(api, route, token, of=theirs["id"])
+            assert (answer.status, answer.error) == (404, "Transaction not found"), route
         elif path.startswith("/payments/<id>"):
             answer = await ask(api, route, token)
             assert (answer.status, answer.error) == (404, "Payment not found"), route

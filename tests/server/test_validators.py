@@ -26,6 +26,7 @@ POLLED = (
     "/wallets/{wallet}/pockets",
     "/wallets/{wallet}/stakes",
     "/agents",
+    "/refusals",
     "/holds",
     "/payments",
     "/policy",

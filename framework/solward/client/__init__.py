@@ -57,6 +57,7 @@ from solward.client.models import (
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, Payment, PaymentQuote
 from solward.client.policy_models import Hold, Policy, PrincipalGrants
+from solward.client.refusals import Judged, Refusals
 from solward.client.schedules import Schedule, ScheduleRun
 from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
@@ -81,6 +82,7 @@ __all__ = [
     "Health",
     "Held",
     "Hold",
+    "Judged",
     "KeyDetails",
     "Memory",
     "NetworkFee",
@@ -96,6 +98,7 @@ __all__ = [
     "Policy",
     "PrincipalGrants",
     "RateLimited",
+    "Refusals",
     "Refused",
     "Schedule",
     "ScheduleRun",

@@ -11,6 +11,7 @@ from solward.client.http import Http
 from solward.client.models import Balance, Stake, Transaction, Trial, Wallet
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
+from solward.client.refusals import Judged, Refusals
 
 
 class _Named(Protocol):
@@ -195,6 +196,16 @@ class Transactions:
         query = {"limit": limit, "before": before, "fees": "true"}
         raw = await self._http.get("/transactions", query)
         return self._http.read_list(Transaction.of, raw, "transactions")
+
+    async def get(self, transaction_id: str) -> Judged:
+        """One record, why it was refused and what it could take; raises `NotFoundError`."""
+        path = f"/transactions/{segment(transaction_id, 'transaction_id')}"
+        return self._http.read(Judged.of, await self._http.get(path))
+
+    async def refusals(self, limit: int = 50, *, wallet_id: str | None = None) -> Refusals:
+        """What was refused and why, newest first, and how much of it in 24 hours."""
+        query = {"limit": limit, "walletId": wallet_id}
+        return self._http.read(Refusals.of, await self._http.get("/refusals", query))
 
 
 def find_one(

@@ -222,6 +222,25 @@ _MEMORY: dict[str, Schema] = {
     "timestamp": timestamp("When the cycle ended."),
 }
 
+_LINE = response_object(
+    {
+        "operation": text("Such as `transfer`."),
+        "asset": text("`SOL` or a mint."),
+        "units": units("Smallest units."),
+        "account": text("What receives it, whole."),
+        "owner": text("Whose account that is, where it is proved."),
+        "decimals": whole("Of a whole unit.", 0, 255),
+    },
+    optional=["account", "owner", "decimals"],
+)
+_NUMBERS = {
+    "asked": "What was asked for.",
+    "limit": "What is allowed.",
+    "left": "What of it was left.",
+    "used": "What of it was used.",
+    "unit": "Of these, such as `SOL`; where there is none they begin with `$` or end with `%`.",
+    "window": "The time that the limit is for, such as `24 hours`.",
+}
 _HOLD: dict[str, Schema] = {
     "id": identifier("The hold."),
     "walletId": identifier("Whose money it is."),
@@ -236,20 +255,7 @@ _HOLD: dict[str, Schema] = {
     ),
     "sentence": text("What is asked, and why a person is."),
     "reasons": array(text("A sentence."), "Why it is held."),
-    "lines": array(
-        response_object(
-            {
-                "operation": text("Such as `transfer`."),
-                "asset": text("`SOL` or a mint."),
-                "units": units("Smallest units."),
-                "account": text("What receives it, whole."),
-                "owner": text("Whose account that is, where it is proved."),
-                "decimals": whole("Of a whole unit.", 0, 255),
-            },
-            optional=["account", "owner", "decimals"],
-        ),
-        "What leaves, as it was shown.",
-    ),
+    "lines": array(_LINE, "What leaves, as it was shown."),
     "costsLamports": units("Network fee and rent, at most, in lamports."),
     "arrives": mapping(units("Smallest units."), "mint -> least units that must arrive."),
     "details": {"type": "object", "description": "As a record has them."},
@@ -425,6 +431,28 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
     "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),
+    "JudgedTransaction": response_object(
+        RECORD
+        | {
+            "refusal": response_object(
+                {
+                    "rule": text("The rule that refused it."),
+                    "reason": text("Why, in its words."),
+                    "numbers": response_object(
+                        {name: text(meaning) for name, meaning in _NUMBERS.items()},
+                        optional=tuple(_NUMBERS),
+                    ),
+                }
+            ),
+            "couldLeave": response_object(
+                {
+                    "lines": array(_LINE, "What its bytes could take."),
+                    "costsLamports": units("Network fee and rent, at most, in lamports."),
+                }
+            ),
+        },
+        optional=(*RECORD_OPTIONAL, "refusal", "couldLeave"),
+    ),
     "DryRun": response_object(
         {
             "dryRun": flag("Always true.", const=True),

@@ -54,6 +54,8 @@ POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 POCKET_ID = path_parameter("pocketId", address("The pocket."), POCKET)
 HOLD = "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18"
 HOLD_ID = path_parameter("holdId", identifier("The hold."), HOLD)
+RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
+RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
 KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
@@ -101,6 +103,7 @@ PARAMETERS: dict[str, Parameter] = {
     "AgentId": AGENT_ID,
     "KeyId": KEY_ID,
     "HoldId": HOLD_ID,
+    "RecordId": RECORD_ID,
     "Limit": LIMIT,
     "MemoryLimit": MEMORY_LIMIT,
     "WalletsLimit": WALLETS_LIMIT,

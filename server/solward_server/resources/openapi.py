@@ -34,6 +34,7 @@ from solward_server.resources import (
     plugins,
     policy,
     quotes,
+    refusals,
     schedules,
     skills,
     stakes,
@@ -103,6 +104,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | keys.PATHS
         | wallets.PATHS
         | transactions.PATHS
+        | refusals.PATHS
         | operations.PATHS
         | payments.PATHS
         | quotes.PATHS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -238,3 +238,21 @@ async def forget(connection: AsyncConnection, before_ms: int, at_most: int) -> i
         await connection.execute(_FORGET_HOURS, keys)
     await connection.execute(_FORGET_JUDGED, {"seqs": [row.seq for row in rows]})
     return len(rows)
+
+
+_LINES = Prepared(
+    select(
+        judged_effects.c.transaction_id, judged_effects.c.lines, judged_effects.c.costs_lamports
+    ).where(judged_effects.c.transaction_id.in_(bindparam("ids", expanding=True)))
+)
+
+
+async def leaving(
+    connection: AsyncConnection, transaction_ids: Sequence[str]
+) -> dict[str, tuple[list[dict[str, Any]], int]]:
+    """id -> the lines and lamports of fee and rent that its bytes could take, of those judged by
+    their bytes."""
+    if not transaction_ids:
+        return {}
+    rows = await _LINES.all(connection, {"ids": [*transaction_ids]})
+    return {own_id: (json.loads(lines), costs) for own_id, lines, costs in rows}

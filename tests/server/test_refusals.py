@@ -1,0 +1,116 @@
+"""What was refused and why over REST: rule, numbers, what the bytes could take, and the day."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from tests.support.api import NOBODY, STRANGER, Api
+
+from solward.vault.store import transactions as store
+
+
+async def pay(api: Api, wallet: str, sol: str, **options: Any) -> Any:
+    body = {"to": STRANGER, "amount": Decimal(sol)}
+    return await api.post(f"/wallets/{wallet}/transfer", body, **options)
+
+
+async def refusals(api: Api, query: str = "", **options: Any) -> Any:
+    answer = await api.get(f"/refusals{query}", **options)
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+async def test_a_refusal_has_its_rule_its_numbers_and_what_could_leave(api: Api) -> None:
+    wallet = await api.wallet(2)
+    key, key_id = await api.key(spendingLimitSol=Decimal("0.5"))
+    assert (await pay(api, wallet, "0.75", token=key)).status == 500
+    (found,) = (await refusals(api))["refusals"]
+    reason = (
+        "0.75 SOL is more than the 0.5 SOL left of the 0.5 SOL allowed in 24 hours; 0 SOL is spent"
+        " or reserved (limit of the API key)"
+    )
+    assert found["refusal"] == {
+        "rule": "spending_limit_check",
+        "reason": reason,
+        "numbers": {
+            "asked": "0.75", "limit": "0.5", "left": "0.5", "used": "0", "unit": "SOL",
+            "window": "24 hours",
+        },
+    }  # fmt: skip
+    assert (found["principal"], found["error"]) == (f"key:{key_id}", reason)
+    (line,) = found["couldLeave"]["lines"]
+    assert line == {
+        "operation": "transfer", "asset": "SOL", "units": "750000000", "account": STRANGER,
+        "decimals": 9,
+    }  # fmt: skip
+    assert int(found["couldLeave"]["costsLamports"]) >= 5_000
+    assert (await api.get(f"/transactions/{found['id']}")).json == found
+
+
+async def test_what_was_not_simulated_says_its_rule_and_no_bytes(api: Api) -> None:
+    wallet = await api.wallet()
+    assert (await pay(api, wallet, "3")).status == 500
+    (found,) = (await refusals(api))["refusals"]
+    assert found["refusal"]["rule"] == "max_per_tx"
+    assert found["refusal"]["numbers"] == {"asked": "3", "limit": "2", "unit": "SOL"}
+    assert "couldLeave" not in found
+
+
+async def test_what_was_made_has_no_refusal(api: Api) -> None:
+    wallet = await api.wallet(2)
+    await pay(api, wallet, "0.25")
+    record = (await api.records(wallet))[0]
+    found = (await api.get(f"/transactions/{record['id']}")).json
+    assert "refusal" not in found
+    assert found["couldLeave"]["lines"][0]["units"] == "250000000"
+    assert found["status"] == "confirmed"
+    assert (await refusals(api))["refusals"] == []
+
+
+async def test_the_day_is_counted_by_rule(api: Api) -> None:
+    wallet, other = await api.wallet(2), await api.wallet()
+    for _ in range(2):
+        await pay(api, wallet, "3")
+    await api.post("/freeze", {"walletId": other})
+    await pay(api, other, "0.1")
+    whole = await refusals(api, "?limit=1")
+    assert whole["lastDay"] == {
+        "count": 3, "byRule": {"max_per_tx": 2, "freeze": 1}, "isComplete": True,
+    }  # fmt: skip
+    assert [each["walletId"] for each in whole["refusals"]] == [other]
+    one = await refusals(api, f"?walletId={wallet}")
+    assert one["lastDay"]["byRule"] == {"max_per_tx": 2}
+    assert {each["walletId"] for each in one["refusals"]} == {wallet}
+
+
+async def test_older_ones_than_the_newest_records_are_said_to_be_left_out(api: Api) -> None:
+    wallet = await api.wallet(2)
+    await pay(api, wallet, "3")
+    for _ in range(3):
+        await pay(api, wallet, "0.1")
+    async with api.service.database.read() as connection:
+        for among, counted, is_complete in (
+            (3, {}, False), (4, {"max_per_tx": 1}, False), (5, {"max_per_tx": 1}, True),
+        ):  # fmt: skip
+            found = await store.refused_by_rule(connection, None, 0, among)
+            assert found == (counted, is_complete)
+            assert len(await store.refused(connection, None, 5, among)) == len(counted)
+
+
+async def test_a_confined_key_sees_its_wallets_alone(api: Api) -> None:
+    mine, other = await api.wallet(), await api.wallet()
+    for wallet in (mine, other):
+        await pay(api, wallet, "3")
+    key, _ = await api.key(walletId=mine)
+    whole = await refusals(api, token=key)
+    assert {each["walletId"] for each in whole["refusals"]} == {mine}
+    assert whole["lastDay"]["count"] == 1
+    assert (await api.get(f"/refusals?walletId={other}", token=key)).status == 404
+    theirs = (await api.records(other))[0]["id"]
+    assert (await api.get(f"/transactions/{theirs}", token=key)).error == "Transaction not found"
+
+
+async def test_what_is_not_there_is_404(api: Api) -> None:
+    assert (await api.get(f"/transactions/{NOBODY}")).error == "Transaction not found"
+    assert (await api.get(f"/refusals?walletId={NOBODY}")).error == "Wallet not found"
