@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from solward.audit.acts import record_act
 from solward.entries import Entry, check_page, checked_key
 from solward.errors import InvalidRequest, SkillNotFound
+from solward.events import EventKind
 from solward.registry import Registry
 from solward.registry.discovery import canonical
 from solward.registry.loaded import LoadedSkill
@@ -25,6 +27,34 @@ class ServiceForState(Protocol):
     registry: Registry
     wallets: Wallets
     database: Database
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """How many entries and settings of a distribution were deleted."""
+
+    entries: int
+    settings: int
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.settings)
+
+
+async def purge(settings: PluginSettings, plugin: str) -> Purged:
+    """Delete all entries and settings of a distribution that is not loaded, in one transaction.
+
+    Args:
+        plugin: its canonical name.
+    """
+    async with settings.database.write() as connection:
+        found = Purged(
+            await plugin_entries.purge(connection, plugin),
+            await settings.purge(connection, plugin),
+        )
+        if found:
+            subject = {"distribution": plugin, **asdict(found)}
+            record_act(connection, EventKind.PLUGIN_PURGED, subject)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +141,43 @@ class PluginState:
             )
 
     async def delete_entry(self, plugin: str, wallet_id: str, key: str) -> bool:
-        """Delete an entry; returns whether it was there. Raises as `entries`."""
+        """Delete an entry; returns whether it was there. Raises as `entries`.
+
+        The audit log says which one, and not its value, which is the plugin's own.
+        """
         checked_key(key)
-        wallet = await self._service.wallets.get(wallet_id)
+        wallet, own = await self._service.wallets.get(wallet_id), canonical(plugin)
         async with self._service.database.write() as connection:
             await spending.lock_wallet(connection, wallet.id)
-            return await plugin_entries.remove(connection, wallet.id, canonical(plugin), key)
+            entry = await plugin_entries.get(connection, wallet.id, own, key)
+            if entry is None:
+                return False
+            await plugin_entries.remove(connection, wallet.id, own, key)
+            subject = {"distribution": own, "walletId": wallet.id, "key": key}
+            was = {"version": entry.version, "transactionId": entry.transaction_id}
+            record_act(connection, EventKind.PLUGIN_ENTRY, subject, was)
+            return True
+
+    async def purge(self, plugin: str) -> Purged:
+        """Delete all that a distribution's plugins keep and all that is set for its skills.
+
+        Raises:
+            InvalidRequest: one of its plugins is loaded, and would go on without its entries.
+        """
+        registry, own = self._service.registry, canonical(plugin)
+        kinds = (registry.skills, registry.providers, registry.venues, registry.payments)
+        loaded = [
+            name
+            for kind in kinds
+            for name, each in kind.items()
+            if canonical(each.distribution) == own
+        ]
+        loaded += [each.name for each in registry.guardrails if canonical(each.distribution) == own]
+        if loaded:
+            raise InvalidRequest(
+                f"{plugin} is loaded ({', '.join(sorted(loaded))}): remove or disable it first"
+            )
+        return await purge(self.settings, own)
 
     def _declared(self, skill: str) -> tuple[str, SkillSettings]:
         loaded = self._service.registry.skills.get(skill)

@@ -85,6 +85,7 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.store.plugin_entries import StoreBounds
 from solward.vault.store.record_pages import RecordPages
+from solward.vault.store.spending import FrozenSwitch
 from solward.vault.store.token_lists import read_list
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.grant_report import WalletKeys, principal_grants, wallet_grants
@@ -664,6 +665,13 @@ class Solward:
     async def thaw(self, wallet_id: str | None) -> None:
         """Allow transactions again."""
         await self._switch(wallet_id, False, None)
+
+    async def frozen(
+        self, at_most: int
+    ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
+        """See `spending.frozen_switches`."""
+        async with self.database.read() as connection:
+            return await spending.frozen_switches(connection, at_most)
 
     async def _switch(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
         scope = spending.SERVICE_SCOPE

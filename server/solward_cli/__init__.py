@@ -34,6 +34,7 @@ _COMMANDS = {
     "hold": ("solward_cli.hold:hold", "What waits for a person: listed, approved, denied."),
     "events": ("solward_cli.events:events", "What happens, as it happens."),
     "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
+    "frozen": ("solward_cli.freeze:frozen", "What is frozen, since when and why."),
     "unfreeze": ("solward_cli.freeze:unfreeze", "Allow transactions again."),
     "tokens": ("solward_cli.tokens:tokens", "Tokens known by symbol: listed, refreshed."),
     "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),

@@ -1,10 +1,16 @@
-"""`solward config show` and `solward version`."""
+"""`solward config show` and `running`, and `solward version`."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+from solward_cli.service_call import ServiceCall, service_call
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.group()
@@ -31,6 +37,30 @@ def show() -> None:
     for name, value in settings.masked().items():
         table.add_row(name, value or "-")
     Console().print(table)
+
+
+@config.command("running")
+@click.option("--all", "every", is_flag=True, help="Also what nobody set, with its default.")
+@service_call
+async def running(call: ServiceCall, every: bool) -> RenderableType:
+    """Print the running service's settings: values, defaults, where they come from.
+
+    Of a secret only whether it is set. It needs the admin secret.
+    """
+    from solward_cli.render import table
+
+    rows = [
+        (
+            each.name,
+            "set" if each.secret and each.set else each.value or "",
+            each.default or "",
+            each.source,
+            "ceiling" if each.ceiling else "",
+        )
+        for each in await call.client.settings()
+        if every or each.set or each.ceiling
+    ]
+    return table(("VARIABLE", "VALUE", "DEFAULT", "FROM", "KIND"), rows, "Nothing is set.")
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from solward_cli.completed_names import wallet_names
-from solward_cli.service_call import ServiceCall, service_call
+from solward_cli.service_call import ServiceCall, limit_option, service_call
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,6 +36,32 @@ async def unfreeze(call: ServiceCall, wallet: str | None) -> RenderableType:
     """Allow transactions again; the service's switch and a wallet's are two."""
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
     return _render(await call.client.unfreeze(wallet_id))
+
+
+@click.command()
+@limit_option
+@service_call
+async def frozen(call: ServiceCall, limit: int) -> RenderableType:
+    """Say what is frozen, since when and why; it needs the admin secret."""
+    from rich.console import Group
+
+    from solward_cli.render import moment, plain, table, visible
+
+    found = await call.client.frozen(limit)
+    service = "The service is not frozen."
+    if found.since is not None:
+        why = f": {visible(found.reason)}" if found.reason else ""
+        service = f"The service is frozen since {moment(found.since)} UTC{why}"
+    rows = [
+        (visible(each.name), moment(each.since), visible(each.reason or ""))
+        for each in found.wallets
+    ]
+    more = found.frozen_wallets - len(rows)
+    return Group(
+        plain(service),
+        table(("WALLET", "SINCE (UTC)", "REASON"), rows, "No wallet is frozen by itself."),
+        *([plain(f"and {more} more wallets")] if more else []),
+    )
 
 
 def _render(switch: Switch) -> RenderableType:

@@ -144,6 +144,8 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "events tail": (lambda _live: ["--after", "0", "--count", "2"], "wallet:created"),
     "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
     "freeze": (lambda live: ["--wallet", live.wallet(0), "--reason", "drill"], "is frozen"),
+    "frozen": (lambda _live: [], "is not frozen"),
+    "config running": (lambda _live: [], "ceiling"),
     "unfreeze": (lambda live: ["--wallet", live.wallet(0)], "is not frozen"),
     "schedule create": (
         lambda live: [live.wallet(0), "daily", "check_balance", "--cron", "0 9 * * *"],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -10,13 +13,17 @@ from click.testing import CliRunner
 from tests.client.conftest import URL
 from tests.support.api import Api
 from tests.support.http_transport import Carrier
-from tests.support.keeping_plugins import module
+from tests.support.keeping_plugins import context_of, module
 
-from solward import Put
+from solward import Put, jsontext
+from solward.audit import log as audit_log
 from solward.client import BadRequest, NotFoundError, SolwardClient
 from solward.client.errors import ClientError
+from solward.testing.stand import open_stand
 from solward.testing.targets import target_of
+from solward.vault.store import plugin_entries
 from solward.vault.transactions.request import Actor
+from solward.vault.wallets.plugin_settings import PluginSettings
 from solward_cli import main
 
 VALUE = "a-very-secret-value-4711"
@@ -87,6 +94,94 @@ async def test_entries_are_listed_and_deleted(client: SolwardClient, api: Api) -
 
 
 @pytest.mark.usefixtures("keeps")
+async def test_a_deleted_entry_is_in_the_audit_log_and_its_value_is_not(
+    client: SolwardClient, api: Api
+) -> None:
+    wallet = await client.wallets.create("kept")
+    actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
+    await api.service.operations.entries.put(wallet.id, actor, Put("last", {"it": VALUE}))
+    for _ in range(2):
+        await client.plugin_state.delete("Keeper", wallet.id, "last")
+    newest, before = await client.audit(limit=2)
+    assert (newest.kind, before.kind) == ("plugin:entry", "wallet:created")
+    assert newest.data == {
+        "distribution": "keeper",
+        "walletId": wallet.id,
+        "key": "last",
+        "principal": "admin",
+        "before": {"version": 1, "transactionId": None},
+    }
+
+
+@pytest.mark.usefixtures("keeps")
+async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
+    client: SolwardClient, api: Api
+) -> None:
+    wallets = [await client.wallets.create(name) for name in ("one", "two")]
+    for each in wallets:
+        for plugin in ("keeper", "another"):
+            actor = Actor("admin", via=("skill:keeps", f"plugin:{plugin}"))
+            await api.service.operations.entries.put(each.id, actor, Put("last", VALUE))
+    state = client.plugin_state
+    await state.set("keeps", "token", VALUE)
+    await state.set("keeps", "hours", 12)
+    with pytest.raises(BadRequest, match=r"Keeper is loaded \(keeps\): remove or disable it first"):
+        await state.purge("Keeper")
+    assert len(await state.entries("keeper", wallets[0].id)) == 1
+
+    loaded = api.service.registry
+    api.service.registry = loaded.without({"keeper"})
+    assert await state.purge("Keeper") == {"plugin": "keeper", "entries": 2, "settings": 2}
+    assert await state.purge("keeper") == {"plugin": "keeper", "entries": 0, "settings": 0}
+    newest = (await client.audit(limit=1))[0]
+    told = {"distribution": "keeper", "principal": "admin", "entries": 2, "settings": 2}
+    assert (newest.kind, newest.data) == ("plugin:purged", told)
+
+    api.service.registry = loaded
+    assert [each["set"] for each in (await state.settings("keeps"))["settings"]] == [False, False]
+    for each in wallets:
+        assert await state.entries("keeper", each.id) == ()
+        assert len(await state.entries("another", each.id)) == 1
+    # A version is given once: an approval that waits may name an earlier one.
+    actor = Actor("admin", via=("skill:keeps", "plugin:keeper"))
+    await api.service.operations.entries.put(wallets[0].id, actor, Put("last", 1))
+    assert (await state.entries("keeper", wallets[0].id))[0]["version"] == 2
+
+
+def _removed(home: Path, *arguments: str, status: int = 0) -> str:
+    environment = {"SOLWARD_HOME": str(home), "API_PORT": "1"}
+    result = CliRunner().invoke(main, ["plugins", "remove", *arguments], env=environment)
+    assert result.exit_code == status, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.sqlite("its own file, and the lock of the home")
+async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    purged = partial(asyncio.to_thread, _removed, home)
+    async with open_stand(home) as stand:
+        wallet = await stand.wallet()
+        await context_of(wallet, "keeper").store.put("last", 1)
+        await context_of(wallet, "another").store.put("last", 1)
+        settings = PluginSettings(stand.service.database)
+        await settings.put("keeper", "keeps", "token", VALUE, secret=True)
+        # It owns the home, and serves nothing that could be asked.
+        refused = await purged("keeper", "--purge", status=2)
+        assert "its entries and settings are not, because the running service" in refused
+    assert "not installed" in await purged("keeper", status=2)
+    assert "Deleted 1 entries and 1 settings." in await purged("Keeper", "--purge")
+    assert "not installed" in await purged("keeper", "--purge", status=2)
+    async with open_stand(home) as stand:
+        assert await PluginSettings(stand.service.database).stored("keeper", "keeps") == ()
+        async with stand.service.database.read() as connection:
+            assert await plugin_entries.wallets_of(connection, "keeper") == {}
+            assert len(await plugin_entries.wallets_of(connection, "another")) == 1
+            (told,) = await audit_log.latest(connection, 1)
+        assert (told.event, jsontext.loads(told.data)["principal"]) == ("plugin:purged", "cli")
+        await stand.service.audit.verify()
+
+
+@pytest.mark.usefixtures("keeps")
 async def test_an_api_key_reaches_none_of_it(client: SolwardClient, carrier: Carrier) -> None:
     wallet = await client.wallets.create("kept")
     key = await client.keys.create(name="k", wallet_id=wallet.id)
@@ -98,6 +193,7 @@ async def test_an_api_key_reaches_none_of_it(client: SolwardClient, carrier: Car
             state.unset("keeps", "hours"),
             state.entries("keeper", wallet.id),
             state.delete("keeper", wallet.id, "a"),
+            state.purge("keeper"),
         ):
             with pytest.raises(ClientError, match="admin API secret required"):
                 await call

@@ -13,6 +13,7 @@ from tests.support.api import SECRET, STRANGER, Api, serving_api
 from tests.support.hold_rows import hold_row
 from tests.support.repository import DOCS
 
+from solward import Put
 from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
 from solward.audit import outbox
@@ -29,6 +30,7 @@ from solward.store.retention import retain
 from solward.vault.store import holds, payments, token_lists, transactions
 from solward.vault.store.alerts import BLOCKS
 from solward.vault.transactions.policy import replace_set
+from solward.vault.transactions.request import Actor
 from solward.vault.wallets import KeySource
 from solward.vault.wallets.export import export_wallet, newest_keystore
 from solward.vault.wallets.service import KEY_FILE
@@ -127,6 +129,10 @@ async def everything(api: Api) -> None:
     other = (await api.post("/agents", body)).json["id"]
     await api.call("DELETE", f"/agents/{other}")
     await api.service.plugin_state.settings.put("acme", "tells", "token", "x" * 8, secret=True)
+    actor = Actor("admin", via=("skill:tells", "plugin:acme"))
+    await api.service.operations.entries.put(wallet, actor, Put("last", 1))
+    assert await api.service.plugin_state.delete_entry("acme", wallet, "last")
+    assert await api.service.plugin_state.purge("acme")
     assert api.service.webhook is not None
     with pytest.raises(DecisionRefused):
         await api.service.webhook.check(SentDecision("a-hold", "1", "", "v1=", b"{}"))

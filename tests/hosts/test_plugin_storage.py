@@ -281,24 +281,25 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
             wallet = await stand.wallet()
             return await Hosted(stand).run("acme", wallet.id, do=do)
 
-    def solward(*arguments: str, status: int = 0) -> str:
-        result = CliRunner().invoke(main, ["plugins", *arguments])
+    async def solward(*arguments: str, status: int = 0) -> str:
+        # It runs a loop of its own.
+        result = await asyncio.to_thread(CliRunner().invoke, main, ["plugins", *arguments])
         assert result.exit_code == status, result.output
-        return result.output
+        return str(result.output)
 
     put("1.0", 1, 1, upgrade=False)
     await run("(root / 'kept').write_text('by 1.0')")
     put("1.1", 1, 1, upgrade=True)
     assert await run("answer = (root / 'kept').read_text()") == "by 1.0"
     kept = home / "storage" / "acme-tools"
-    assert f"stay in {kept}; --purge deletes them" in solward("remove", "acme-tools")
+    assert f"stay in {kept}; --purge deletes them" in await solward("remove", "acme-tools")
     assert (kept / "kept").exists()
     put("1.1", 1, 1, upgrade=False)
     assert await run("answer = (root / 'kept').read_text()") == "by 1.0"
-    solward("remove", "acme-tools")
-    solward("remove", "Acme.Tools", "--purge")
+    await solward("remove", "acme-tools")
+    await solward("remove", "Acme.Tools", "--purge")
     assert list(kept.iterdir()) == []
-    assert "not installed" in solward("remove", "nothing", "--purge", status=2)
+    assert "not installed" in await solward("remove", "nothing", "--purge", status=2)
 
 
 async def test_a_neighbours_declaration_that_was_not_accepted_gives_nobody_more(

@@ -189,6 +189,32 @@ async def test_frozen_wallets_send_nothing(api: Api) -> None:
     assert (await api.post("/freeze", {"walletId": NOBODY})).error == "Wallet not found"
 
 
+async def test_what_is_frozen_is_listed_with_its_reasons_the_latest_first(api: Api) -> None:
+    nothing = {"frozen": False, "reason": None, "since": None, "frozenWallets": 0, "wallets": []}
+    assert (await api.get("/freeze")).json == nothing
+    first, second = await api.wallet(), await api.wallet()
+    await api.post("/freeze", {"walletId": first, "reason": "looks odd"})
+    await api.post("/freeze", {"walletId": second})
+    found = (await api.get("/freeze")).json
+    assert (found["frozen"], found["frozenWallets"]) == (False, 2)
+    assert [(each["walletId"], each["reason"]) for each in found["wallets"]] == [
+        (second, None),
+        (first, "looks odd"),
+    ]
+    assert len((await api.get("/freeze?limit=1")).json["wallets"]) == 1
+    await api.post("/freeze", {"reason": "incident 7"})
+    await api.post("/unfreeze", {"walletId": second})
+    found = (await api.get("/freeze")).json
+    assert (found["frozen"], found["reason"], found["frozenWallets"]) == (True, "incident 7", 1)
+    assert found["since"] >= found["wallets"][0]["since"]
+    await api.post("/unfreeze")
+    await api.post("/unfreeze", {"walletId": first})
+    assert (await api.get("/freeze")).json == nothing
+    assert (await api.get("/freeze?limit=0")).status == 400
+    token, _ = await api.key()
+    assert (await api.get("/freeze", token=token)).status == 401
+
+
 async def test_limits_say_what_is_spent_and_left(api: Api) -> None:
     wallet = await api.wallet(2)
     await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.5})

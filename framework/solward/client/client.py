@@ -17,7 +17,7 @@ from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http
 from solward.client.keys import Keys
-from solward.client.models import Event, Health, Switch
+from solward.client.models import Event, Frozen, Health, Setting, Switch
 from solward.client.payments import Payments
 from solward.client.plugin_state import PluginState
 from solward.client.policy import Holds, Policies
@@ -125,6 +125,14 @@ class SolwardClient:
         """Lift the switch of the service, or of one wallet."""
         body = json_fields(wallet_id=wallet_id)
         return self._http.read(Switch.of, await self._http.send("POST", "/unfreeze", body))
+
+    async def frozen(self, limit: int = 50) -> Frozen:
+        """What is frozen: the service, and up to `limit` wallets by themselves."""
+        return self._http.read(Frozen.of, await self._http.get("/freeze", {"limit": limit}))
+
+    async def settings(self) -> tuple[Setting, ...]:
+        """The settings of the service, of secrets only whether they are set."""
+        return self._http.read_list(Setting.of, await self._http.get("/settings"), "settings")
 
     async def audit(self, limit: int = 50, before: int | None = None) -> tuple[Event, ...]:
         """The audit log, newest first; `before` is an entry's number and gives older ones."""

@@ -271,6 +271,77 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of the service's process that answered.
+
+    Attributes:
+        name: the environment variable's (docs/configuration.md).
+        value: None of a secret, and where there is none; `default` likewise.
+        source: `argument`, `environment`, `.env` or `default`.
+        ceiling: whether no request, grant, agent or key goes beyond it.
+    """
+
+    name: str
+    value: str | None
+    default: str | None
+    source: str
+    secret: bool
+    set: bool
+    ceiling: bool
+
+    @classmethod
+    def of(cls, raw: Raw) -> Setting:
+        """From an item of `GET /settings`."""
+        names = ("name", "value", "default", "source", "secret", "set", "ceiling")
+        return cls(**{name: raw[name] for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenWallet:
+    """A wallet that is frozen by itself."""
+
+    wallet_id: str
+    name: str
+    reason: str | None
+    since: datetime
+
+    @classmethod
+    def of(cls, raw: Raw) -> FrozenWallet:
+        """From an item of `GET /freeze`."""
+        return cls(raw["walletId"], raw["name"], raw["reason"], moment(raw["since"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What is frozen.
+
+    Attributes:
+        service: whether every wallet is; `reason` and `since` are of that.
+        wallets: those frozen by themselves, the latest first, as many as were asked for.
+        frozen_wallets: how many there are.
+    """
+
+    service: bool
+    reason: str | None
+    since: datetime | None
+    wallets: tuple[FrozenWallet, ...]
+    frozen_wallets: int
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Frozen:
+        """From the answer of `GET /freeze`."""
+        return cls(
+            service=raw["frozen"],
+            reason=raw["reason"],
+            since=None if raw["since"] is None else moment(raw["since"]),
+            wallets=tuple(map(FrozenWallet.of, raw["wallets"])),
+            frozen_wallets=raw["frozenWallets"],
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """An entry of the audit log; in the stream it has only `seq`, `kind` and `data`.
 

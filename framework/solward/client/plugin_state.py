@@ -56,6 +56,15 @@ class PluginState:
         path = _store(plugin, wallet_id)
         return self._http.read(dict, await self._http.send("DELETE", path, query={"key": key}))
 
+    async def purge(self, plugin: str) -> Raw:
+        """Delete all entries and settings of a distribution, for every wallet.
+
+        Raises:
+            BadRequest: one of its plugins is loaded.
+        """
+        query = {"plugin": plugin}
+        return self._http.read(dict, await self._http.send("DELETE", "/plugins/state", query=query))
+
     async def _answer(self, method: str, path: str, body: Raw | None = None) -> Raw:
         if method == "GET":
             return self._http.read(dict, await self._http.get(path))

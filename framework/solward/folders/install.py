@@ -113,12 +113,15 @@ def install(
         return new
 
 
-def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) -> None:
+def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) -> bool:
     """Remove a distribution; a running service ends what runs of it.
 
     Args:
         lost: also where nothing of it is here, so that the service expects it no more.
         purge: delete the files that its plugins keep, too, also where it is not installed.
+
+    Returns:
+        Whether there was something of it; false only with `purge`.
 
     Raises:
         FolderError: it is not installed, or cannot be.
@@ -132,9 +135,12 @@ def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) ->
         if lost or layout.read(home, own) is not None:
             layout.forget(home, own)
         elif not keeps:
-            raise _not_installed(name)
+            if purge:
+                return False
+            raise not_installed(name)
         if kept is not None and keeps:
             empty(kept)
+        return True
 
 
 def enable(home: Path, name: str, enabled: bool) -> Installed:
@@ -153,11 +159,12 @@ def enable(home: Path, name: str, enabled: bool) -> Installed:
 def _installed(home: Path, name: str) -> Installed:
     one = layout.read(home, canonical(name))
     if one is None:
-        raise _not_installed(name)
+        raise not_installed(name)
     return one
 
 
-def _not_installed(name: str) -> FolderError:
+def not_installed(name: str) -> FolderError:
+    """The error of a distribution that has no folder of its own."""
     return FolderError(f"{name} is not installed in a folder of its own")
 
 

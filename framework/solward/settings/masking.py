@@ -20,8 +20,8 @@ def masked_value(name: str, value: object) -> str:
     if isinstance(value, SecretStr):
         text = value.get_secret_value()
         if name == "solana_rpc_url":
-            return ",".join(map(_host_of, addresses_of(text)))
-        return _host_of(text) if name.endswith("_url") else _MASK
+            return ",".join(map(host_of, addresses_of(text)))
+        return host_of(text) if name.endswith("_url") else _MASK
     if isinstance(value, Mapping):
         return ",".join(f"{mint}={units}" for mint, units in sorted(value.items()))
     if isinstance(value, frozenset):
@@ -34,7 +34,8 @@ def addresses_of(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _host_of(url: str) -> str:
+def host_of(url: str) -> str:
+    """An address without all that may be a credential: its scheme and host."""
     parts = urlsplit(url)
     return (
         f"{parts.scheme}://{parts.hostname}/{_MASK}" if parts.scheme and parts.hostname else _MASK

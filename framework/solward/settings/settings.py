@@ -6,15 +6,24 @@ Each field is the environment variable of the same name in capitals. Secrets nev
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from solward.errors import ConfigError, InvalidRequest
@@ -46,6 +55,23 @@ DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 _DEPENDENT = "default_factory_not_called"
 
 _METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2::254]")
+
+
+class Origin(StrEnum):
+    """Where a setting's value comes from."""
+
+    ARGUMENT = "argument"
+    """Of the program that made the settings, such as the command's `--port`."""
+    ENVIRONMENT = "environment"
+    ENV_FILE = ".env"
+    DEFAULT = "default"
+
+
+class Ceiling:
+    """Marks a setting beyond which no request, grant, agent or key goes."""
+
+
+CEILING: Final = Ceiling()
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 ApiKeyStoreKind = Literal["memory", "database"]
@@ -93,6 +119,9 @@ class Settings(AccessSettings, VendorSettings):
         hide_input_in_errors=True,
     )
 
+    # Of the fields that were given: secrets leave the environment once they are read.
+    _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
+
     cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
 
     # Comma-separated addresses. RPC providers put the API key into the URL, so all of it is secret.
@@ -117,23 +146,25 @@ class Settings(AccessSettings, VendorSettings):
     default_llm_provider: str | None = None
     default_llm_model: str | None = None
 
-    max_sol_per_transaction: Decimal = Decimal(2)
-    max_transactions_per_minute: int = Field(5, ge=1)
-    daily_spending_limit_sol: Decimal = Decimal(10)
+    max_sol_per_transaction: Annotated[Decimal, CEILING] = Decimal(2)
+    max_transactions_per_minute: Annotated[int, CEILING] = Field(5, ge=1)
+    daily_spending_limit_sol: Annotated[Decimal, CEILING] = Decimal(10)
     # Basis points: how much less than quoted a swap may give, and how far it may move the price.
-    max_slippage_bps: int = Field(default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS)
-    max_price_impact_bps: int = Field(500, ge=0, le=_WHOLE_BPS)
-    max_costs_sol_per_day: Decimal = DEFAULT_MAX_COSTS_SOL
+    max_slippage_bps: Annotated[int, CEILING] = Field(
+        default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS
+    )
+    max_price_impact_bps: Annotated[int, CEILING] = Field(500, ge=0, le=_WHOLE_BPS)
+    max_costs_sol_per_day: Annotated[Decimal, CEILING] = DEFAULT_MAX_COSTS_SOL
     # Of transactions that are built here: off, auto, or micro-lamports a compute unit.
     priority_fee: Literal["off", "auto"] | int = Field(default_factory=_priority_fee_of)
-    max_network_fee_sol: Decimal = lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
+    max_network_fee_sol: Annotated[Decimal, CEILING] = lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
     # Of what a plugin's distribution keeps for a wallet.
     plugin_store_max_keys: int = Field(256, ge=1, le=10_000)
     plugin_store_max_value_bytes: int = Field(8_192, ge=2, le=16_384)
     plugin_store_max_bytes: int = Field(262_144, ge=2, le=16_777_216)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
-    token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
+    token_limits: Annotated[Mapping[str, int], NoDecode, CEILING] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.
     regulated_mints: Annotated[tuple[str, ...], NoDecode] = ()
     # Who says what assets are worth in dollars: nobody, or two that are compared.
@@ -176,7 +207,19 @@ class Settings(AccessSettings, VendorSettings):
             # A default that depends on an invalid value fails too, and adds no information.
             causes = [item for item in error.errors() if item["type"] != _DEPENDENT]
             raise ConfigError("; ".join(map(_explain, causes))) from None
+        in_environment = {name.lower() for name, value in os.environ.items() if value}
+        for name in self.model_fields_set:
+            if name in values:
+                self._origins[name] = Origin.ARGUMENT
+            elif name in in_environment:
+                self._origins[name] = Origin.ENVIRONMENT
+            else:
+                self._origins[name] = Origin.ENV_FILE
         conceal(self._secrets())
+
+    def origin(self, name: str) -> Origin:
+        """Where the value of a field came from when the settings were read."""
+        return self._origins.get(name, Origin.DEFAULT)
 
     def _secrets(self) -> Iterator[str]:
         for name in secret_fields(type(self)):

@@ -58,29 +58,39 @@ def upgrade(target: str, yes: bool, result: Path | None, public: str | None) -> 
 @click.option(
     "--lost", is_flag=True, help="Also where its folder is lost, so that the service does without."
 )
-@click.option("--purge", is_flag=True, help="Delete the files that its plugins keep, too.")
+@click.option(
+    "--purge", is_flag=True, help="Delete its files, entries and settings, too, not to be undone."
+)
 def remove(name: str, lost: bool, purge: bool) -> None:
     """Remove a distribution's folder.
 
-    The files that its plugins keep stay, for when it is installed again, but with --purge, which
-    also deletes those of a distribution that is not installed any more.
+    The files and entries that its plugins keep, and what is set for its skills, stay for when it is
+    installed again, but with --purge, which also deletes those of a distribution that is not
+    installed any more. Where a service runs, it is asked to, with the admin secret.
     """
+    from solward.folders.install import not_installed
     from solward.folders.install import remove as removed
-    from solward_cli.entrypoint import refusals
+    from solward_cli.entrypoint import keystore_settings, refusals
+    from solward_cli.plugins.purge import purge_state
 
     with refusals():
-        removed(_home(), name, lost=lost, purge=purge)
-    _done(f"Removed {name}.{'' if purge else _kept(name)}")
+        settings = keystore_settings()
+        was_here = removed(settings.solward_home, name, lost=lost, purge=purge)
+        purged = purge_state(settings, name) if purge else ""
+        if not (was_here or purged):
+            raise not_installed(name)
+    _done(f"Removed {name}.{purged if purge else _kept(name)}")
 
 
 def _kept(name: str) -> str:
     from solward.folders.layout import canonical
     from solward.folders.storage import storage_folder
 
+    also = "--purge deletes them, its entries and its settings."
     folder = storage_folder(_home(), canonical(name))
     if folder is None or not folder.exists():
-        return ""
-    return f" The files that its plugins keep stay in {folder}; --purge deletes them."
+        return " Its entries and settings stay; --purge deletes them."
+    return f" The files that its plugins keep stay in {folder}; {also}"
 
 
 @click.command("enable")

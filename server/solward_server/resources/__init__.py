@@ -23,6 +23,7 @@ from solward_server.resources import (
     quotes,
     refusals,
     schedules,
+    settings,
     skills,
     stakes,
     switches,
@@ -52,5 +53,6 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     hold_webhook.blueprint,
     policy.blueprint,
     switches.blueprint,
+    settings.blueprint,
     events.blueprint,
 )

@@ -36,6 +36,7 @@ from solward_server.resources import (
     quotes,
     refusals,
     schedules,
+    settings,
     skills,
     stakes,
     switches,
@@ -66,6 +67,7 @@ _TAGS = {
     "plugins": "What is loaded.",
     "agents": "Agents that act on a wallet.",
     "switches": "Stop everything, at once.",
+    "settings": "What the service was started with.",
     "events": "What happened, live and on record.",
     "mcp": "The same skills for MCP clients.",
     "docs": "This description to read.",
@@ -120,6 +122,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | hold_webhook.PATHS
         | policy.PATHS
         | switches.PATHS
+        | settings.PATHS
         | events.PATHS
     )
     root_paths = mcp.ROOT_PATHS | docs.ROOT_PATHS | metrics.ROOT_PATHS

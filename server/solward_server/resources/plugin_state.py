@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from quart import Blueprint
@@ -30,7 +31,8 @@ from solward_server.openapi.schema import (
 
 
 def blueprint(context: RouteContext) -> Blueprint:
-    """`/plugins/skills/:skill/settings` and `/wallets/:id/plugins/:plugin/store`."""
+    """`/plugins/skills/:skill/settings`, `/wallets/:id/plugins/:plugin/store` and
+    `/plugins/state`."""
     routes = Blueprint("plugin_state", __name__)
     service = context.service
 
@@ -65,6 +67,14 @@ def blueprint(context: RouteContext) -> Blueprint:
             raise InvalidRequest("key is required")
         deleted = await service.plugin_state.delete_entry(plugin, wallet_id, key)
         return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
+
+    @routes.delete("/plugins/state")
+    async def purge() -> dict[str, Any]:
+        plugin = query_text("plugin")
+        if plugin is None:
+            raise InvalidRequest("plugin is required")
+        purged = await service.plugin_state.purge(plugin)
+        return {"plugin": canonical(plugin)} | asdict(purged)
 
     return routes
 
@@ -219,7 +229,8 @@ PATHS = {
             "Delete an entry that a plugin keeps for a wallet",
             tag="plugins",
             access=Access.ADMIN,
-            description="What it made the plugin leave undone, it may do again.",
+            description="What it made the plugin leave undone, it may do again. The audit log says "
+            "which one was deleted, and not its value.",
             parameters=[WALLET_ID, _PLUGIN, _KEY],
             response=success(
                 response_object(
@@ -233,5 +244,32 @@ PATHS = {
             ),
             errors={400: "key is required", 404: NO_WALLET},
         ),
+    },
+    "/plugins/state": {
+        "delete": operation(
+            "purgePlugin",
+            "Delete all that a distribution's plugins keep, and all that is set for its skills",
+            tag="plugins",
+            access=Access.ADMIN,
+            description="For every wallet, not to be undone. Only of a distribution of which "
+            "nothing is loaded. Its files are deleted by `solward plugins remove --purge` alone.",
+            parameters=[query("plugin", text("The plugin's distribution.", 200), required=True)],
+            response=success(
+                response_object(
+                    {
+                        "plugin": text("The distribution."),
+                        "entries": whole("How many entries were deleted.", 0, 2**53 - 1),
+                        "settings": whole("How many settings were deleted.", 0, 2**53 - 1),
+                    }
+                ),
+                {"plugin": "acme-tools", "entries": 12, "settings": 2},
+            ),
+            errors={
+                400: [
+                    "plugin is required",
+                    "acme-tools is loaded (tip): remove or disable it first",
+                ]
+            },
+        )
     },
 }

@@ -6,18 +6,49 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.clock import iso
 from solward_server.http.auth import Access
-from solward_server.http.body import body_optional_text, read_body
+from solward_server.http.body import body_optional_text, query_limit, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.schema import flag, nullable, request_object, response_object, text
+from solward_server.openapi.parameters import LIMIT
+from solward_server.openapi.schema import (
+    array,
+    flag,
+    identifier,
+    nullable,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
 
 
 def blueprint(context: RouteContext) -> Blueprint:
-    """`POST /freeze` and `POST /unfreeze`, with `walletId` for one wallet."""
+    """`GET /freeze`, and `POST /freeze` and `POST /unfreeze`, with `walletId` for one wallet."""
     routes = Blueprint("switches", __name__)
     service = context.service
+
+    @routes.get("/freeze")
+    async def frozen() -> dict[str, Any]:
+        switch, wallets, count = await service.frozen(query_limit())
+        return {
+            "frozen": switch is not None,
+            "reason": None if switch is None else switch.reason,
+            "since": None if switch is None else iso(switch.since_ms),
+            "frozenWallets": count,
+            "wallets": [
+                {
+                    "walletId": each.wallet_id,
+                    "name": each.name,
+                    "reason": each.reason,
+                    "since": iso(each.since_ms),
+                }
+                for each in wallets
+            ],
+        }
 
     @routes.post("/freeze")
     async def freeze() -> dict[str, Any]:
@@ -41,8 +72,48 @@ _STATE = {
     "walletId": nullable(text("The wallet; null is all.")),
 }
 
+_REASON = nullable(text("As it was given."))
+
 PATHS = {
     "/freeze": {
+        "get": operation(
+            "listFrozen",
+            "What is frozen, since when and why",
+            tag="switches",
+            access=Access.ADMIN,
+            parameters=[LIMIT],
+            response=success(
+                response_object(
+                    {
+                        "frozen": flag("The service, and with it every wallet."),
+                        "reason": _REASON,
+                        "since": nullable(timestamp("Null where the service is not frozen.")),
+                        "frozenWallets": whole(
+                            "How many wallets are frozen by themselves.", 0, 2**53 - 1
+                        ),
+                        "wallets": array(
+                            response_object(
+                                {
+                                    "walletId": identifier("The wallet."),
+                                    "name": text("Its name."),
+                                    "reason": _REASON,
+                                    "since": timestamp("When it was frozen."),
+                                }
+                            ),
+                            "The latest first, at most `limit`.",
+                        ),
+                    }
+                ),
+                {
+                    "frozen": True,
+                    "reason": "incident 7",
+                    "since": "2026-11-21T09:00:00.000Z",
+                    "frozenWallets": 0,
+                    "wallets": [],
+                },
+            ),
+            errors={400: "limit must be a whole number from 1 to 500"},
+        ),
         "post": operation(
             "freeze",
             "Stop every new transaction, of one wallet or of all",
@@ -62,7 +133,7 @@ PATHS = {
                 400: "reason must be a string of 1 to 200 characters",
                 404: NO_WALLET,
             },
-        )
+        ),
     },
     "/unfreeze": {
         "post": operation(

@@ -184,6 +184,17 @@ async def remove(
     return bool(removed.rowcount)
 
 
+async def purge(connection: AsyncConnection, plugin: str) -> int:
+    """Delete the entries of every wallet; returns how many there were.
+
+    Versions are not counted from 1 again: what waits for approval may name one of them.
+    """
+    removed = await connection.execute(
+        delete(plugin_entries).where(plugin_entries.c.plugin == plugin)
+    )
+    return int(removed.rowcount)
+
+
 async def clear(connection: AsyncConnection, plugin: str, wallet_id: str, prefix: str = "") -> int:
     """Delete the entries whose keys begin with `prefix`; returns how many there were."""
     key = plugin_entries.c.key

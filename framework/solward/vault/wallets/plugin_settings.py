@@ -25,6 +25,7 @@ from solward.vault.store.tables import plugin_settings
 from solward.vault.wallets.envelope import KEY_BYTES, decrypt, encrypt
 
 _KEY: Final = b"solward plugin settings/1"
+_LOCK: Final = "plugin settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,15 @@ class PluginSettings:
                 _record(connection, (plugin, skill, name), was, False)
             return was
 
+    async def purge(self, connection: AsyncConnection, plugin: str) -> int:
+        """Delete those of every skill of a distribution, in the caller's transaction; returns how
+        many were set."""
+        await lock_exclusive(connection, _LOCK)
+        removed = await connection.execute(
+            delete(plugin_settings).where(plugin_settings.c.plugin == plugin)
+        )
+        return int(removed.rowcount)
+
     async def _rows(self, plugin: str, skill: str) -> list[Any]:
         wanted = select(plugin_settings).where(
             plugin_settings.c.plugin == plugin, plugin_settings.c.skill == skill
@@ -117,7 +127,7 @@ class PluginSettings:
 
 
 async def _remove(connection: AsyncConnection, plugin: str, skill: str, name: str) -> bool:
-    await lock_exclusive(connection, "plugin settings")
+    await lock_exclusive(connection, _LOCK)
     removed = await connection.execute(
         delete(plugin_settings).where(
             plugin_settings.c.plugin == plugin,

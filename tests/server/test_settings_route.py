@@ -1,0 +1,141 @@
+"""`GET /settings`: every setting with its origin, and of no secret its value."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.api import SECRET, Api, serving_api
+
+from solward.client import Setting
+from solward.settings import Settings
+from solward.settings.masking import secret_fields
+from solward.settings.report import report
+
+CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
+# Those whose values have a form.
+FORMED = {
+    "solana_rpc_url": f"http://127.0.0.1:9/?api-key={CANARY}",
+    "database_url": f"postgresql://user:{CANARY}@127.0.0.1:9/solward",
+    "approval_webhook_url": f"http://127.0.0.1:9/{CANARY}",
+}
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def of(settings: Settings) -> dict[str, Setting]:
+    return {
+        each.name: Setting(
+            each.name,
+            each.value,
+            each.default,
+            each.origin.value,
+            each.secret,
+            each.is_set,
+            each.ceiling,
+        )
+        for each in report(settings)
+    }
+
+
+def test_each_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("API_PORT=8080\nDASHBOARD_PORT=3300\nMAX_SLIPPAGE_BPS=100\n")
+    monkeypatch.setenv("dashboard_port", "3400")
+    monkeypatch.setenv("MAX_SLIPPAGE_BPS", "")
+    monkeypatch.setenv("MAX_SOL_PER_TRANSACTION", "0.5")
+    found = of(Settings(api_host="::1"))
+    assert {
+        name: (each.value, each.default, each.source, each.set)
+        for name, each in found.items()
+        if each.set
+    } == {
+        "API_HOST": ("::1", "127.0.0.1", "argument", True),
+        "API_PORT": ("8080", "3001", ".env", True),
+        "DASHBOARD_PORT": ("3400", "3000", "environment", True),
+        "MAX_SLIPPAGE_BPS": ("100", "1000", ".env", True),
+        "MAX_SOL_PER_TRANSACTION": ("0.5", "2", "environment", True),
+    }
+    assert found["HOLD_EXPIRES_S"] == Setting(
+        "HOLD_EXPIRES_S", "3600", "3600", "default", secret=False, set=False, ceiling=False
+    )
+
+
+def test_a_default_is_what_the_other_settings_make_it() -> None:
+    found = of(Settings(solana_rpc_url="https://rpc.example", solana_network="mainnet"))
+    assert (found["MAX_SLIPPAGE_BPS"].value, found["MAX_SLIPPAGE_BPS"].default) == ("300", "300")
+    assert found["SOLANA_NETWORK"].default == "devnet"
+
+
+def test_the_ceilings_are_marked() -> None:
+    assert [name for name, each in of(Settings()).items() if each.ceiling] == [
+        "MAX_SOL_PER_TRANSACTION",
+        "MAX_TRANSACTIONS_PER_MINUTE",
+        "DAILY_SPENDING_LIMIT_SOL",
+        "MAX_SLIPPAGE_BPS",
+        "MAX_PRICE_IMPACT_BPS",
+        "MAX_COSTS_SOL_PER_DAY",
+        "MAX_NETWORK_FEE_SOL",
+        "TOKEN_LIMITS",
+    ]
+
+
+@pytest.mark.parametrize("where", ["environment", ".env"])
+def test_no_secret_is_in_it_wherever_it_was_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    secrets = secret_fields(Settings)
+    given = {name.upper(): FORMED.get(name, f"{name}-{CANARY}") for name in secrets}
+    if where == ".env":
+        (tmp_path / ".env").write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    else:
+        for name, text in given.items():
+            monkeypatch.setenv(name, text)
+    found = of(Settings())
+    assert CANARY not in str(found)
+    shown = {name: each for name, each in found.items() if each.secret}
+    assert shown.keys() == given.keys()
+    assert {(each.set, each.source, each.value) for each in shown.values()} == {(True, where, None)}
+
+
+@pytest.mark.parametrize(
+    "name", ["jupiter_api_url", "coingecko_api_url", "openai_base_url", "gemini_api_base"]
+)
+def test_no_credential_of_an_address_is_in_it(name: str) -> None:
+    for url in (f"https://u:{CANARY}@a.example/v1", f"https://a.example/v1?key={CANARY}"):
+        shown = of(Settings(**{name: url}))[name.upper()]
+        assert (shown.value, shown.set) == ("https://a.example/********", True)
+
+
+async def test_the_route_lists_every_setting_and_shows_no_secret(tmp_path: Path) -> None:
+    secrets = {
+        name: f"{name}-{CANARY}"
+        for name in secret_fields(Settings) - FORMED.keys() - {"api_secret", "keystore_passphrase"}
+    } | {"approval_webhook_url": FORMED["approval_webhook_url"]}
+    async with serving_api(tmp_path / "home", **secrets) as api:
+        answer = await api.get("/settings")
+        listed = {each["name"]: each for each in answer.json["settings"]}
+        assert listed.keys() == {name.upper() for name in Settings.model_fields}
+        assert CANARY not in answer.text
+        assert SECRET not in answer.text
+        assert {name for name, each in listed.items() if each["secret"] and each["set"]} >= {
+            name.upper() for name in secrets
+        }
+        assert listed["SOLWARD_HOME"]["value"] == str(tmp_path / "home")
+
+
+async def test_an_api_key_does_not_see_them(api: Api) -> None:
+    token, _ = await api.key()
+    assert (await api.get("/settings", token=token)).status == 401
+
+
+def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    settings = Settings()
+    del os.environ["OPENAI_API_KEY"]
+    assert of(settings)["OPENAI_API_KEY"].source == "environment"
