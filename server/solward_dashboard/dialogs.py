@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from nicegui import ui
 
 
+def heading(text: str = "", level: int = 2) -> ui.label:
+    """The heading of a card or a dialog."""
+    return ui.label(text).classes("sw-card-title").props(f"role=heading aria-level={level}")
+
+
+@contextmanager
+def titled(title: str, *, wide: bool = False) -> Iterator[ui.dialog]:
+    """A dialog that is named by its heading; elements built inside are its content."""
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog" + " sw-dialog-wide" * wide):
+        name = heading(title).classes("sw-text")
+        dialog.props["aria-labelledby"] = name.html_id
+        yield dialog
+
+
 async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
     """Whether the user confirms; a dismissed dialog is no."""
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label(question).classes("sw-card-title")
+    with titled(question) as dialog:
         for each in details:
             ui.label(each).classes("sw-mono")
         submit_buttons(dialog, verb, lambda: dialog.submit(True))

@@ -57,7 +57,7 @@ def frame(path: str) -> Iterator[Freshness]:
                 if route == _HOLDS:
                     waiting.add_badge()
     menu.on_click(drawer.toggle)
-    with ui.element("main").classes("sw-main") as main:
+    with ui.element("div").classes("sw-main") as main:
         ui.label(title).classes("sw-title").props("role=heading aria-level=1")
         freshness = Freshness()
         Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)

@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Hold
+from solward_dashboard.dialogs import heading
 from solward_dashboard.wording import day
 
 _KEPT = {"COSTS": "Fees and rent", "*": "Every other token"}
@@ -24,7 +25,7 @@ class GrantsLeft:
         self._card.set_visibility(False)
         with self._card:
             with ui.element("div").classes("sw-row"):
-                ui.label("Grants").classes("sw-card-title")
+                heading("Grants")
                 ui.space()
                 ui.link("Policy", "/policy")
             self._list = ui.element("div").classes("sw-list")
@@ -70,7 +71,7 @@ class CanLeave:
     def __init__(self) -> None:
         self._shown: Mapping[str, Any] | None = None
         with ui.element("section").classes("sw-card").props('data-testid="can-leave"'):
-            ui.label("What can leave this wallet today").classes("sw-card-title")
+            heading("What can leave this wallet today")
             self._list = ui.element("div").classes("sw-list")
             ui.label("Whoever asks but you: all agents and keys that may use it, at once.").classes(
                 "sw-dim sw-text"
@@ -110,7 +111,7 @@ class OpenHolds:
         self._card = ui.element("section").classes("sw-card").props('data-testid="open-holds"')
         self._card.set_visibility(False)
         with self._card:
-            ui.label("Waits for a person").classes("sw-card-title")
+            heading("Waits for a person")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, holds: Sequence[Hold]) -> None:

@@ -15,7 +15,7 @@ from solward.errors import SolwardError
 from solward.money import format_sol
 from solward.solana.token_list import TokenList, known_decimals
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import fact, result_of
+from solward_dashboard.dialogs import fact, result_of, titled
 from solward_dashboard.wording import day, left, plain
 
 _MAX_NOTE = 500
@@ -68,7 +68,7 @@ class HoldCards:
         # Not in a card: what is in a card goes when it is built anew.
         self._dialogs = ui.element("div").classes("hidden")
         self._empty = ui.label(empty).classes("sw-empty")
-        self._place = ui.element("div").classes("sw-stack").props("role=list")
+        self._place = ui.element("ul").classes("sw-stack")
         self._place.props["data-testid"] = testid
         self._deciding: set[str] = set()
 
@@ -87,7 +87,7 @@ class HoldCards:
             label.set_text(_until(hold))
 
     def _card(self, hold: Hold, record: Transaction | None, told: Told) -> None:
-        with ui.element("article").classes("sw-card").props("role=listitem") as card:
+        with ui.element("li").classes("sw-card") as card:
             card.props["data-testid"] = f"hold-{hold.id}"
             with ui.element("div").classes("sw-row"):
                 ui.badge(_STATES.get(hold.state, hold.state)).classes(_CLASSES[hold.state])
@@ -194,9 +194,7 @@ class HoldCards:
 
 async def _confirmed(hold: Hold, told: Told, verb: str) -> str | None:
     """The note, empty or not, where the person confirms; else None."""
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        dialog.props["aria-label"] = f"{verb} it?"
-        ui.label(f"{verb} this?").classes("sw-card-title")
+    with titled(f"{verb} this?") as dialog:
         ui.label(hold.sentence).classes("sw-text sw-sentence").props('data-testid="asked"')
         for line in hold.lines:
             ui.label(units_text(line["asset"], int(line["units"]), told.tokens, line)).classes(

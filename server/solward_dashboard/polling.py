@@ -35,6 +35,7 @@ class Freshness:
         self._content = ui.context.slot.parent
         self._last_response: datetime | None = None
         self._failing: set[object] = set()
+        self._unanswered: set[object] = set()
         self._visible = True
         self._on_visible: list[Callable[[], Awaitable[None]]] = []
         with ui.row().classes("sw-banner").props("role=alert aria-live=polite") as self._banner:
@@ -60,9 +61,18 @@ class Freshness:
         if came_back:
             await asyncio.gather(*(action() for action in self._on_visible))
 
+    def asks(self, poll: object) -> None:
+        """The content is on its way (aria-busy) until each of these has its first response."""
+        self._unanswered.add(poll)
+        self._content.props("aria-busy=true")
+
     def succeeded(self, poll: object = None) -> None:
         """Record a response of the API."""
         self._failing.discard(poll)
+        if poll in self._unanswered:
+            self._unanswered.discard(poll)
+            if not self._unanswered:
+                self._content.props(remove="aria-busy")
         if self._failing:
             return
         self._last_response = datetime.now(UTC)
@@ -103,6 +113,7 @@ class Poll(Generic[T]):
         self._show = show
         self._sent = 0
         self._newest_shown = 0
+        freshness.asks(self)
         freshness.when_visible_again(self.refresh)
         ui.timer(every_s, self._tick)
 

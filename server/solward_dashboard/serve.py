@@ -78,6 +78,8 @@ def build(options: Options) -> FastAPI:
         tailwind=False,
         unocss="mini",
         dark=None,
+        # Of what the pages say, for screen readers.
+        language="en-US",
     )
     app.add_middleware(AccessGate, options=options)
     # NiceGUI allows all origins on its socket by default.

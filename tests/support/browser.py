@@ -94,6 +94,19 @@ return document.getAnimations().some(
     each => each.playState === "running" && each.effect.target?.contains(arguments[0]));
 """
 
+# Endless animations (a spinner's) are no movement that ends.
+_IS_STILL = """
+const moving = document.getAnimations().some(each => each.playState === "running"
+    && each.effect.getComputedTiming().endTime !== Infinity);
+const now = performance.now();
+if (!window.lastChange) {
+    window.lastChange = now;
+    new MutationObserver(() => { window.lastChange = performance.now(); })
+        .observe(document.body, {subtree: true, childList: true, attributes: true});
+}
+return !moving && now - window.lastChange > 100;
+"""
+
 
 class Browser:
     """One Chromium on one dashboard; every wait is for a condition and ends with what was shown."""
@@ -101,6 +114,7 @@ class Browser:
     def __init__(self, url: str, *, traffic: bool = False) -> None:
         self.url = url
         self.driver = _chromium(traffic)
+        self._prefers: dict[str, str] = {}
         self.size(*DESKTOP)
 
     def quit(self) -> None:
@@ -116,6 +130,17 @@ class Browser:
         )
         return self
 
+    def answered(self, path: str) -> Browser:
+        """Open a page and wait until it shows what it asked for, and nothing on it moves."""
+        self.open(path)
+        self.until(lambda: not self.all(".sw-main[aria-busy]"), f"what {path} asks for")
+        self.still()
+        return self
+
+    def still(self) -> None:
+        """Until nothing slides or fades any more, and what was to be drawn is."""
+        self.until(lambda: self.script(_IS_STILL), "the page to be still")
+
     def size(self, width: int, height: int) -> None:
         """The size of the window; below 700 pixels it is a phone, touch and all."""
         self.driver.execute_cdp_cmd(
@@ -130,8 +155,14 @@ class Browser:
 
     def dark(self, on: bool = True) -> None:
         """What the system prefers."""
-        feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        self.prefers(scheme="dark" if on else "light")
+
+    def prefers(self, *, scheme: str | None = None, motion: str | None = None) -> None:
+        """What the system prefers: a `scheme` of light or dark; a `motion` of reduce."""
+        self._prefers |= {"color-scheme": scheme} if scheme else {}
+        self._prefers |= {"reduced-motion": motion} if motion else {}
+        features = [{"name": f"prefers-{name}", "value": it} for name, it in self._prefers.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def script(self, text: str, *arguments: Any) -> Any:
         """The value of a script on the page."""

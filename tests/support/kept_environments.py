@@ -13,6 +13,8 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 
 def kept(name: str, lock: Path) -> Path:
     """Where an environment is kept: another lock, another folder."""
@@ -54,3 +56,23 @@ def python_environment(programs: Path) -> Path:
             install = ("install", "--quiet", "--require-hashes", "--no-compile")
             run(python, "-m", "pip", *install, "-r", lock, cwd=folder)
     return python
+
+
+def npm_environment(programs: Path, name: str, *options: str) -> Path:
+    """The folder `node_modules` of a folder's `package-lock.json`, whose every package has a hash.
+
+    Args:
+        name: of the environment, among those that are kept.
+        options: further ones of `npm ci`.
+    """
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    folder = kept(name, programs / "package-lock.json")
+    with unmade(folder) as to_make:
+        if to_make:
+            folder.mkdir()
+            for each in ("package.json", "package-lock.json"):
+                shutil.copy(programs / each, folder)
+            install = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+            run("npm", *install, *options, cwd=folder)
+    return folder / "node_modules"

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -34,7 +33,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import TransferCheckedParams
-from tests.support.kept_environments import kept, python_environment, run, unmade
+from tests.support.kept_environments import npm_environment, python_environment
 from tests.support.localnet_process import localnet_process
 from tests.support.market import USDC, whole
 from tests.support.repository import ROOT
@@ -49,21 +48,10 @@ DECIMALS = 6
 PATIENCE_S = 60.0
 
 
-def npm_environment() -> Path:
+def npm_programs() -> Path:
     """The folder `node_modules` of the programs of npm."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    source = PROGRAMS / "npm"
-    folder = kept("npm", source / "package-lock.json")
-    with unmade(folder) as to_make:
-        if to_make:
-            folder.mkdir()
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(source / name, folder)
-            # mppx names a peer of which viem has no release yet.
-            options = ("--ignore-scripts", "--legacy-peer-deps", "--omit=optional", "--no-audit")
-            run("npm", "ci", *options, "--no-fund", "--prefer-offline", cwd=folder)
-    return folder / "node_modules"
+    # mppx names a peer of which viem has no release yet.
+    return npm_environment(PROGRAMS / "npm", "npm", "--legacy-peer-deps", "--omit=optional")
 
 
 @dataclass
@@ -299,7 +287,7 @@ class Counterparts:
             folder.mkdir()
             for each in (PROGRAMS / "npm").glob("*.mjs"):
                 shutil.copy(each, folder)
-            (folder / "node_modules").symlink_to(npm_environment())
+            (folder / "node_modules").symlink_to(npm_programs())
         return "node", str(folder / program)
 
 

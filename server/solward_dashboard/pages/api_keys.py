@@ -13,7 +13,7 @@ from nicegui import ui
 from solward.client import ApiKey, CreatedKey, KeyDetails, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button, result_of
+from solward_dashboard.dialogs import confirmed, copy_button, result_of, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
@@ -203,8 +203,7 @@ async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
         "required": ["name"],
         "additionalProperties": False,
     }
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label("New API key").classes("sw-card-title")
+    with titled("New API key") as dialog:
         form = schema_form(schema)
         confined = ui.select({"": _ANY} | wallets, value="", label="May use")
         confined.props("outlined dense").classes("sw-field")
@@ -244,8 +243,8 @@ async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
 
 
 async def _show_once(created: CreatedKey) -> None:
-    with ui.dialog().props("persistent") as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"The key of {created.name}").classes("sw-card-title")
+    with titled(f"The key of {created.name}") as dialog:
+        dialog.props("persistent")
         ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
         with ui.element("div").classes("sw-row"):
             ui.label(created.api_key).classes("sw-mono").props('data-testid="key"')

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from solward.client import ClientError, PaidAnswer, Payment, Wallet
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import copy_button, fact, result_of
+from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Freshness, Poll
 from solward_dashboard.wording import day, plain, short
@@ -61,7 +61,7 @@ class _List:
             self._select.props("outlined dense options-dense").classes("sw-select")
         self._empty = ui.label("Asking the service …").classes("sw-empty")
         self._empty.props('data-testid="empty"')
-        self._place = ui.element("section").classes("sw-card sw-list").props("role=list")
+        self._place = ui.element("ul").classes("sw-card sw-list")
         self._place.props('data-testid="payments"').set_visibility(False)
         with ui.element("div").classes("sw-row"):
             self._count = ui.label().classes("sw-dim").props('data-testid="count" role=status')
@@ -119,7 +119,7 @@ class _List:
 
     def _receipt(self, payment: Payment) -> None:
         served, served_class = _SERVED[payment.served]
-        with ui.element("div").props("role=listitem") as item:
+        with ui.element("li") as item:
             item.props["data-testid"] = f"payment-{payment.id}"
             with ui.element("div").classes("sw-row"):
                 ui.badge(payment.status).classes(f"sw-{payment.status}")
@@ -201,7 +201,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
     with ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
         dialog.props('aria-label="Payment"')
         with ui.element("div").classes("sw-row"):
-            ui.label(amount(payment)).classes("sw-card-title sw-number")
+            heading(amount(payment)).classes("sw-number")
             ui.badge(payment.status).classes(f"sw-{payment.status}")
             ui.space()
             close = ui.button(icon="close", color=None, on_click=dialog.close)
@@ -235,7 +235,7 @@ def _signature(signature: str) -> None:
 
 def _answer(answer: PaidAnswer) -> None:
     """What the site wrote, as text and nothing else."""
-    ui.label("What the site answered").classes("sw-card-title")
+    heading("What the site answered")
     if not answer.status:
         ui.label("No answer came.").classes("sw-dim").props('data-testid="answer-status"')
         return

@@ -13,6 +13,7 @@ from solward import jsontext
 from solward.client import Plugin, PluginDistribution, Plugins, Skill
 from solward.manifest import Terms
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
 
@@ -65,15 +66,13 @@ def _all(answer: Loaded) -> None:
     for kind, title in _TITLES.items():
         found = [each for each in answer.plugins.plugins if each.kind == kind]
         with ui.element("section").classes("sw-card").props(f'data-testid="{kind}s"'):
-            ui.label(f"{title} ({len(found)})").classes("sw-card-title").props(
-                "role=heading aria-level=2"
-            )
+            heading(f"{title} ({len(found)})")
             with ui.element("div").classes("sw-list"):
                 for each in found:
                     _plugin(each, declared.get(each.name) if kind == "skill" else None)
     if answer.plugins.guardrails:
         with ui.element("section").classes("sw-card").props('data-testid="guardrails"'):
-            ui.label("Further guardrails").classes("sw-card-title")
+            heading("Further guardrails")
             for name in answer.plugins.guardrails:
                 ui.label(name)
 
@@ -85,7 +84,7 @@ def _problems(plugins: Plugins) -> None:
                 ui.icon("check_circle").classes("sw-good").props("aria-hidden=true")
                 ui.label("No plugin has a problem.")
             return
-        ui.label(f"Problems ({len(plugins.problems)})").classes("sw-card-title sw-bad")
+        heading(f"Problems ({len(plugins.problems)})").classes("sw-bad")
         with ui.element("div").classes("sw-list"):
             for each in plugins.problems:
                 with ui.element("div"):
@@ -101,9 +100,7 @@ def _distributions(distributions: Sequence[PluginDistribution]) -> None:
     if not distributions:
         return
     with ui.element("section").classes("sw-card").props('data-testid="distributions"'):
-        ui.label(f"Installed from others ({len(distributions)})").classes("sw-card-title").props(
-            "role=heading aria-level=2"
-        )
+        heading(f"Installed from others ({len(distributions)})")
         with ui.element("div").classes("sw-list"):
             for each in distributions:
                 with ui.element("div"):

@@ -11,7 +11,7 @@ from solward import jsontext
 from solward.client import Policy
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button, result_of
+from solward_dashboard.dialogs import confirmed, copy_button, heading, result_of, titled
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
 
@@ -136,7 +136,7 @@ def _grants(policy: Policy, editor: _Editor) -> None:
     for who, numbers in of.items():
         with ui.element("section").classes("sw-card"):
             with ui.element("div").classes("sw-row"):
-                ui.label(who).classes("sw-card-title sw-text")
+                heading(who).classes("sw-text")
                 ui.space()
                 only = ui.button(_withdraw(who), color=None).props("outline no-caps")
                 only.props["aria-label"] = (
@@ -152,14 +152,14 @@ def _grants(policy: Policy, editor: _Editor) -> None:
                         remove.on_click(lambda at=at: editor.remove(policy, at))
     if policy.read_only:
         with ui.element("section").classes("sw-card").props('data-testid="read-only"'):
-            ui.label("Under grants, and without one").classes("sw-card-title")
+            heading("Under grants, and without one")
             for sentence in policy.sentences[len(policy.grants) :]:
                 ui.label(sentence).classes("sw-text")
 
 
 def _book(policy: Policy) -> None:
     with ui.element("section").classes("sw-card").props('data-testid="book"'):
-        ui.label("Address book").classes("sw-card-title")
+        heading("Address book")
         with ui.element("div").classes("sw-list"):
             if not policy.book:
                 ui.label("No name yet; a grant's @name stands for addresses here.").classes(
@@ -180,8 +180,7 @@ def _book(policy: Policy) -> None:
 async def _new_grant(policy: Policy) -> dict[str, Any] | None:
     """The policy with a grant that a person wrote, read as a sentence, and agreed to."""
     checked: list[dict[str, Any]] = []
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
-        ui.label("Add a grant").classes("sw-card-title")
+    with titled("Add a grant", wide=True) as dialog:
         ui.label("A sentence, or JSON. It is shown as the service reads it before it is in force.")
         text = ui.textarea("Grant").props("outlined autogrow").classes("sw-field")
         error = ui.label().classes("sw-error").props("role=alert")

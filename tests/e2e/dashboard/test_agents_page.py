@@ -332,7 +332,7 @@ def test_agents_are_searched(wide: Browser, api: httpx.Client) -> None:
     wide.wait_for(f"{total} in all")
     wide.fill("Search by name, status, wallet or model", "needle GEMINI")
     wide.wait_for(f"1 of {total}")
-    wide.until(lambda: len(wide.all("article")) == 1, "its card alone")
+    wide.until(lambda: len(wide.all(".sw-agents > li")) == 1, "its card alone")
     wide.fill("Search by name, status, wallet or model", "nobody")
     wide.wait_for("No agent fits the search.")
 

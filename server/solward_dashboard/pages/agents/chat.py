@@ -10,6 +10,7 @@ from nicegui import ui
 from solward.client import Agent
 from solward.errors import SolwardError
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import heading
 from solward_dashboard.pages.agents.data import ACTIVE
 
 _LONGEST = 20_000
@@ -24,7 +25,7 @@ class Chat:
         with ui.dialog() as self._dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
             self._dialog.props('aria-label="Chat"')
             with ui.element("div").classes("sw-row sw-nowrap"):
-                self._title = ui.label().classes("sw-card-title sw-text")
+                self._title = heading().classes("sw-text")
                 ui.space()
                 close = ui.button(icon="close", color=None, on_click=self._dialog.close)
                 close.props('flat round dense aria-label="Close"')

@@ -11,6 +11,7 @@ from nicegui import ui
 
 from solward.client import Agent, Decision, Hold, NotFoundError
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import frame
 from solward_dashboard.grants import GrantsLeft, OpenHolds
 from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
@@ -70,10 +71,10 @@ def page(agent_id: str) -> None:
             head = _Head(dialogs, refresh, chat.open)
             with ui.element("div").classes("sw-wide"):
                 with ui.element("section").classes("sw-card"):
-                    ui.label("Strategy").classes("sw-card-title")
+                    heading("Strategy")
                     strategy = Strategy()
                 with ui.element("section").classes("sw-card"):
-                    ui.label("Limits").classes("sw-card-title")
+                    heading("Limits")
                     used = Bars()
                     rails = ui.label().classes("sw-dim sw-text")
                     model = ui.label().classes("sw-dim sw-text")

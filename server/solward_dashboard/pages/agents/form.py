@@ -10,7 +10,7 @@ from nicegui import ui
 from solward.client import Agent, NotFoundError, Plugin, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of
+from solward_dashboard.dialogs import result_of, titled
 from solward_dashboard.forms.form import Form, FormError, schema_form
 from solward_dashboard.pages.agents import fields
 
@@ -31,9 +31,8 @@ async def create_agent(page: ui.element, refresh: Callable[[], Awaitable[None]])
         ui.notify(str(error), type="negative", multi_line=True)
         return
 
-    with page, ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
-        dialog.props('persistent aria-label="New agent"')
-        ui.label("New agent").classes("sw-card-title")
+    with page, titled("New agent", wide=True) as dialog:
+        dialog.props("persistent")
         forms = _Forms(providers, None, limits, wallets)
         start = ui.switch("Start it at once", value=True).props('data-testid="start-at-once"')
         with ui.element("div").classes("sw-row sw-end"):
@@ -71,9 +70,8 @@ async def change_agent(
         ui.notify(str(error), type="negative", multi_line=True)
         return
 
-    with page, ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
-        dialog.props('persistent aria-label="Change the agent"')
-        ui.label(f"Change {agent.name}").classes("sw-card-title sw-text")
+    with page, titled(f"Change {agent.name}", wide=True) as dialog:
+        dialog.props("persistent")
         forms = _Forms(providers, agent, agent.guardrails)
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")

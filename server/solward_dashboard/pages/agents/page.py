@@ -82,7 +82,7 @@ class _Cards:
         self._refresh = refresh
         self._chat = chat
         self._cards: dict[str, _Card] = {}
-        self._place = ui.element("div").classes("sw-agents").props("role=list")
+        self._place = ui.element("ul").classes("sw-agents")
         self._empty = ui.label().classes("sw-empty")
         self._empty.set_visibility(False)
 
@@ -117,7 +117,7 @@ class _Card:
         refresh: Callable[[], Awaitable[None]],
         chat: Callable[[Agent], None],
     ) -> None:
-        with ui.element("article").classes("sw-card").props("role=listitem") as self.card:
+        with ui.element("li").classes("sw-card") as self.card:
             with ui.element("div").classes("sw-row sw-nowrap"):
                 self._name = ui.link(agent.name, f"/agents/{agent.id}")
                 self._name.classes("sw-card-title sw-text")

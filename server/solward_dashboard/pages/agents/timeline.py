@@ -11,7 +11,7 @@ from solward.client import Decision
 from solward.errors import SolwardError
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import fact
+from solward_dashboard.dialogs import fact, heading
 from solward_dashboard.pages.agents.data import action_text, usage_text
 from solward_dashboard.wording import ago, plain, short, value_text
 
@@ -31,10 +31,10 @@ class Timeline:
         self._entries: dict[int, _Entry] = {}
         self._most = _MOST
         with ui.element("section").classes("sw-card").props('data-testid="timeline"'):
-            ui.label("Decisions").classes("sw-card-title").props("role=heading aria-level=2")
+            heading("Decisions")
             self._empty = ui.label("It has not decided anything yet. Start it.")
             self._empty.classes("sw-empty")
-            self._list = ui.element("div").classes("sw-list").props("role=list")
+            self._list = ui.element("ul").classes("sw-list")
             self._more = ui.button("Older decisions", color=None, on_click=self._older)
             self._more.props("flat dense no-caps").classes("sw-start").set_visibility(False)
 
@@ -84,10 +84,12 @@ class _Entry:
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
         self._built = False
-        with ui.element("div").props("role=listitem") as self.row:
+        with ui.element("li") as self.row:
             self._expansion = ui.expansion(
                 f"Cycle {decision.cycle:,}", on_value_change=self._build
             ).classes("sw-decision")
+            # Named by its header, not by a word that stands beside it.
+            self._expansion.props["toggle-aria-label"] = ""
             self._expansion.props["data-testid"] = f"decision-{decision.cycle}"
             with self._expansion.add_slot("header"), ui.element("div").classes("sw-grow"):
                 with ui.element("div").classes("sw-row sw-nowrap"):

@@ -9,6 +9,7 @@ from nicegui import ui
 
 from solward.client import Health, Plugins, Transaction
 from solward_dashboard import charts
+from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import frame
 from solward_dashboard.pages.overview.data import TRANSACTIONS, Overview, fetch
 from solward_dashboard.pages.overview.rows import DecisionRows, LimitRows
@@ -65,7 +66,7 @@ def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
 
 def _heading(title: str, more: str, route: str) -> None:
     with ui.element("div").classes("sw-row"):
-        ui.label(title).classes("sw-card-title").props("role=heading aria-level=2")
+        heading(title)
         ui.space()
         ui.link(more, route).classes("sw-more")
 
@@ -92,7 +93,7 @@ class _Chart:
     def __init__(self, title: str) -> None:
         with ui.element("section").classes("sw-card"):
             with ui.element("div").classes("sw-row"):
-                ui.label(title).classes("sw-card-title").props("role=heading aria-level=2")
+                heading(title)
                 ui.space()
                 self._of = ui.label().classes("sw-dim")
             self._chart = ui.echart({}).classes("sw-chart").props("role=img")

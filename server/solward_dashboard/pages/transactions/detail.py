@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from solward.client import Transaction
-from solward_dashboard.dialogs import copy_button, fact, result_of
+from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.pages.transactions.rows import details, explorer, fee_facts
 
 
@@ -14,7 +14,7 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
     with ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
         dialog.props('aria-label="Transaction"')
         with ui.element("div").classes("sw-row"):
-            ui.label(record.type.replace("_", " ")).classes("sw-card-title")
+            heading(record.type.replace("_", " "))
             ui.badge(record.status).classes(f"sw-{record.status}")
             ui.space()
             close = ui.button(icon="close", color=None, on_click=dialog.close)
@@ -35,7 +35,7 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
             if record.signature is not None:
                 _signature(record, network)
             fact("Record", record.id, "sw-mono")
-        ui.label("Guardrails applied").classes("sw-card-title")
+        heading("Guardrails applied")
         with ui.element("div").classes("sw-row"):
             refused = record.guardrails_applied[-1:] if record.status == "blocked" else ()
             for rule in record.guardrails_applied:

@@ -12,7 +12,7 @@ from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.errors import SolwardError
 from solward.money import format_sol
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button
+from solward_dashboard.dialogs import confirmed, copy_button, heading
 from solward_dashboard.pages.wallets.data import token_name
 from solward_dashboard.pages.wallets.dialogs import freeze_reason, new_tags, show_qr
 from solward_dashboard.wording import ago, plain, short, sol, value_text
@@ -111,7 +111,7 @@ class Holdings:
     def __init__(self) -> None:
         self._tokens: tuple[tuple[str, Decimal], ...] | None = None
         with ui.element("section").classes("sw-card"):
-            ui.label("Balance").classes("sw-card-title")
+            heading("Balance")
             self._sol = ui.label("…").classes("sw-figure").props('data-testid="sol"')
             self._list = ui.element("div").classes("sw-list")
 
@@ -145,7 +145,7 @@ class Limits:
     def __init__(self) -> None:
         self._shown: Mapping[str, Any] | None = None
         with ui.element("section").classes("sw-card").props('data-testid="limits"'):
-            ui.label("Limits").classes("sw-card-title")
+            heading("Limits")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, limits: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Pockets:
         self._card = ui.element("section").classes("sw-card").props('data-testid="pockets"')
         self._card.set_visibility(False)
         with self._card:
-            ui.label("At risk in pockets").classes("sw-card-title")
+            heading("At risk in pockets")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, pockets: Sequence[Mapping[str, Any]]) -> None:
@@ -238,7 +238,7 @@ class Stakes:
         self._refresh = refresh
         self._shown: tuple[Stake, ...] | None = None
         with ui.element("section").classes("sw-card").props('data-testid="stakes"'):
-            ui.label("Stakes").classes("sw-card-title")
+            heading("Stakes")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, stakes: tuple[Stake, ...]) -> None:
@@ -291,7 +291,7 @@ class RecentTransactions:
         self._shown: tuple[tuple[str, str], ...] | None = None
         self._ages: list[tuple[ui.label, Transaction]] = []
         with ui.element("section").classes("sw-card").props('data-testid="recent"'):
-            ui.label("Last transactions").classes("sw-card-title")
+            heading("Last transactions")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, records: Sequence[Transaction]) -> None:

@@ -22,6 +22,7 @@ from solward.client import (
     Wallet,
 )
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import frame
 from solward_dashboard.grants import CanLeave, GrantsLeft, OpenHolds
 from solward_dashboard.pages.wallets import history
@@ -139,10 +140,10 @@ def page(wallet_id: str) -> None:
                     grants = GrantsLeft()
                     pockets = Pockets()
                 with ui.element("section").classes("sw-card"):
-                    ui.label("Do something").classes("sw-card-title")
+                    heading("Do something")
                     chooser, faucet = _actions(wallet, refresh)
             with ui.element("section").classes("sw-card"):
-                ui.label("SOL over time").classes("sw-card-title")
+                heading("SOL over time")
                 chart = ui.echart({}).classes("sw-chart")
                 chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
                 source = ui.label().classes("sw-dim")

@@ -9,7 +9,7 @@ from nicegui import ui
 from solward.client import Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of, submit_buttons
+from solward_dashboard.dialogs import result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
 
 _TAGS = {
@@ -28,8 +28,7 @@ _TAGS_ALONE = {"type": "object", "properties": {"tags": _TAGS}, "additionalPrope
 
 async def freeze_reason(name: str) -> str | None:
     """The reason, empty or not, where the user confirms the freeze; else None."""
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"Freeze {name}?").classes("sw-card-title")
+    with titled(f"Freeze {name}?") as dialog:
         ui.label("It makes no new transaction until it is unfrozen.").classes("sw-dim")
         reason = ui.input("Reason (optional)").classes("sw-field").props("outlined dense")
         submit_buttons(dialog, "Freeze", lambda: dialog.submit(reason.value or ""))
@@ -39,8 +38,7 @@ async def freeze_reason(name: str) -> str | None:
 
 async def new_tags(wallet: Wallet) -> list[str] | None:
     """The edited tags; None where the user cancels."""
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"Tags of {wallet.name}").classes("sw-card-title")
+    with titled(f"Tags of {wallet.name}") as dialog:
         form = schema_form(_TAGS_ALONE, {"tags": wallet.tags})
 
         def save() -> None:
@@ -58,8 +56,7 @@ def show_qr(wallet: Wallet) -> None:
     import segno
 
     code = segno.make_qr(wallet.address, error="m")
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"Address of {wallet.name}").classes("sw-card-title")
+    with titled(f"Address of {wallet.name}") as dialog:
         image = ui.image(code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff"))
         image.classes("sw-qr").props["alt"] = f"QR code of {wallet.address}"
         image.props["data-testid"] = "qr"
@@ -74,8 +71,7 @@ class CreateDialog:
     """Creates a wallet and opens its page."""
 
     def __init__(self) -> None:
-        with ui.dialog() as self._dialog, ui.card().classes("sw-dialog"):
-            ui.label("New wallet").classes("sw-card-title")
+        with titled("New wallet") as self._dialog:
             self._form = schema_form(_NEW_WALLET)
             with ui.element("div").classes("sw-row sw-end"):
                 ui.button("Cancel", on_click=self._dialog.close).props("flat no-caps")

@@ -57,7 +57,7 @@ class _Cards:
     def __init__(self) -> None:
         self._cards: dict[str, _Card] = {}
         self._order: list[str] = []
-        self._place = ui.element("div").classes("sw-cards").props("role=list")
+        self._place = ui.element("ul").classes("sw-cards")
         self._empty = ui.label().classes("sw-empty")
         self._empty.set_visibility(False)
 
@@ -81,7 +81,7 @@ class _Cards:
 
 class _Card:
     def __init__(self, wallet: Wallet) -> None:
-        with ui.element("article").classes("sw-card sw-card-link").props("role=listitem") as card:
+        with ui.element("li").classes("sw-card sw-card-link") as card:
             card.props["data-testid"] = f"wallet-{wallet.name}"
             with ui.element("div").classes("sw-row"):
                 ui.link(wallet.name, f"/wallets/{wallet.id}").classes("sw-card-title sw-text")

@@ -12,14 +12,14 @@ from solward import jsontext
 from solward.client import Schedule, ScheduleRun, Skill, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, result_of, submit_buttons
+from solward_dashboard.dialogs import confirmed, heading, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.wording import ago
 
 _RUNS = 20
 # Of `client.schedules.create`, where they have other names than the form's fields.
 _ARGUMENTS = {"timeZone": "time_zone", "maxRuns": "max_runs"}
-_COLOURS = {"active": "green-8", "paused": "orange-9", "ended": "grey-7"}
+_CLASSES = {"active": "sw-confirmed", "paused": "sw-failed", "ended": "sw-idle"}
 
 CurrentWallet = Callable[[], Wallet | None]
 Refresh = Callable[[], Awaitable[None]]
@@ -36,7 +36,7 @@ class Schedules:
         self._skills: tuple[Skill, ...] = ()
         with ui.element("section").classes("sw-card").props('data-testid="schedules"'):
             with ui.element("div").classes("sw-row"):
-                ui.label("Schedules").classes("sw-card-title")
+                heading("Schedules")
                 ui.space()
                 new = ui.button("New schedule", color=None, on_click=self._create)
                 new.props('outline no-caps padding="2px 10px" data-testid="new-schedule"')
@@ -57,7 +57,7 @@ class Schedules:
 
     def _row(self, schedule: Schedule) -> None:
         with ui.element("div").classes("sw-row"):
-            ui.badge(schedule.status, color=_COLOURS.get(schedule.status, "grey-7"))
+            ui.badge(schedule.status).classes(_CLASSES.get(schedule.status, "sw-idle"))
             ui.label(schedule.name).classes("sw-text")
             ui.label(f"{schedule.skill}, {schedule.when}").classes("sw-dim")
             ui.space()
@@ -103,8 +103,7 @@ class Schedules:
         except SolwardError as error:
             ui.notify(str(error), type="negative", multi_line=True)
             return
-        with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-            ui.label(f"Runs of {schedule.name}").classes("sw-card-title")
+        with titled(f"Runs of {schedule.name}") as dialog:
             with ui.element("div").classes("sw-list").props('data-testid="runs"'):
                 if not found:
                     ui.label("It was not due yet.").classes("sw-dim")
@@ -133,8 +132,7 @@ class Schedules:
 
 async def _new_fields(wallet: Wallet, skills: Sequence[Skill]) -> dict[str, Any] | None:
     """The fields of a new schedule; None where the user cancels."""
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"New schedule of {wallet.name}").classes("sw-card-title")
+    with titled(f"New schedule of {wallet.name}") as dialog:
         form = schema_form(_schema([each.name for each in skills]))
 
         def save() -> None:
