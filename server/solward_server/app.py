@@ -13,7 +13,6 @@ from solward.errors import StoreError
 from solward.service import Solward
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
-from solward_server.http.api_keys import ApiKeyStore
 from solward_server.http.auth import KnownKeys, authenticate
 from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest, check_paths
 from solward_server.http.errors import handle_errors
@@ -47,40 +46,42 @@ def create_app(service: Solward) -> Quart:
         # The secret is public, so DNS rebinding alone would let another site's page call all
         # routes.
         middleware.check_hosts(app, service.settings)
-    authenticate(app, service.settings, context.keys, context.traffic)
+    authenticate(app, service.settings, context.keys, context.credentials, context.traffic)
     check_paths(app)
     handle_errors(app, service.settings.dashboard_address)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
-    app.register_blueprint(openapi.blueprint(lambda: service.registry, PREFIX), url_prefix=PREFIX)
     app.register_blueprint(docs.blueprint())
     app.register_blueprint(metrics.blueprint())
     mount_mcp(app, service.settings)
+    described = openapi.blueprint(lambda: service.registry, PREFIX, openapi.least_roles(app))
+    app.register_blueprint(described, url_prefix=PREFIX)
     middleware.forbid_caching(app)
     answer_unchanged(app)
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:
-        task = asyncio.create_task(_flush_regularly(context.keys))
+        task = asyncio.create_task(_flush_regularly(context))
         with filling_gauges(service, "api"):
             yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await _flush(context.keys)
+        await _flush(context)
 
     return app
 
 
-async def _flush_regularly(keys: ApiKeyStore) -> None:
+async def _flush_regularly(context: RouteContext) -> None:
     while True:
         await asyncio.sleep(KEY_USES_FLUSH_S)
-        await _flush(keys)
+        await _flush(context)
 
 
-async def _flush(keys: ApiKeyStore) -> None:
+async def _flush(context: RouteContext) -> None:
     try:
-        await keys.flush()
+        await context.keys.flush()
+        await context.credentials.flush()
     except StoreError as error:
         _log.warning("key_uses_not_written", error=str(error))

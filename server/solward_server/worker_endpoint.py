@@ -11,6 +11,7 @@ from solward.agents.worker import Worker
 from solward.errors import StoreError
 from solward.service import Solward
 from solward_server.gauges import filling_gauges
+from solward_server.http.admin_credentials import AdminCredentials
 from solward_server.http.api_keys import MemoryKeys
 from solward_server.http.auth import authenticate, public
 from solward_server.http.errors import handle_errors
@@ -25,7 +26,13 @@ READY_WAIT_S = 1.0
 def create_worker_app(service: Solward, worker: Worker) -> Quart:
     """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
     app = ObservedQuart("solward_worker")
-    authenticate(app, service.settings, MemoryKeys(service.audit), RateLimiter(counted=ALL))
+    authenticate(
+        app,
+        service.settings,
+        MemoryKeys(service.audit),
+        AdminCredentials(service.database),
+        RateLimiter(counted=ALL),
+    )
     handle_errors(app, service.settings.dashboard_address)
     app.register_blueprint(metrics.blueprint())
 

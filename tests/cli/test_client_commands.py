@@ -126,6 +126,8 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "agent watch": (lambda live: [live.agent(start=True), "--count", "1"], "wait({})"),
     "key list": (lambda live: [live.key()][:0], "0 of 5 SOL a day"),
     "key revoke": (lambda live: [live.key(), "--yes"], "revoked"),
+    "admin list": (lambda live: [live.admin()][:0], "operate"),
+    "admin revoke": (lambda live: [live.admin(), "--yes"], "revoked"),
     "policy show": (lambda _live: [], "Version"),
     "policy add": (
         lambda live: [f"Key {live.key()} may transfer up to 1 SOL a day, to anybody.", "--yes"],
@@ -161,7 +163,15 @@ CASES: dict[str, tuple[Arguments, str]] = {
 }
 
 # Beside these: they print on both outputs, or need a seller; their own tests look at that.
-APART = {"key create", "key rotate", "mcp config", "pay curl", "pay show", "wallet sweep"}
+APART = {
+    "admin add",
+    "key create",
+    "key rotate",
+    "mcp config",
+    "pay curl",
+    "pay show",
+    "wallet sweep",
+}
 
 
 def service_commands() -> Iterator[str]:

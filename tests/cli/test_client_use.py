@@ -165,6 +165,32 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     assert "Invalid API key" in live.error("wallet", "list", SOLWARD_API_KEY=new)
 
 
+def test_an_admin_credential_does_what_its_role_may_until_it_is_revoked(live: Live) -> None:
+    result = live.invoke("admin", "add", "ana", "--role", "policy", "--expires", "90d")
+    secret = result.stdout.removesuffix("\n")
+    assert (len(secret), result.exit_code, "it is shown this once" in result.stderr) == (
+        51,
+        0,
+        True,
+    )
+    assert secret not in result.stderr
+    span = ("--role", "read", "--expires", "1d")
+    made = live.invoke("admin", "add", "ben", *span, SOLWARD_API_KEY=secret)
+    reader = made.stdout.removesuffix("\n")
+    assert live.run("wallet", "list", SOLWARD_API_KEY=reader)
+    told = live.error("freeze", SOLWARD_API_KEY=reader)
+    assert "of the role operate; ben has the role read" in told
+    rows = [line.split() for line in live.run("admin", "list", COLUMNS="160").splitlines()]
+    (ben,) = [row for row in rows if "ben" in row]
+    assert ben[1:4] == ["ben", "read", "ana"]
+    assert live.invoke("admin", "revoke", "ana", given="n\n").exit_code == 1
+    result = live.invoke("admin", "revoke", "ana", "--yes")
+    assert result.stdout == "ana: revoked\n"
+    assert "It had made others, which stay: ben" in result.stderr
+    assert "Invalid API key" in live.error("wallet", "list", SOLWARD_API_KEY=secret)
+    assert live.invoke("admin", "add", "eve", "--role", "root").exit_code == 2
+
+
 @pytest.mark.parametrize("expires", ["soon", "90", "0d", "2026-13-01", "99999999d"])
 def test_an_expiry_that_is_none_is_a_usage_error(live: Live, expires: str) -> None:
     result = live.invoke("key", "create", "k", "--expires", expires)

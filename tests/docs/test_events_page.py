@@ -115,6 +115,8 @@ async def everything(api: Api) -> None:
     _, key = await api.key()
     await api.post(f"/keys/{key}/rotate")
     await api.call("DELETE", f"/keys/{key}")
+    made = await api.post("/admins", {"name": "ana", "role": "read"})
+    await api.call("DELETE", f"/admins/{made.json['id']}")
     body = agent_body(wallet)
     agent = (await api.post("/agents", body)).json["id"]
     with api.service.events.subscribe() as events:

@@ -8,27 +8,29 @@ import re
 from tests.support.api import Api
 from tests.support.repository import DOCS
 
-from solward_server.http.auth import access_of
+from solward_server.http.auth import access_of, role_of
 
 PAGE = (DOCS / "rest.md").read_text()
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SHELL = "".join(text for language, text in FENCED if not language)
-ROWS = re.findall(r"^\| `([A-Z]+ /[\w/:.-]+)` \| (\w+) \| \[[\w ]+\]\(#([\w-]+)\) \|$", PAGE, re.M)
-DOCUMENTED = {route: access for route, access, _ in ROWS}
+ROWS = re.findall(
+    r"^\| `([A-Z]+ /[\w/:.-]+)` \| (\w+) \| (\w+|-) \| \[[\w ]+\]\(#([\w-]+)\) \|$", PAGE, re.M
+)
+DOCUMENTED = {route: (access, role) for route, access, role, _ in ROWS}
 PREFIX = "/api/v1"
 
 
-def served(api: Api) -> dict[str, str]:
-    """Each route as the page writes it, `:id` and `:name`, and who may call it."""
+def served(api: Api) -> dict[str, tuple[str, str]]:
+    """Each route as the page writes it, `:id` and `:name`, who may call it, by which role."""
     found = {}
     for rule in api.app.url_map.iter_rules():
         if not rule.rule.startswith(PREFIX):
             continue
         path = re.sub(r"<\w+_id>", ":id", rule.rule.removeprefix(PREFIX))
         path = re.sub(r"<(name|principal|skill|plugin)>", r":\1", path)
-        access = access_of(api.app.view_functions[rule.endpoint])
+        view = api.app.view_functions[rule.endpoint]
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
-            found[f"{method} {path}"] = access.value
+            found[f"{method} {path}"] = (access_of(view).value, role_of(view) or "-")
     return found
 
 
@@ -37,7 +39,9 @@ def called() -> set[str]:
     found = set()
     for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
         (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
-        path = re.sub(r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT|RECORD)", ":id", path)
+        path = re.sub(
+            r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT|RECORD|ADMIN)", ":id", path
+        )
         path = re.sub(r"\$(PRINCIPAL|SKILL|PLUGIN)", lambda each: f":{each[1].lower()}", path)
         path = re.sub(r"/settings/\w+$", "/settings/:name", path)
         path = re.sub(r"/skills/\w+$", "/skills/:name", path)
@@ -58,7 +62,7 @@ async def test_every_route_has_a_curl_and_every_curl_a_route(api: Api) -> None:
 def test_every_route_links_to_a_heading_of_the_page() -> None:
     headings = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    assert {anchor for _, _, anchor in ROWS} <= anchors
+    assert {anchor for _, _, _, anchor in ROWS} <= anchors
 
 
 def test_every_json_sample_is_json() -> None:

@@ -22,7 +22,7 @@ from solward.webhook import REFUSALS
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, access_of
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX
-from solward_server.resources.openapi import describe
+from solward_server.resources.openapi import describe, least_roles
 
 Operation = dict[str, Any]
 
@@ -187,8 +187,9 @@ def test_every_operation_says_what_refuses_it(document: dict[str, Any]) -> None:
         ].values()
         texts = {each["value"]["error"] for each in examples}
         refused = {
-            1: {ADMIN_REQUIRED},
-            2: {KEY_REQUIRED, KEY_INVALID},
+            1: set(),
+            2: {ADMIN_REQUIRED},
+            3: {KEY_REQUIRED, KEY_INVALID},
         }[len(operation["security"])]
         if operation["security"] == SECURITY[Access.SIGNED]:
             refused = {*REFUSALS.values()}
@@ -218,7 +219,12 @@ async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:
     answer = await api.get("/openapi.json", token=None)
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
-    assert json.loads(answer.text) == describe(api.service.registry, PREFIX)
+    document = json.loads(answer.text)
+    assert document == describe(api.service.registry, PREFIX, least_roles(api.app))
+    for path, method, operation in operations(document):
+        roled = SECURITY[Access.ADMIN][-1] in operation["security"]
+        assert ("x-least-role" in operation) == roled, (method, path)
+        assert ("403" in operation["responses"]) >= roled, (method, path)
 
 
 TAGGED = '{"id":"e05136c2-0095-4472-9b84-19b9e354eeee","name":"a",' \

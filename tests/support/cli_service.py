@@ -114,6 +114,11 @@ class Live:
         self.post("/keys", name=name)
         return name
 
+    def admin(self) -> str:
+        name = f"admin-{next(_numbers)}"
+        self.post("/admins", name=name, role="operate")
+        return name
+
     def asker(self) -> tuple[str, str]:
         """The name and the secret of a new key for whose transfers above 0.1 SOL a person is
         asked."""

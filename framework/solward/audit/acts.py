@@ -21,18 +21,24 @@ SERVICE = "service"
 """What the service does by itself."""
 
 _PRINCIPAL: ContextVar[str] = ContextVar("solward_principal", default=SERVICE)
+_CREDENTIAL: ContextVar[str | None] = ContextVar("solward_credential", default=None)
 
 _Fields = Mapping[str, Any]
 
 
 def principal() -> str:
-    """Who acts: `admin`, `key:<id>`, `cli` or `service`."""
+    """Who acts: `admin`, `admin:<id>`, `key:<id>`, `cli` or `service`."""
     return _PRINCIPAL.get()
 
 
-def act_as(who: str) -> None:
-    """Let `who` act from here to the end of the current task, a request's for one."""
+def act_as(who: str, credential: str | None = None) -> None:
+    """Let `who` act from here to the end of the current task, a request's for one.
+
+    Args:
+        credential: the name of the admin credential that it came with.
+    """
     _PRINCIPAL.set(who)
+    _CREDENTIAL.set(credential)
 
 
 @contextmanager
@@ -77,7 +83,11 @@ def act(
     """The data of such an event."""
     if before is not None and after is not None:
         before, after = _differing(before, after), _differing(after, before)
-    data = {**subject, "principal": by or principal()}
+    who = by or principal()
+    data = {**subject, "principal": who}
+    credential = _CREDENTIAL.get()
+    if credential is not None and who == principal():
+        data["credential"] = credential
     if before is not None:
         data["before"] = before
     if after is not None:

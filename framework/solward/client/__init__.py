@@ -9,6 +9,7 @@ This module is the client's public surface.
 
 from __future__ import annotations
 
+from solward.client.admins import AdminCredential, CreatedAdmin
 from solward.client.agent_models import (
     AcceptedPlugin,
     Agent,
@@ -66,6 +67,7 @@ from solward.client.webhook import Delivery, SignedDecision, sign_decision, veri
 
 __all__ = [
     "AcceptedPlugin",
+    "AdminCredential",
     "Agent",
     "AmbiguousName",
     "Amount",
@@ -77,6 +79,7 @@ __all__ = [
     "Balance",
     "ClientError",
     "Conflict",
+    "CreatedAdmin",
     "CreatedKey",
     "Decision",
     "Delivery",

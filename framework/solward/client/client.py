@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 from solward import jsontext
+from solward.client.admins import Admins
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
@@ -40,7 +41,8 @@ class SolwardClient:
     """A client of one service; use it in an `async with` block, from one event loop.
 
     Attributes:
-        wallets, transactions, payments, agents, keys, policy, holds: the calls of each resource.
+        wallets, transactions, payments, agents, keys, admins, policy, holds: the calls of each
+            resource.
 
     Args:
         url: the service's address, such as `http://127.0.0.1:3001`.
@@ -68,6 +70,7 @@ class SolwardClient:
         self.agents = Agents(self._http)
         self.schedules = Schedules(self._http)
         self.keys = Keys(self._http)
+        self.admins = Admins(self._http)
         self.policy = Policies(self._http)
         self.holds = Holds(self._http)
         self.plugin_state = PluginState(self._http)

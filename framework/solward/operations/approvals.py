@@ -30,6 +30,7 @@ from solward.errors import (
 from solward.hold import Hold, HoldState
 from solward.operations.perform import Operations
 from solward.operations.recipe import read_recipe
+from solward.roles import is_admin
 from solward.vault.store import holds as store
 from solward.vault.store import spending
 from solward.vault.store.database import Database
@@ -44,7 +45,6 @@ SWEEP_S: Final = 10.0
 """Between two looks for what is over, and for what a dead process left approved."""
 CLOSE_WAIT_S: Final = 5.0
 MAX_NOTE: Final = 500
-ADMIN: Final = "admin"
 WEBHOOK: Final = "webhook"
 
 MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]
@@ -170,7 +170,7 @@ class Approvals:
         Approving what is approved or executed changes nothing.
 
         Args:
-            approver: `admin`, `webhook` or `key:<id>`.
+            approver: `admin`, `admin:<id>`, `webhook` or `key:<id>`.
 
         Raises:
             NotFound: no such hold, or none that the approver may see.
@@ -230,7 +230,7 @@ class Approvals:
 
     async def may_decide(self, principal: str) -> bool:
         """Whether a principal decides what others ask for: the admin, or a key that may approve."""
-        if principal in (ADMIN, WEBHOOK):
+        if is_admin(principal) or principal == WEBHOOK:
             return True
         async with self._database.read() as connection:
             return await self._may_approve(connection, principal, None)
@@ -343,7 +343,7 @@ class Approvals:
 
     async def _check_approver(self, connection: AsyncConnection, hold: Hold, approver: str) -> None:
         """Only the operator, the webhook, or a key that was granted it and does not ask itself."""
-        if approver in (ADMIN, WEBHOOK):
+        if is_admin(approver) or approver == WEBHOOK:
             return
         kind, _, key_id = approver.partition(":")
         if kind != "key" or approver in hold.chain:
@@ -385,7 +385,9 @@ def _decided(hold: Hold) -> HoldDecided:
 
 
 def _called(approver: str) -> str:
-    return {ADMIN: "the operator", WEBHOOK: "the webhook"}.get(approver, approver)
+    if is_admin(approver):
+        return "the operator"
+    return "the webhook" if approver == WEBHOOK else approver
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from solward.errors import InvalidRequest, KeyRevoked, NotFound, SkillNotFound
 from solward.events import EventKind
 from solward.policies import Policies
 from solward.registry.loaded import LoadedSkill
+from solward.roles import is_admin
 from solward.schedules.fields import (
     WHEN_FIELDS,
     check_fields,
@@ -44,7 +45,6 @@ from solward.vault.wallets import Wallets
 MAX_OF_WALLET: Final = 50
 MAX_OF_KEY: Final = 20
 MAX_PARAMS: Final = 16_384
-ADMIN: Final = "admin"
 
 _LOCK: Final = "schedules"
 _NO_SCHEDULE: Final = "Schedule not found"
@@ -55,7 +55,7 @@ class Maker:
     """Who makes or resumes a schedule.
 
     Attributes:
-        principal: `admin` or `key:<id>`.
+        principal: `admin`, `admin:<id>` or `key:<id>`.
         key_hash: of the key's secret that it came with.
     """
 
@@ -332,7 +332,7 @@ class ScheduleService:
     ) -> Sequence[Grant] | None:
         if "grants" not in body:
             return None
-        if maker.principal != ADMIN:
+        if not is_admin(maker.principal):
             raise InvalidRequest("grants are set by the operator; a key's schedule has the key's")
         if body["grants"] is None:
             return None

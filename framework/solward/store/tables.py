@@ -1,4 +1,5 @@
-"""The service's tables beside the vault's: agents, their decisions and memory, API keys, webhook.
+"""The service's tables beside the vault's: agents, their decisions and memory, credentials,
+webhook.
 
 Times are integer milliseconds since the Unix epoch, amounts integer smallest units, identifiers
 text. The alembic migrations create exactly these (tested).
@@ -41,6 +42,19 @@ api_keys = Table(
     Column("previous_until_ms", BigInteger),
     Index(None, "previous_hash"),
     Index(None, "name"),
+)
+
+admin_credentials = Table(
+    "admin_credentials",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("role", Text, nullable=False),  # read, operate, policy
+    Column("created_by", Text, nullable=False),  # `admin` or `admin:<id>`
+    Column("created_ms", BigInteger, nullable=False),
+    Column("last_used_ms", BigInteger),
+    Column("expires_ms", BigInteger),  # null: never
 )
 
 # Transaction requests of keys in the last minute, counted here where several processes serve.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.key import expiry
+from solward_cli.expiries import expiry
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
 
 if TYPE_CHECKING:

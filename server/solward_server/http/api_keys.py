@@ -313,7 +313,7 @@ def new_key(body: Body, max_costs_lamports: int) -> tuple[str, ApiKey]:
         spending_limit_lamports=_spending_limit(body),
         max_costs_lamports=_max_costs(body) or max_costs_lamports,
         created_ms=now_ms(),
-        expires_ms=_expiry(body),
+        expires_ms=body_expiry(body),
     )
     return secret, record
 
@@ -324,7 +324,12 @@ def new_secret() -> tuple[str, str]:
     return secret, hash_of(secret)
 
 
-def _expiry(body: Body) -> int | None:
+def body_expiry(body: Body) -> int | None:
+    """When what a body asks for ends by itself, in Unix milliseconds; None is never.
+
+    Raises:
+        InvalidRequest: `expiresAt` is no time to come.
+    """
     value = body_optional_text(body, "expiresAt")
     if value is None:
         return None

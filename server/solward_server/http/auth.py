@@ -1,8 +1,13 @@
-"""Authentication: the admin secret or an API key."""
+"""Authentication: the admin secret, an admin credential with its role, or an API key.
+
+A route's declaration says who may call it: `public`, `signed`, `keyed(role)` or `admin(role)`. The
+role is the least of an admin credential; the admin secret has all, an API key none.
+"""
 
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -13,12 +18,15 @@ from quart import Quart, g, request
 from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import KeyRevoked, WalletNotFound
+from solward.roles import ADMIN, Role
 from solward.settings import Settings
 from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.request import Actor
+from solward_server.http.admin_credentials import PREFIX, AdminCredential, AdminCredentials
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.limits import Taking, TooManyRequests
 from solward_server.http.middleware import request_id
+from solward_server.http.strangers import Strangers, source_of
 
 # Clients match these texts: they are part of the HTTP contract.
 KEY_REQUIRED = "Unauthorized — API key required"
@@ -26,6 +34,9 @@ KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
 _ACCESS = "solward_access"
+_ROLE = "solward_role"
+# What is no secret of ours is no reason to ask the database.
+_SECRET = re.compile(r"sk-[0-9a-f]{32}|sa-[0-9a-f]{48}")
 View = TypeVar("View", bound=Callable[..., Any])
 
 
@@ -36,30 +47,58 @@ class Access(StrEnum):
     SIGNED = "signed"
     """Whoever signs the request with a secret that is no token; the view checks it."""
     KEY = "key"
-    """An API key or the admin secret."""
+    """An API key, or as `ADMIN`."""
     ADMIN = "admin"
+    """The admin secret, or an admin credential whose role is at least the route's."""
 
 
 class Unauthorized(Exception):
     """The credential is missing, unknown or not enough; the response has this text."""
 
 
+class RoleNeeded(Exception):
+    """The admin credential's role is not enough; the response has this text."""
+
+    def __init__(self, needed: Role, name: str, role: Role) -> None:
+        super().__init__(
+            f"This needs an admin credential of the role {needed}; {name} has the role {role}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller; without `key` and the store it is from, the admin.
+    """An authenticated caller: an API key and the store it is from, an admin credential, or, with
+    neither, the admin secret.
 
     Attributes:
-        hash: of the secret it came with, which is one of the key's two.
+        hash: of the key's secret that it came with, which is one of the key's two.
     """
 
     key: ApiKey | None = None
     keys: ApiKeyStore | None = None
     hash: str = field(default="", repr=False)
+    credential: AdminCredential | None = None
 
     @property
     def principal(self) -> str:
-        """As records and idempotency scopes name it: `admin` or `key:<id>`."""
-        return "admin" if self.key is None else self.key.principal
+        """As records and idempotency scopes name it: `admin`, `admin:<id>` or `key:<id>`."""
+        if self.key is not None:
+            return self.key.principal
+        return ADMIN if self.credential is None else self.credential.principal
+
+    @property
+    def role(self) -> Role | None:
+        """Of the admin; None for an API key."""
+        if self.key is not None:
+            return None
+        return Role.POLICY if self.credential is None else self.credential.role
+
+    def needs(self, role: Role) -> None:
+        """Raise `RoleNeeded` where an admin credential has not this role; keys have none, and what
+        they may do is not said by roles."""
+        credential = self.credential
+        if credential is not None and not credential.role.allows(role):
+            raise RoleNeeded(role, credential.name, credential.role)
 
     @property
     def wallet_id(self) -> str | None:
@@ -68,6 +107,8 @@ class Caller:
 
     def actor(self) -> Actor:
         """The caller for the engine, with its key's daily limits; it ends with its secret."""
+        if self.credential is not None:
+            return Actor(self.principal, api_key=self.credential.hash, trace=request_id())
         if self.key is None or self.keys is None:
             return Actor(self.principal, trace=request_id())
         actor = _bound(self.keys, self.key, self.hash)
@@ -141,15 +182,36 @@ def signed(view: View) -> View:
     return _marked(view, Access.SIGNED)
 
 
-def keyed(view: View) -> View:
-    """Mark a view as open to API keys and the admin secret."""
-    return _marked(view, Access.KEY)
+def keyed(least: Role) -> Callable[[View], View]:
+    """Mark a view as open to API keys, the admin secret, and admin credentials of that role."""
+
+    def mark(view: View) -> View:
+        setattr(view, _ROLE, least)
+        return _marked(view, Access.KEY)
+
+    return mark
+
+
+def admin(least: Role) -> Callable[[View], View]:
+    """Mark a view as open to the admin secret, and admin credentials of that role."""
+
+    def mark(view: View) -> View:
+        setattr(view, _ROLE, least)
+        return _marked(view, Access.ADMIN)
+
+    return mark
 
 
 def access_of(view: Callable[..., object]) -> Access:
     """Who may call a view; without a mark only the admin."""
     access: Access = getattr(view, _ACCESS, Access.ADMIN)
     return access
+
+
+def role_of(view: Callable[..., object]) -> Role | None:
+    """The least role of an admin credential that may call a view, None where it says none."""
+    role: Role | None = getattr(view, _ROLE, None)
+    return role
 
 
 def caller() -> Caller:
@@ -164,10 +226,40 @@ def confined_to(wallet_id: str) -> None:
         raise WalletNotFound
 
 
-def authenticate(app: Quart, settings: Settings, keys: ApiKeyStore, traffic: Taking) -> None:
-    """Check the credential of every request before its view runs; requests of keys are counted."""
+def authenticate(
+    app: Quart,
+    settings: Settings,
+    keys: ApiKeyStore,
+    credentials: AdminCredentials,
+    traffic: Taking,
+) -> None:
+    """Check the credential of every request before its view runs; requests of keys are counted.
+
+    The admin secret is compared here, and what worked before is looked up at once. Other secrets
+    are looked up by turns (`Strangers`), so that a flood of them leaves the database to the rest.
+    """
     expected = settings.api_secret.get_secret_value().encode()
     requests_per_minute = settings.requests_per_minute
+    strangers = Strangers()
+
+    async def find(hash_: str, *, is_admins: bool) -> Caller | None:
+        if is_admins:
+            credential = await credentials.find(hash_)
+            return None if credential is None else Caller(credential=credential)
+        key = await keys.find(hash_)
+        return None if key is None else Caller(key, keys, hash_)
+
+    async def look_up(token: str) -> Caller | None:
+        if not _SECRET.fullmatch(token):
+            return None
+        hash_, is_admins = hash_of(token), token.startswith(PREFIX)
+        if strangers.is_known(hash_):
+            return await find(hash_, is_admins=is_admins)
+        async with strangers.turn(source_of(request.remote_addr)):
+            found = await find(hash_, is_admins=is_admins)
+        if found is not None:
+            strangers.remember(hash_)
+        return found
 
     @app.before_request
     async def check() -> None:
@@ -180,27 +272,31 @@ def authenticate(app: Quart, settings: Settings, keys: ApiKeyStore, traffic: Tak
             return
         token = bearer()
         # Header text is Latin-1 in ASGI; encoding it gives the bytes that were sent.
-        credential = token.encode("latin-1", "replace")
-        if token and hmac.compare_digest(credential, expected):
+        sent = token.encode("latin-1", "replace")
+        if token and hmac.compare_digest(sent, expected):
             _serve(Caller())
             return
-        if access is Access.ADMIN:
+        if access is Access.ADMIN and not token.startswith(PREFIX):
             raise Unauthorized(ADMIN_REQUIRED)
         if not token:
             raise Unauthorized(KEY_REQUIRED)
-        hash_ = hash_of(token)
-        key = await keys.find(hash_)
-        if key is None:
-            raise Unauthorized(KEY_INVALID)
-        await traffic.take(key.id, requests_per_minute)
-        keys.used(key, now_ms())
-        _serve(Caller(key, keys, hash_))
+        found = await look_up(token)
+        if found is None:
+            raise Unauthorized(ADMIN_REQUIRED if access is Access.ADMIN else KEY_INVALID)
+        if found.key is not None:
+            await traffic.take(found.key.id, requests_per_minute)
+            keys.used(found.key, now_ms())
+        if found.credential is not None:
+            credentials.used(found.credential, now_ms())
+            # A route that says no role is for the widest one.
+            found.needs(role_of(view) or Role.POLICY)
+        _serve(found)
 
 
 def _serve(caller: Caller) -> None:
     g.caller = caller
     # For the audit log, whatever the view changes.
-    act_as(caller.principal)
+    act_as(caller.principal, None if caller.credential is None else caller.credential.name)
 
 
 def bearer() -> str:

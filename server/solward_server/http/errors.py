@@ -35,10 +35,11 @@ from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
 from solward.vault.guardrails import retry_after_s
 from solward.webhook_signature import SIGNATURE
-from solward_server.http.auth import Unauthorized
+from solward_server.http.auth import RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
 from solward_server.http.limits import TooManyRequests
 from solward_server.http.middleware import ForeignOrigin, Misdirected
+from solward_server.http.strangers import Crowded
 
 _log = structlog.get_logger(__name__)
 
@@ -158,8 +159,9 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         response.headers["WWW-Authenticate"] = SIGNATURE
         return response
 
+    @app.errorhandler(RoleNeeded)
     @app.errorhandler(Forbidden)
-    async def forbidden(error: Forbidden) -> Response:
+    async def forbidden(error: Forbidden | RoleNeeded) -> Response:
         return error_response(str(error), 403)
 
     @app.errorhandler(Misdirected)
@@ -175,6 +177,12 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         metrics.RATE_LIMITED.inc()
         response = error_response(str(error), 429)
         response.headers[RETRY_HEADER] = str(error.retry_after)
+        return response
+
+    @app.errorhandler(Crowded)
+    async def crowded(error: Crowded) -> Response:
+        response = error_response(str(error), 429)
+        response.headers[RETRY_HEADER] = "1"
         return response
 
     @app.errorhandler(HTTPException)

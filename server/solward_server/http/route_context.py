@@ -1,4 +1,4 @@
-"""What every route works with: the service, the keys, the limiters."""
+"""What every route works with: the service, the keys and credentials, the limiters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from solward.agents.agent import Agent
 from solward.errors import AgentNotFound
 from solward.service import Solward
 from solward.vault.wallets import Wallet
+from solward_server.http.admin_credentials import AdminCredentials
 from solward_server.http.api_keys import ApiKeyStore, MemoryKeys
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.auth import caller, confined_to
@@ -33,6 +34,7 @@ class RouteContext:
 
     service: Solward
     keys: ApiKeyStore
+    credentials: AdminCredentials
     limiter: Limiter
     traffic: Taking
     skill_calls: SkillCalls
@@ -45,6 +47,7 @@ class RouteContext:
         return cls(
             service,
             keys=DatabaseKeys(database) if in_database else MemoryKeys(service.audit),
+            credentials=AdminCredentials(database),
             limiter=SharedRateLimiter(database) if database.shared else RateLimiter(),
             traffic=SharedTraffic(database) if database.shared else RateLimiter(counted=ALL),
             skill_calls=SkillCalls(service.process.id),

@@ -14,11 +14,13 @@ from solward.errors import (
     IdempotencyMismatch,
     WalletNotFound,
 )
+from solward.roles import Role
 from solward.webhook_signature import SIGNATURE
-from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, RoleNeeded
 from solward_server.http.body import NUL_IN_PATH
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.http.limits import ALL, TooManyRequests
+from solward_server.http.strangers import Crowded
 from solward_server.openapi.schema import JSON, examples, media, ref
 
 NO_WALLET = str(WalletNotFound())
@@ -27,6 +29,8 @@ IN_FLIGHT = str(IdempotencyInFlight())
 MISMATCH = str(IdempotencyMismatch())
 TOO_MANY = str(TooManyRequests(limit=2, retry_after=60))
 TOO_MANY_AT_ALL = str(TooManyRequests(600, 7, ALL))
+ROLE_NEEDED = str(RoleNeeded(Role.POLICY, "ana", Role.READ))
+CROWDED = str(Crowded())
 BLOCKED = (
     "Transaction blocked by guardrail max_per_tx: 5 SOL is more than the 2 SOL allowed per "
     "transaction (limit of the wallet)"
@@ -36,7 +40,7 @@ FAILED = "The transaction would fail: insufficient balance (999995000 lamports, 
 _MEANINGS = {
     400: "A field is missing or wrong; the text names it.",
     401: "The credential is missing, not known, or not enough.",
-    403: "What this key may not do.",
+    403: "What this key, or a credential of this role, may not do.",
     404: "Not known, or not for this key.",
     408: "The request body took too long to arrive.",
     409: "The first request with this Idempotency-Key still runs, or what is meant has changed.",
@@ -74,14 +78,16 @@ _SHARED: dict[str, tuple[int, tuple[str, ...]]] = {
     "BadPath": (400, (NUL_IN_PATH,)),
     "KeyRequired": (401, (KEY_REQUIRED, KEY_INVALID)),
     "AdminRequired": (401, (ADMIN_REQUIRED,)),
+    "RoleNeeded": (403, (ROLE_NEEDED,)),
     "NoWallet": (404, (NO_WALLET,)),
     "NoAgent": (404, (NO_AGENT,)),
     "TooSlow": (408, (HTTP_TEXTS[408],)),
     "InFlight": (409, (IN_FLIGHT,)),
     "TooLarge": (413, (HTTP_TEXTS[413],)),
     "OtherBody": (422, (MISMATCH,)),
-    "TooMany": (429, (TOO_MANY_AT_ALL,)),
-    "TooManyOfAKey": (429, (TOO_MANY, TOO_MANY_AT_ALL)),
+    "Crowded": (429, (CROWDED,)),
+    "TooMany": (429, (TOO_MANY_AT_ALL, CROWDED)),
+    "TooManyOfAKey": (429, (TOO_MANY, TOO_MANY_AT_ALL, CROWDED)),
     "Bug": (500, (INTERNAL_ERROR,)),
     "Refused": (500, (BLOCKED, FAILED, INTERNAL_ERROR)),
 }
@@ -110,7 +116,7 @@ def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
         return response | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
     if status == 429 or IN_FLIGHT in texts:
         # A token budget has no known moment at which it has room again.
-        always = status == 409 or {TOO_MANY, TOO_MANY_AT_ALL} >= set(texts)
+        always = status == 409 or {TOO_MANY, TOO_MANY_AT_ALL, CROWDED} >= set(texts)
         return response | {"headers": {RETRY_HEADER: _RETRY_AFTER | {"required": always}}}
     if BLOCKED in texts:
         return response | {"headers": _OF_A_TRANSACTION}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward_server.openapi.parameters import AGENT_ID, KEY_ID, WALLET_ID, shared
+from solward_server.openapi.parameters import ADMIN_ID, AGENT_ID, KEY_ID, WALLET_ID, shared
 
 # Operation, the path parameter that its response's id fills, and where in the response it is.
 _ID_SOURCES = (
     ("createWallet", "walletId", "$response.body#/walletId"),
     ("createAgent", "agentId", "$response.body#/id"),
     ("createKey", "keyId", "$response.body#/id"),
+    ("createAdmin", "adminId", "$response.body#/id"),
 )
 # Source and target operation on the same wallet, the field that the response and the target's body
 # share, and what else the body needs.
@@ -41,6 +42,7 @@ def add_links(paths: dict[str, dict[str, Any]]) -> None:
         "walletId": shared(WALLET_ID),
         "agentId": shared(AGENT_ID),
         "keyId": shared(KEY_ID),
+        "adminId": shared(ADMIN_ID),
     }
     for source, parameter, expression in _ID_SOURCES:
         for name, target in operations.items():

@@ -8,7 +8,7 @@ from typing import Any
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON, NUL_IN_PATH
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
-from solward_server.openapi.errors import TOO_MANY_AT_ALL, error_response
+from solward_server.openapi.errors import CROWDED, ROLE_NEEDED, TOO_MANY_AT_ALL, error_response
 from solward_server.openapi.parameters import Parameter, shared
 from solward_server.openapi.schema import JSON, Schema, media, ref
 
@@ -18,8 +18,8 @@ Errors = Mapping[int, str | Sequence[str]]
 SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.PUBLIC: [],
     Access.SIGNED: [{"signature": []}],
-    Access.KEY: [{"apiKey": []}, {"adminSecret": []}],
-    Access.ADMIN: [{"adminSecret": []}],
+    Access.KEY: [{"apiKey": []}, {"adminSecret": []}, {"adminCredential": []}],
+    Access.ADMIN: [{"adminSecret": []}, {"adminCredential": []}],
 }
 
 
@@ -103,8 +103,8 @@ def _access_errors(access: Access) -> Errors:
     if access in (Access.PUBLIC, Access.SIGNED):
         return {}
     if access is Access.ADMIN:
-        return {401: ADMIN_REQUIRED}
-    return {401: [KEY_REQUIRED, KEY_INVALID], 429: TOO_MANY_AT_ALL}
+        return {401: ADMIN_REQUIRED, 403: ROLE_NEEDED, 429: CROWDED}
+    return {401: [KEY_REQUIRED, KEY_INVALID], 403: ROLE_NEEDED, 429: [TOO_MANY_AT_ALL, CROWDED]}
 
 
 def _body_errors(body: Operation | None) -> Errors:

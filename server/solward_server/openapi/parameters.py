@@ -23,6 +23,7 @@ Parameter = dict[str, Any]
 WALLET = "e05136c2-0095-4472-9b84-19b9e354eeee"
 AGENT = "b9f18163-42c5-477e-9824-368184e65079"
 KEY = "07e36977-7335-4ac1-bc2f-a8d680f0aec2"
+CREDENTIAL = "5c0e7c1d-6f0b-4f35-8a53-f6c5f60a4f0e"
 WALLET_ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
 USDC = token_list("localnet").resolve("USDC", "mint")
 
@@ -57,6 +58,7 @@ HOLD_ID = path_parameter("holdId", identifier("The hold."), HOLD)
 RECORD = "93698b99-39ce-4d15-841f-684b9de7d8bc"
 RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
 KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
+ADMIN_ID = path_parameter("adminId", identifier("The admin credential."), CREDENTIAL)
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))
@@ -102,6 +104,7 @@ PARAMETERS: dict[str, Parameter] = {
     "WalletId": WALLET_ID,
     "AgentId": AGENT_ID,
     "KeyId": KEY_ID,
+    "AdminId": ADMIN_ID,
     "HoldId": HOLD_ID,
     "RecordId": RECORD_ID,
     "Limit": LIMIT,

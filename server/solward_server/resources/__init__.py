@@ -8,6 +8,7 @@ from quart import Blueprint
 
 from solward_server.http.route_context import RouteContext
 from solward_server.resources import (
+    admins,
     agents,
     chat,
     events,
@@ -36,6 +37,7 @@ PREFIX = "/api/v1"
 BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     health.blueprint,
     keys.blueprint,
+    admins.blueprint,
     wallets.blueprint,
     transactions.blueprint,
     refusals.blueprint,

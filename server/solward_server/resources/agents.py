@@ -7,7 +7,9 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward_server.http.auth import Access, caller, keyed
+from solward.agents.agent import AgentStatus
+from solward.roles import Role
+from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
@@ -46,12 +48,13 @@ def blueprint(context: RouteContext) -> Blueprint:
     agents = context.service.agents
 
     @routes.get("")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
         found = await agents.list(caller().wallet_id)
         return {"agents": [agent.to_json() for agent in found]}
 
     @routes.post("")
+    @admin(Role.POLICY)
     async def create() -> dict[str, Any]:
         agent = await agents.create(await read_body())
         return {
@@ -62,37 +65,45 @@ def blueprint(context: RouteContext) -> Blueprint:
         }
 
     @routes.get("/<agent_id>")
-    @keyed
+    @keyed(Role.READ)
     async def one(agent_id: str) -> dict[str, Any]:
         return (await context.agent(agent_id)).to_json()
 
     @routes.patch("/<agent_id>")
+    @admin(Role.POLICY)
     async def change(agent_id: str) -> dict[str, Any]:
         return (await agents.update(agent_id, await read_body())).to_json()
 
     @routes.delete("/<agent_id>")
+    @admin(Role.POLICY)
     async def delete(agent_id: str) -> dict[str, Any]:
         await agents.get(agent_id)
         await agents.delete(agent_id)
         return {"id": agent_id, "deleted": True}
 
     @routes.post("/<agent_id>/start")
+    @admin(Role.OPERATE)
     async def start(agent_id: str) -> dict[str, Any]:
+        # Who decides that it acts at all decides what it may do; later starts go on with that.
+        if (await agents.get(agent_id)).status is AgentStatus.IDLE:
+            caller().needs(Role.POLICY)
         await agents.start(agent_id)
         return {"status": "started"}
 
     @routes.post("/<agent_id>/stop")
+    @admin(Role.OPERATE)
     async def stop(agent_id: str) -> dict[str, Any]:
         await agents.stop(agent_id)
         return {"status": "stopped"}
 
     @routes.post("/<agent_id>/pause")
+    @admin(Role.OPERATE)
     async def pause(agent_id: str) -> dict[str, Any]:
         await agents.pause(agent_id)
         return {"status": "paused"}
 
     @routes.get("/<agent_id>/decisions")
-    @keyed
+    @keyed(Role.READ)
     async def decisions(agent_id: str) -> dict[str, Any]:
         await context.agent(agent_id)
         before = query_whole("before", None, 1, _MAX_CYCLE)
@@ -100,14 +111,14 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"decisions": [decision.to_json() for decision in found]}
 
     @routes.get("/<agent_id>/memory")
-    @keyed
+    @keyed(Role.READ)
     async def memory(agent_id: str) -> dict[str, Any]:
         await context.agent(agent_id)
         found = await agents.memory(agent_id, limit=query_limit(_MAX_MEMORY, _MAX_MEMORY))
         return {"memory": [entry.to_json() for entry in found]}
 
     @routes.get("/<agent_id>/limits")
-    @keyed
+    @keyed(Role.READ)
     async def limits(agent_id: str) -> dict[str, Any]:
         await context.agent(agent_id)
         return await context.service.agents.limits(agent_id)
@@ -297,7 +308,9 @@ def _one(provider: Schema) -> dict[str, Operation]:
     }
 
 
-def _command(name: str, summary: str, status: str, bad: str | None) -> dict[str, Operation]:
+def _command(
+    name: str, summary: str, status: str, bad: str | None, description: str = ""
+) -> dict[str, Operation]:
     bad_request = {} if bad is None else {400: bad}
     return {
         "post": operation(
@@ -305,6 +318,7 @@ def _command(name: str, summary: str, status: str, bad: str | None) -> dict[str,
             summary,
             tag="agents",
             access=Access.ADMIN,
+            description=description,
             parameters=[AGENT_ID],
             response=success(
                 response_object({"status": choice("Done.", status)}), {"status": status}
@@ -320,6 +334,7 @@ _COMMANDS = {
         "Start an agent, from any status",
         "started",
         "Set OPENAI_API_KEY to start an agent of the provider 'openai'",
+        "One that was never started is `idle`: its first start needs the role `policy`.",
     ),
     "/agents/{agentId}/stop": _command(
         "stop", "Stop an agent, once what it pays is recorded", "stopped", None

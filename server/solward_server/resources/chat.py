@@ -11,6 +11,7 @@ from quart import Blueprint, Response, request
 
 from solward import jsontext
 from solward.errors import SolwardError
+from solward.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import body_text, read_body
 from solward_server.http.errors import shown_text
@@ -32,7 +33,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("chat", __name__, url_prefix="/agents")
 
     @routes.post("/<agent_id>/chat")
-    @keyed
+    @keyed(Role.POLICY)
     async def chat(agent_id: str) -> dict[str, Any] | Response:
         message = body_text(await read_body(), "message", longest=_MAX_MESSAGE)
         await context.agent(agent_id)

@@ -11,7 +11,9 @@ from quart import Blueprint, Response, request
 from solward.audit.log import AuditEntry
 from solward.errors import InvalidRequest
 from solward.events import EventKind
-from solward_server.http.auth import Access
+from solward.roles import Role
+from solward_server.http.admin_credentials import AdminCredential
+from solward_server.http.auth import Access, admin, caller
 from solward_server.http.body import query_limit, query_text, query_whole
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
@@ -38,11 +40,13 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("events", __name__)
 
     @routes.get("/events")
+    @admin(Role.READ)
     async def stream() -> Response:
         kinds = _kinds()
         seq = await _resume_after(context)
         # A HEAD request has no body to wait for.
-        body = _stream(context, seq, kinds) if request.method == "GET" else b""
+        who = caller().credential
+        body = _stream(context, seq, kinds, who) if request.method == "GET" else b""
         response = Response(body, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
         response.timeout = None
         # Without it reverse proxies buffer small pieces.
@@ -50,6 +54,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return response
 
     @routes.get("/audit")
+    @admin(Role.READ)
     async def listing() -> dict[str, Any]:
         before = query_whole("before", None, 1, _MAX_SEQ)
         entries = await context.service.audit.latest(query_limit(), before)
@@ -59,19 +64,29 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 
 async def _stream(
-    context: RouteContext, seq: int, kinds: frozenset[str]
+    context: RouteContext,
+    seq: int,
+    kinds: frozenset[str],
+    credential: AdminCredential | None,
 ) -> AsyncGenerator[bytes, None]:
     """All entries above `seq`, read from the log; the event bus only says when there are more.
 
     So the stream has neither gaps nor duplicates, and a slow reader neither blocks others nor
-    loses entries.
+    loses entries. It ends with the admin credential that it was opened by: a revocation is an
+    entry, which awakes the stream, and nothing is sent before the credential was looked up.
     """
+
+    async def has_ended() -> bool:
+        return credential is not None and await context.credentials.find(credential.hash) is None
+
     loop = asyncio.get_running_loop()
     with context.service.events.subscribe(size=1) as subscription:
         yield f"retry: {RETRY_MS}\n\n".encode()
         silent_since = loop.time()
         while not subscription.ended:
             while not subscription.ended and (page := await context.service.audit.after(seq, PAGE)):
+                if await has_ended():
+                    return
                 text = "".join(_event(entry) for entry in page if entry.event in kinds)
                 if text:
                     yield text.encode()
@@ -81,6 +96,8 @@ async def _stream(
                 async with asyncio.timeout_at(silent_since + HEARTBEAT_S):
                     await subscription.news()
             except TimeoutError:
+                if await has_ended():
+                    return
                 yield b":\n\n"
                 silent_since = loop.time()
 

@@ -9,6 +9,7 @@ from quart import Blueprint
 from solward.errors import NotFound
 from solward.hold import HoldState
 from solward.operations.approvals import MAX_NOTE
+from solward.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
     body_optional_text,
@@ -53,7 +54,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return await service.approvals.may_decide(caller().principal)
 
     @routes.get("/holds")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
         wallet_id = query_text("walletId")
         if wallet_id is not None:
@@ -68,7 +69,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"holds": [hold.to_json() for hold in found]}
 
     @routes.get("/holds/<hold_id>")
-    @keyed
+    @keyed(Role.READ)
     async def one(hold_id: str) -> dict[str, Any]:
         found = await service.hold(hold_id)
         if found.principal != caller().principal and not await sees_all():
@@ -76,13 +77,13 @@ def blueprint(context: RouteContext) -> Blueprint:
         return found.to_json()
 
     @routes.post("/holds/<hold_id>/approve")
-    @keyed
+    @keyed(Role.POLICY)
     async def approve(hold_id: str) -> dict[str, Any]:
         note = body_optional_text(await read_body(), "note", longest=MAX_NOTE)
         return (await service.approve_hold(hold_id, caller().principal, note)).to_json()
 
     @routes.post("/holds/<hold_id>/deny")
-    @keyed
+    @keyed(Role.OPERATE)
     async def deny(hold_id: str) -> dict[str, Any]:
         note = body_optional_text(await read_body(), "note", longest=MAX_NOTE)
         return (await service.deny_hold(hold_id, caller().principal, note)).to_json()

@@ -7,6 +7,7 @@ from typing import Any
 from quart import Blueprint
 
 from solward.clock import iso
+from solward.roles import Role
 from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.vault.transactions.limits_report import limits_reports
 from solward_server.http.api_keys import (
@@ -16,7 +17,7 @@ from solward_server.http.api_keys import (
     new_key,
     new_secret,
 )
-from solward_server.http.auth import Access, caller, keyed
+from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import body_whole, query_flag, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
@@ -46,6 +47,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     policies = context.service.policies
 
     @routes.post("/keys")
+    @admin(Role.POLICY)
     async def create() -> dict[str, Any]:
         body = await read_body()
         secret, key = new_key(body, context.service.settings.max_costs_lamports_per_day)
@@ -63,6 +65,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"apiKey": secret, "id": key.id, "name": key.name}
 
     @routes.get("/keys")
+    @admin(Role.READ)
     async def listing() -> dict[str, Any]:
         keys = await context.keys.list()
         if query_flag("details"):
@@ -70,12 +73,13 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"keys": [key.to_json() for key in keys]}
 
     @routes.get("/keys/self")
-    @keyed
+    @keyed(Role.READ)
     async def own() -> dict[str, Any]:
         key = caller().key
         return {"key": None if key is None else (await _detailed(context, [key]))[0]}
 
     @routes.post("/keys/<key_id>/rotate")
+    @admin(Role.POLICY)
     async def rotate(key_id: str) -> dict[str, Any]:
         overlap_s = body_whole(
             await read_body(), "overlapSeconds", DEFAULT_OVERLAP_S, 0, LONGEST_OVERLAP_S
@@ -91,6 +95,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         }
 
     @routes.delete("/keys/<key_id>")
+    @admin(Role.OPERATE)
     async def revoke(key_id: str) -> dict[str, Any]:
         await context.keys.revoke(key_id)
         await context.limiter.forget(key_id)

@@ -13,6 +13,7 @@ from typing import Any
 
 from quart import Quart, Response, request
 
+from solward.roles import Role
 from solward.settings import Settings
 from solward_server.http.auth import Access, bearer, caller, keyed
 from solward_server.http.body import MAX_BODY_BYTES
@@ -30,7 +31,7 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
     check = origin_check(settings)
 
     @app.post(PATH)
-    @keyed
+    @keyed(Role.READ)
     async def mcp() -> Response:
         check()
         body: str | bytes = await request.get_data(cache=False, as_text=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from quart import Blueprint, Response, request
 
+from solward.roles import Role
 from solward.telemetry import metrics
-from solward_server.http.auth import Access
+from solward_server.http.auth import Access, admin
 from solward_server.openapi.operation import operation
 
 
@@ -14,6 +15,7 @@ def blueprint() -> Blueprint:
     routes = Blueprint("metrics", __name__)
 
     @routes.get("/metrics")
+    @admin(Role.READ)
     async def scrape() -> Response:
         body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
         return Response(body, content_type=content_type)

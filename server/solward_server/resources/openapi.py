@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from quart import Blueprint, Response
+from quart import Blueprint, Quart, Response
 
 from solward import __version__, jsontext
 from solward.registry import Registry
+from solward.roles import Role
 from solward.webhook_signature import SIGNATURE
-from solward_server.http.auth import public
+from solward_server.http.auth import public, role_of
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.links import add_links
 from solward_server.openapi.parameters import PARAMETERS
 from solward_server.openapi.validators import UNCHANGED, add_validators
 from solward_server.resources import (
+    admins,
     agents,
     chat,
     docs,
@@ -44,6 +48,9 @@ from solward_server.resources import (
     wallets,
 )
 
+_VARIABLE = re.compile(r"<(\w+?)(_id)?>")
+_SKILL = re.compile(r"(/wallets/.*/skills)/\w+$")
+
 _ABOUT = """\
 Wallets that autonomous agents can use and cannot empty.
 
@@ -54,6 +61,7 @@ parameters. Amounts are exact: more decimals than the unit has is 400. Every err
 _TAGS = {
     "health": "Public.",
     "keys": "API keys; the admin's alone.",
+    "admins": "Admin credentials, each with a role; the admin's alone.",
     "wallets": "Wallets, what they hold, their limits.",
     "transactions": "Records of everything that was asked for.",
     "money": "Transfers, swaps, the faucet.",
@@ -75,15 +83,18 @@ _TAGS = {
 }
 
 
-def blueprint(registry: Callable[[], Registry], prefix: str) -> Blueprint:
+def blueprint(
+    registry: Callable[[], Registry], prefix: str, roles: Mapping[tuple[str, str], Role]
+) -> Blueprint:
     """`GET /openapi.json`.
 
     Args:
         registry: gives the plugins as they are loaded now.
+        roles: as `least_roles` gives them.
     """
     routes = Blueprint("openapi", __name__)
     # Made once for the same plugins: it takes a while.
-    made = registry(), jsontext.dumps(describe(registry(), prefix))
+    made = registry(), jsontext.dumps(describe(registry(), prefix, roles))
 
     @routes.get("/openapi.json")
     @public
@@ -92,18 +103,38 @@ def blueprint(registry: Callable[[], Registry], prefix: str) -> Blueprint:
         loaded, text = made
         if registry() is not loaded:
             loaded = registry()
-            text = jsontext.dumps(describe(loaded, prefix))
+            text = jsontext.dumps(describe(loaded, prefix, roles))
             made = loaded, text
         return Response(text, mimetype="application/json")
 
     return routes
 
 
-def describe(registry: Registry, prefix: str) -> dict[str, Any]:
+def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
+    """(path, method) -> the least role of an admin credential, as the routes declare it; paths are
+    written as in the document, and of skills there is one."""
+    found = {}
+    for rule in app.url_map.iter_rules():
+        path = _VARIABLE.sub(_as_parameter, rule.rule)
+        role = role_of(app.view_functions[rule.endpoint])
+        for method in rule.methods or ():
+            if role is not None:
+                found[path, method.lower()] = role
+    return found
+
+
+def _as_parameter(variable: re.Match[str]) -> str:
+    return "{" + variable[1] + ("Id" if variable[2] else "") + "}"
+
+
+def describe(
+    registry: Registry, prefix: str, roles: Mapping[tuple[str, str], Role] = MappingProxyType({})
+) -> dict[str, Any]:
     """The document of a service with these plugins; its API routes are under `prefix`."""
     api_paths = (
         health.PATHS
         | keys.PATHS
+        | admins.PATHS
         | wallets.PATHS
         | transactions.PATHS
         | refusals.PATHS
@@ -158,11 +189,22 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
                     "scheme": "bearer",
                     "description": "The admin secret, `API_SECRET`; it opens every route.",
                 },
+                "adminCredential": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An admin credential, `sa-` and 48 hexadecimal digits; its role"
+                    " says what it opens (`x-least-role`).",
+                },
             },
         },
     }
     # A copy: links and validators are written into the paths, which all documents share.
     document = copy.deepcopy(document)
+    for path, methods in document["paths"].items():
+        generic = _SKILL.sub(r"\1/{name}", path)
+        for method, described in methods.items():
+            if (generic, method) in roles:
+                described["x-least-role"] = roles[generic, method].value
     add_links(document["paths"])
     add_validators(document["paths"])
     return document

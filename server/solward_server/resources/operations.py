@@ -9,6 +9,7 @@ from quart import Blueprint, Response
 
 from solward.operations.declared import OPERATIONS, Operation
 from solward.record import TransactionRecord, TransactionStatus
+from solward.roles import Role
 from solward.vault.transactions.request import Actor
 from solward_server.http.auth import keyed
 from solward_server.http.body import read_body
@@ -31,7 +32,7 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 
 def _view(context: RouteContext, declared: Operation) -> Any:
-    @keyed
+    @keyed(Role.POLICY)
     async def view(wallet_id: str) -> Response:
         body = await read_body()
         # In JSON requests null is an absent field.

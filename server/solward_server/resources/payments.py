@@ -14,6 +14,7 @@ from solward.operations.payments.view import paid_json
 from solward.paid import PaidAnswer, PaymentState, PayRequest
 from solward.payment import PaymentMode, Served
 from solward.record import TransactionStatus
+from solward.roles import Role
 from solward.vault.store.idempotency import StoredResponse
 from solward.vault.transactions.request import IdempotencyKey
 from solward_server.http.auth import Access, caller, keyed
@@ -83,7 +84,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     service = context.service
 
     @routes.post("/wallets/<wallet_id>/pay")
-    @keyed
+    @keyed(Role.POLICY)
     async def pay(wallet_id: str) -> Response:
         body = await read_body()
         await context.wallet(wallet_id)
@@ -111,7 +112,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return json_response(paid_json(answer))
 
     @routes.get("/payments")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
         wallet_id = query_text("walletId")
         if wallet_id is not None:
@@ -122,7 +123,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"payments": [each.to_json() for each in found]}
 
     @routes.get("/payments/<payment_id>")
-    @keyed
+    @keyed(Role.READ)
     async def one(payment_id: str) -> dict[str, Any]:
         found: PaidAnswer = await service.payments.stored(payment_id)
         of = None if found.payment is None else found.payment.wallet_id

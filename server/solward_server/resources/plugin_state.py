@@ -11,7 +11,8 @@ from solward.clock import iso
 from solward.entries import MAX_KEY, MAX_LISTED, Entry
 from solward.errors import InvalidRequest
 from solward.registry.discovery import canonical
-from solward_server.http.auth import Access
+from solward.roles import Role
+from solward_server.http.auth import Access, admin
 from solward_server.http.body import query_limit, query_text, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
@@ -37,10 +38,12 @@ def blueprint(context: RouteContext) -> Blueprint:
     service = context.service
 
     @routes.get("/plugins/skills/<skill>/settings")
+    @admin(Role.READ)
     async def settings(skill: str) -> dict[str, Any]:
         return await service.plugin_state.shown(skill)
 
     @routes.put("/plugins/skills/<skill>/settings/<name>")
+    @admin(Role.POLICY)
     async def put(skill: str, name: str) -> dict[str, Any]:
         body = await read_body()
         if "value" not in body:
@@ -49,11 +52,13 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"skill": skill, "name": name, "set": True}
 
     @routes.delete("/plugins/skills/<skill>/settings/<name>")
+    @admin(Role.POLICY)
     async def unset(skill: str, name: str) -> dict[str, Any]:
         await service.plugin_state.unset(skill, name)
         return {"skill": skill, "name": name, "set": False}
 
     @routes.get("/wallets/<wallet_id>/plugins/<plugin>/store")
+    @admin(Role.READ)
     async def entries(wallet_id: str, plugin: str) -> dict[str, Any]:
         prefix, after = query_text("prefix") or "", query_text("after")
         limit = query_limit(highest=MAX_LISTED)
@@ -61,6 +66,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"entries": [_shown(each) for each in found]}
 
     @routes.delete("/wallets/<wallet_id>/plugins/<plugin>/store")
+    @admin(Role.POLICY)
     async def forget(wallet_id: str, plugin: str) -> dict[str, Any]:
         key = query_text("key")
         if key is None:
@@ -69,6 +75,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
 
     @routes.delete("/plugins/state")
+    @admin(Role.POLICY)
     async def purge() -> dict[str, Any]:
         plugin = query_text("plugin")
         if plugin is None:

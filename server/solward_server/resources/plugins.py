@@ -11,6 +11,7 @@ from solward.manifest import Terms, manifest_json, terms_json
 from solward.registry import ProblemCode, Registry
 from solward.registry.discovery import Place, canonical
 from solward.registry.loaded import LoadedProvider
+from solward.roles import Role
 from solward.settings import Settings
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
@@ -32,7 +33,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("plugins", __name__)
 
     @routes.get("/plugins")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
         return plugins_report(context.service.registry, context.service.settings)
 

@@ -7,9 +7,10 @@ from typing import Any
 from quart import Blueprint
 
 from solward.errors import InvalidRequest
+from solward.roles import Role
 from solward.vault.transactions.replay import ReplayVerdict
 from solward.vault.transactions.replay_run import MAX_DAYS, MOST_CHANGES
-from solward_server.http.auth import Access
+from solward_server.http.auth import Access, admin
 from solward_server.http.body import body_whole, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import POLICY, SAID_GRANT
@@ -38,18 +39,22 @@ def blueprint(context: RouteContext) -> Blueprint:
     policies = context.service.policies
 
     @routes.get("/policy")
+    @admin(Role.READ)
     async def show() -> dict[str, Any]:
         return await policies.show()
 
     @routes.put("/policy")
+    @admin(Role.POLICY)
     async def replace() -> dict[str, Any]:
         return await policies.replace(await read_body())
 
     @routes.get("/policy/<principal>")
+    @admin(Role.READ)
     async def show_one(principal: str) -> dict[str, Any]:
         return await policies.show_one(principal)
 
     @routes.put("/policy/<principal>")
+    @admin(Role.POLICY)
     async def put(principal: str) -> dict[str, Any]:
         body = await read_body()
         if "grants" not in body:
@@ -61,10 +66,12 @@ def blueprint(context: RouteContext) -> Blueprint:
         return await policies.put(principal, body["grants"], version=version)
 
     @routes.post("/policy/check")
+    @admin(Role.READ)
     async def check() -> dict[str, Any]:
         return await policies.check(await read_body())
 
     @routes.post("/policy/replay")
+    @admin(Role.READ)
     async def replay() -> dict[str, Any]:
         body = await read_body()
         days = body_whole(body, "days", DEFAULT_DAYS, 1, MAX_DAYS)

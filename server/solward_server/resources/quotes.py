@@ -7,6 +7,7 @@ from typing import Any
 from quart import Blueprint
 
 from solward.operations.declared.swap import SWAP
+from solward.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext
@@ -20,7 +21,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("quotes", __name__)
 
     @routes.post("/quote")
-    @keyed
+    @keyed(Role.READ)
     async def quote() -> dict[str, Any]:
         found = await context.service.operations.quote(await read_body())
         return {

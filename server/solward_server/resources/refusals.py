@@ -7,6 +7,7 @@ from typing import Any
 from quart import Blueprint
 
 from solward.errors import NotFound
+from solward.roles import Role
 from solward.vault.store.transactions import REFUSALS_OF
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import query_limit, query_text
@@ -39,7 +40,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("refusals", __name__)
 
     @routes.get("/refusals")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
         wallet_id = query_text("walletId") or caller().wallet_id
         if wallet_id is not None:
@@ -47,7 +48,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return await context.service.refusals(wallet_id, limit=query_limit())
 
     @routes.get("/transactions/<transaction_id>")
-    @keyed
+    @keyed(Role.READ)
     async def one(transaction_id: str) -> dict[str, Any]:
         found = await context.service.record_json(transaction_id)
         if caller().wallet_id not in (None, found["walletId"]):

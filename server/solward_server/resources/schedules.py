@@ -8,6 +8,7 @@ from quart import Blueprint
 
 from solward.clock import ms_of
 from solward.errors import InvalidRequest, NotFound, SkillNotFound
+from solward.roles import Role
 from solward.schedules.fields import MAX_NAME, MAX_RUNS
 from solward.schedules.schedule import Missed, RunStatus, Schedule, ScheduleStatus
 from solward.schedules.service import Maker
@@ -58,14 +59,14 @@ def blueprint(context: RouteContext) -> Blueprint:
         return schedule.id
 
     @routes.get("")
-    @keyed
+    @keyed(Role.READ)
     async def listing(wallet_id: str) -> dict[str, Any]:
         wallet = await context.wallet(wallet_id)
         found = await schedules.list(wallet.id)
         return {"schedules": [each.to_json() for each in found]}
 
     @routes.post("")
-    @keyed
+    @keyed(Role.POLICY)
     async def create(wallet_id: str) -> dict[str, Any]:
         body = await read_body()
         wallet = await context.wallet(wallet_id)
@@ -73,12 +74,12 @@ def blueprint(context: RouteContext) -> Blueprint:
         return (await schedules.create(wallet.id, body, _maker())).to_json()
 
     @routes.get("/<schedule_id>")
-    @keyed
+    @keyed(Role.READ)
     async def one(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         return (await one_of(wallet_id, schedule_id)).to_json()
 
     @routes.patch("/<schedule_id>")
-    @keyed
+    @keyed(Role.POLICY)
     async def change(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         body = await read_body()
         own_id = await own(wallet_id, schedule_id)
@@ -87,23 +88,23 @@ def blueprint(context: RouteContext) -> Blueprint:
         return (await schedules.update(own_id, body, _maker())).to_json()
 
     @routes.delete("/<schedule_id>")
-    @keyed
+    @keyed(Role.POLICY)
     async def delete(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         await schedules.delete(await own(wallet_id, schedule_id))
         return {"id": schedule_id, "deleted": True}
 
     @routes.post("/<schedule_id>/pause")
-    @keyed
+    @keyed(Role.OPERATE)
     async def pause(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         return (await schedules.pause(await own(wallet_id, schedule_id))).to_json()
 
     @routes.post("/<schedule_id>/resume")
-    @keyed
+    @keyed(Role.POLICY)
     async def resume(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         return (await schedules.resume(await own(wallet_id, schedule_id), _maker())).to_json()
 
     @routes.get("/<schedule_id>/runs")
-    @keyed
+    @keyed(Role.READ)
     async def runs(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         schedule = await one_of(wallet_id, schedule_id)
         limit = query_limit(highest=_MOST_RUNS)

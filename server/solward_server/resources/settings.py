@@ -6,9 +6,10 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.roles import Role
 from solward.settings.report import report
 from solward.settings.settings import Origin
-from solward_server.http.auth import Access
+from solward_server.http.auth import Access, admin
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.schema import array, choice, flag, nullable, response_object, text
@@ -19,6 +20,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("settings", __name__)
 
     @routes.get("/settings")
+    @admin(Role.READ)
     async def listing() -> dict[str, Any]:
         return {
             "settings": [

@@ -11,6 +11,7 @@ from quart import Blueprint, Response
 from solward.errors import Held, InvalidRequest, SkillNotFound, SolwardError
 from solward.manifest import manifest_json
 from solward.registry import LoadedSkill
+from solward.roles import Role
 from solward.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
@@ -31,7 +32,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("skills", __name__)
 
     @routes.get("/skills")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
         skills = context.service.registry.skills.values()
         return {
@@ -50,7 +51,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         }
 
     @routes.post("/wallets/<wallet_id>/skills/<name>")
-    @keyed
+    @keyed(Role.POLICY)
     async def run(wallet_id: str, name: str) -> Response:
         body = await read_body()
         await context.wallet(wallet_id)

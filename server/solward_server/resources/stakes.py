@@ -8,6 +8,7 @@ from quart import Blueprint
 
 from solward.money import lamports_to_sol
 from solward.operations.declared import samples
+from solward.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
@@ -21,7 +22,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("stakes", __name__, url_prefix="/wallets/<wallet_id>")
 
     @routes.get("/stakes")
-    @keyed
+    @keyed(Role.READ)
     async def stakes(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
         found, complete = await context.service.known_stakes(wallet_id)

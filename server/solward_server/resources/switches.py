@@ -7,7 +7,8 @@ from typing import Any
 from quart import Blueprint
 
 from solward.clock import iso
-from solward_server.http.auth import Access
+from solward.roles import Role
+from solward_server.http.auth import Access, admin
 from solward_server.http.body import body_optional_text, query_limit, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
@@ -32,6 +33,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     service = context.service
 
     @routes.get("/freeze")
+    @admin(Role.READ)
     async def frozen() -> dict[str, Any]:
         switch, wallets, count = await service.frozen(query_limit())
         return {
@@ -51,6 +53,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         }
 
     @routes.post("/freeze")
+    @admin(Role.OPERATE)
     async def freeze() -> dict[str, Any]:
         body = await read_body()
         wallet_id, reason = body_optional_text(body, "walletId"), body_optional_text(body, "reason")
@@ -58,6 +61,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"frozen": True, "walletId": wallet_id, "reason": reason}
 
     @routes.post("/unfreeze")
+    @admin(Role.POLICY)
     async def unfreeze() -> dict[str, Any]:
         wallet_id = body_optional_text(await read_body(), "walletId")
         await service.thaw(wallet_id)

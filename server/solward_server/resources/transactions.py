@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quart import Blueprint, Response
 
+from solward.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import list_response, query_flag, query_limit, query_text
 from solward_server.http.route_context import RouteContext
@@ -25,12 +26,12 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("transactions", __name__)
 
     @routes.get("/transactions")
-    @keyed
+    @keyed(Role.READ)
     async def across_wallets() -> Response:
         return await _listing(context, caller().wallet_id)
 
     @routes.get("/wallets/<wallet_id>/transactions")
-    @keyed
+    @keyed(Role.READ)
     async def of_wallet(wallet_id: str) -> Response:
         await context.wallet(wallet_id)
         return await _listing(context, wallet_id)

@@ -10,12 +10,12 @@ from quart import Blueprint, Response
 
 from solward.errors import InvalidRequest, TooManyWallets
 from solward.money import from_units
+from solward.roles import Role
 from solward.vault.guardrails.grants.dollars import Worth
 from solward.vault.guardrails.grants.model import USD_DECIMALS
-from solward.vault.transactions.request import ADMIN
 from solward.vault.wallets import MOST_OF_A_KEY
 from solward.vault.wallets.model import DEFAULT_NAME
-from solward_server.http.auth import Access, caller, keyed
+from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import (
     DEFAULT_LIST,
     MAX_LIST,
@@ -73,7 +73,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     service = context.service
 
     @routes.post("/wallets")
-    @keyed
+    @keyed(Role.POLICY)
     async def create() -> dict[str, Any]:
         if caller().wallet_id is not None:
             raise Forbidden("This API key is confined to one wallet and cannot create another")
@@ -84,7 +84,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return wallet.created_json()
 
     @routes.get("/wallets")
-    @keyed
+    @keyed(Role.READ)
     async def listing() -> Response | dict[str, Any]:
         limit, before = query_whole("limit", None, 1, MAX_LIST), query_text("before")
         only = caller().wallet_id
@@ -100,19 +100,19 @@ def blueprint(context: RouteContext) -> Blueprint:
         return await _all(service.wallets.pages_json())
 
     @routes.get("/wallets/<wallet_id>")
-    @keyed
+    @keyed(Role.READ)
     async def one(wallet_id: str) -> dict[str, Any]:
         return (await context.current_wallet(wallet_id)).to_json()
 
     @routes.patch("/wallets/<wallet_id>")
-    @keyed
+    @keyed(Role.POLICY)
     async def change(wallet_id: str) -> dict[str, Any]:
         wallet = await context.current_wallet(wallet_id)
         tags = body_texts(await read_body(), "tags", wallet.tags)
         return (await service.wallets.set_tags(wallet_id, tags)).to_json()
 
     @routes.get("/wallets/<wallet_id>/balance")
-    @keyed
+    @keyed(Role.READ)
     async def balance(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
         empty, in_dollars = query_flag("empty"), query_flag("usd")
@@ -121,7 +121,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         return shown | {"usd": _usd(await service.worth(balances))} if in_dollars else shown
 
     @routes.get("/wallets/<wallet_id>/limits")
-    @keyed
+    @keyed(Role.READ)
     async def limits(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
         # A key is told of grants of its own and of the wallet; the sum is for everybody.
@@ -130,15 +130,17 @@ def blueprint(context: RouteContext) -> Blueprint:
         return await service.wallet_limits(wallet_id, shown)
 
     @routes.get("/wallets/<wallet_id>/pockets")
-    @keyed
+    @keyed(Role.READ)
     async def pockets(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
         return await service.wallet_pockets(wallet_id)
 
     @routes.post("/wallets/<wallet_id>/pockets/<pocket_id>/sweep")
+    @admin(Role.OPERATE)
     async def sweep(wallet_id: str, pocket_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
-        return (await service.engine.sweep_pocket(wallet_id, ADMIN, pocket_id)).to_json(fee=True)
+        record = await service.engine.sweep_pocket(wallet_id, caller().actor(), pocket_id)
+        return record.to_json(fee=True)
 
     return routes
 

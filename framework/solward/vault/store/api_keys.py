@@ -1,4 +1,5 @@
-"""Of the API keys' table the vault reads whether a request's secret still works."""
+"""Of the tables of API keys and admin credentials the vault reads whether a request's secret still
+works."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ _KEYS = table(
     column("previous_hash"),
     column("previous_until_ms"),
 )
+_ADMINS = table("admin_credentials", column("id"), column("hash"), column("expires_ms"))
 # A revocation and a rotation wait for this lock, noting a key's use does not.
 _LOCK = Prepared(
     select(_KEYS)
@@ -28,17 +30,26 @@ _LOCK = Prepared(
     .with_for_update(read=True, key_share=True)
 )
 
+_LOCK_ADMIN = Prepared(
+    select(_ADMINS)
+    .where(_ADMINS.c.hash == bindparam("hash"))
+    .with_for_update(read=True, key_share=True)
+)
+
 
 async def lock_key(connection: AsyncConnection, hash_: str) -> None:
-    """Lock the key that has this secret against its end, until the transaction ends.
+    """Lock the key or admin credential that has this secret against its end, until the transaction
+    ends.
 
     Args:
         hash_: SHA-256 of the secret, hex.
 
     Raises:
-        KeyRevoked: no key has it, or it does not work any more.
+        KeyRevoked: nothing has it, or it does not work any more.
     """
     row = await _LOCK.first(connection, {"hash": hash_})
+    if row is None:
+        row = await _LOCK_ADMIN.first(connection, {"hash": hash_})
     if row is None or not await is_usable(connection, row._asdict(), hash_):
         raise KeyRevoked
 

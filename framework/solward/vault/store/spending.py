@@ -93,7 +93,7 @@ async def lock(
     Args:
         keys: scopes of API keys, and of what has windows over several wallets.
         run: agent, cycle and fencing token of the run that reserves.
-        api_key: hash of the secret of the stored API key that reserves.
+        api_key: hash of the secret of the stored API key or admin credential that reserves.
         agent: the agent for whom something is reserved that none of its runs asks for now: what a
             person approved.
         schedule: schedule and fencing token of the run that reserves.

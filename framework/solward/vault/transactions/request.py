@@ -12,6 +12,7 @@ from solward.entries import Put
 from solward.guardrail import Intent
 from solward.payment import PaymentMode
 from solward.record import TransactionRecord
+from solward.roles import is_admin
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.wallets import Pocket
 
@@ -61,7 +62,7 @@ class Actor:
     """Who requests a transaction, and the limits that come with them.
 
     Attributes:
-        principal: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`.
+        principal: `admin`, `admin:<id>`, `key:<id>`, `agent:<id>` or `schedule:<id>`.
         agent_id: recorded as the transaction's `agentId`.
         limits: limit scopes beside the wallet's own, such as `("key:<id>", ScopeLimits(...))`.
         action_key: names one logical action for good; a second request with it returns the
@@ -71,8 +72,8 @@ class Actor:
             was stopped, is refused.
         schedule: the schedule's run that requests it; one whose fencing token was replaced, or
             whose schedule is not active any more, is refused.
-        api_key: hash of the secret of the stored API key that requests it; one that was revoked or
-            replaced, or has expired, is refused.
+        api_key: hash of the secret of the stored API key or admin credential that requests it; one
+            that was revoked or replaced, or has expired, is refused.
         checks: raise where what requests it has ended; called, as the three above are read, in the
             database transaction that reserves.
         trace: where the request came from, in the logs of every process that works on the
@@ -105,7 +106,7 @@ class Actor:
     @property
     def is_admins(self) -> bool:
         """Whether the operator asks: no grant binds it, and nothing is held for a person."""
-        return self.principal in ("admin", "cli")
+        return is_admin(self.principal) or self.principal == "cli"
 
     def chain(self, wallet_id: str) -> tuple[str, ...]:
         """Every principal a transaction of this wallet needs, the wallet's first."""

@@ -1,0 +1,39 @@
+"""What holders of the admin secret and of admin credentials may do, and how they are named."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+ADMIN: Final = "admin"
+"""The principal of the admin secret; `admin:<id>` is that of an admin credential."""
+
+_PREFIX = f"{ADMIN}:"
+
+
+class Role(StrEnum):
+    """Of an admin credential, each with all that the one before it may do."""
+
+    READ = "read"
+    """Reads what the admin secret may read."""
+    OPERATE = "operate"
+    """Also does what lowers risk or keeps going what was decided already."""
+    POLICY = "policy"
+    """Also does what may let money leave or widens a bound: all that the admin secret may do."""
+
+    def allows(self, needed: Role) -> bool:
+        """Whether this role is that one or a wider one."""
+        return _ORDER.index(self) >= _ORDER.index(needed)
+
+
+_ORDER = tuple(Role)
+
+
+def is_admin(principal: str) -> bool:
+    """Whether a principal is the admin secret's or that of an admin credential."""
+    return principal == ADMIN or principal.startswith(_PREFIX)
+
+
+def admin_principal(credential_id: str) -> str:
+    """The principal of an admin credential."""
+    return _PREFIX + credential_id
