@@ -1,24 +1,31 @@
-"""`solward audit list|verify`: the log of the running service, and whether it is unchanged."""
+"""`solward audit list|export|verify`: the log of a running service, and whether it is unchanged."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward_cli.completed_names import agent_names, wallet_names
 from solward_cli.events import event_summary
 from solward_cli.service_call import ServiceCall, limit_option, service_call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from rich.console import RenderableType
 
     from solward.audit.log import Log
+    from solward.client import AuditFilter, Event
     from solward.settings import Settings
 
 _EXIT_BROKEN = 1
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
 
 @click.group()
@@ -26,19 +33,84 @@ def audit() -> None:
     """The hash-chained log of what was done."""
 
 
+def _filtered(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that choose entries."""
+    for option in reversed(
+        (
+            click.option("--type", "types", multiple=True, help="Only this kind; repeat for more."),
+            click.option(
+                "--wallet", shell_complete=wallet_names, help="Only entries of this wallet."
+            ),
+            click.option("--agent", shell_complete=agent_names, help="Only entries of this agent."),
+            click.option("--principal", help="Only what it asked for: admin, key:ID, agent:ID."),
+            click.option("--since", type=_TIME, help="Only from this time on (UTC)."),
+            click.option("--until", type=_TIME, help="Only before this time (UTC)."),
+            click.option("--before", type=click.IntRange(1), help="Only those below this number."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+async def _wanted(
+    call: ServiceCall,
+    types: tuple[str, ...],
+    wallet: str | None,
+    agent: str | None,
+    principal: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> AuditFilter:
+    from datetime import UTC
+
+    from solward.client import AuditFilter
+
+    return AuditFilter(
+        types=types,
+        wallet_id=None if wallet is None else (await call.wallet(wallet)).id,
+        agent_id=None if agent is None else (await call.agent(agent)).id,
+        principal=principal,
+        since=None if since is None else since.replace(tzinfo=UTC),
+        until=None if until is None else until.replace(tzinfo=UTC),
+    )
+
+
 @audit.command("list")
 @limit_option
-@click.option("--before", type=click.IntRange(1), help="Only those below this number.")
+@_filtered
 @service_call
-async def listing(call: ServiceCall, limit: int, before: int | None) -> RenderableType:
+async def listing(
+    call: ServiceCall, limit: int, before: int | None, **chosen: Any
+) -> RenderableType:
     """List the running service's audit log, newest first. Needs the admin secret."""
     from solward_cli.render import moment, table
 
+    found: list[Event] = []
+    only, pages = await _wanted(call, **chosen), 0
+    while True:
+        page = await call.client.audit_page(only, limit - len(found), before)
+        found += page.entries
+        before, pages = page.next, pages + 1
+        if before is None or len(found) >= limit:
+            break
+    if pages > 1:
+        call.set_json({"entries": [dict(each.raw) for each in found], "next": before})
     rows = [
-        (str(each.seq), moment(each.timestamp), each.kind, event_summary(each))
-        for each in await call.client.audit(limit, before)
+        (str(each.seq), moment(each.timestamp), each.kind, event_summary(each)) for each in found
     ]
-    return table((">NO", "TIME (UTC)", "EVENT", "ABOUT"), rows, "The audit log is empty.")
+    return table((">NO", "TIME (UTC)", "EVENT", "ABOUT"), rows, "No entry fits.")
+
+
+@audit.command()
+@_filtered
+@service_call
+async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
+    """Print every entry that fits as JSON, one a line, newest first. Needs the admin secret."""
+    from solward import jsontext
+
+    async with aclosing(call.client.audit_entries(await _wanted(call, **chosen), before)) as found:
+        async for each in found:
+            click.echo(jsontext.dumps(dict(each.raw)))
 
 
 @audit.command()

@@ -145,6 +145,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "hold deny": (lambda live: [live.held(), "--note", "not ours"], "denied"),
     "events tail": (lambda _live: ["--after", "0", "--count", "2"], "wallet:created"),
     "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
+    "audit export": (lambda live: ["--wallet", live.wallet(0)], "wallet:created"),
     "freeze": (lambda live: ["--wallet", live.wallet(0), "--reason", "drill"], "is frozen"),
     "frozen": (lambda _live: [], "is not frozen"),
     "config running": (lambda _live: [], "ceiling"),

@@ -22,7 +22,7 @@ from solward.errors import AuditBroken
 PAGE = 1000
 
 # Rows before which none can appear any more.
-_SETTLED: dict[str, ColumnElement[bool]] = {
+SETTLED: dict[str, ColumnElement[bool]] = {
     "sqlite": true(),
     "postgresql": audit.c.seq < OPEN_FROM,
 }
@@ -32,11 +32,11 @@ _AFTER = {
     .where(audit.c.seq > bindparam("after"), settled)
     .order_by(audit.c.seq)
     .limit(bindparam("at_most"))
-    for name, settled in _SETTLED.items()
+    for name, settled in SETTLED.items()
 }
 _END = {
     name: select(func.coalesce(func.max(audit.c.seq), 0)).where(settled)
-    for name, settled in _SETTLED.items()
+    for name, settled in SETTLED.items()
 }
 _BY_CHAIN = select(audit).order_by(audit.c.chain, audit.c.number).limit(bindparam("at_most"))
 _FURTHER = _BY_CHAIN.where(
@@ -85,21 +85,22 @@ async def after(connection: AsyncConnection, seq: int, limit: int) -> list[Audit
     """Up to `limit` entries, oldest first, of those above `seq`, without gaps."""
     statement = _AFTER[connection.dialect.name]
     rows = await connection.execute(statement, {"after": seq, "at_most": limit})
-    return [_entry(row) for row in rows.mappings()]
+    return [entry_of(row) for row in rows.mappings()]
 
 
 async def latest(
     connection: AsyncConnection, limit: int, before: int | None = None
 ) -> list[AuditEntry]:
     """Up to `limit` entries, newest first, of those below `before` that `after` gives too."""
-    settled = _SETTLED[connection.dialect.name]
+    settled = SETTLED[connection.dialect.name]
     statement = select(audit).where(settled).order_by(audit.c.seq.desc()).limit(limit)
     if before is not None:
         statement = statement.where(audit.c.seq < before)
-    return [_entry(row) for row in (await connection.execute(statement)).mappings()]
+    return [entry_of(row) for row in (await connection.execute(statement)).mappings()]
 
 
-def _entry(row: Any) -> AuditEntry:
+def entry_of(row: Any) -> AuditEntry:
+    """An entry of a row of the table."""
     return AuditEntry(
         int(row["seq"]),
         row["chain"],
@@ -203,7 +204,7 @@ async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]
 
 async def _pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry], None]:
     rows = await connection.execute(_BY_CHAIN, {"at_most": PAGE})
-    while page := [_entry(row) for row in rows.mappings()]:
+    while page := [entry_of(row) for row in rows.mappings()]:
         yield page
         last = {"b_chain": page[-1].chain, "b_number": page[-1].number}
         rows = await connection.execute(_FURTHER, {"at_most": PAGE} | last)
@@ -229,7 +230,7 @@ async def heads(connection: AsyncConnection) -> dict[str, Head]:
 async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
     """The entry with this hash, None when there is none."""
     row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).mappings().first()
-    return None if row is None else _entry(row)
+    return None if row is None else entry_of(row)
 
 
 async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:

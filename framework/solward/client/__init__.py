@@ -44,6 +44,8 @@ from solward.client.errors import (
     Unreachable,
 )
 from solward.client.models import (
+    AuditFilter,
+    AuditPage,
     Balance,
     Event,
     Frozen,
@@ -73,6 +75,8 @@ __all__ = [
     "Amount",
     "ApiError",
     "ApiKey",
+    "AuditFilter",
+    "AuditPage",
     "BadAnswer",
     "BadRequest",
     "BadSignature",

@@ -18,7 +18,7 @@ from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http
 from solward.client.keys import Keys
-from solward.client.models import Event, Frozen, Health, Setting, Switch
+from solward.client.models import AuditFilter, AuditPage, Event, Frozen, Health, Setting, Switch
 from solward.client.payments import Payments
 from solward.client.plugin_state import PluginState
 from solward.client.policy import Holds, Policies
@@ -35,6 +35,7 @@ DEFAULT_TIMEOUT_S = 60.0
 _SILENCE_S = 45.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 2.0
+_LARGEST_PAGE = 500
 
 
 class SolwardClient:
@@ -141,6 +142,30 @@ class SolwardClient:
         """The audit log, newest first; `before` is an entry's number and gives older ones."""
         raw = await self._http.get("/audit", {"limit": limit, "before": before})
         return self._http.read_list(Event.of, raw, "entries")
+
+    async def audit_page(
+        self,
+        only: AuditFilter,
+        limit: int = 50,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> AuditPage:
+        """A page of the entries that fit, newest first, of those numbered below `before` and above
+        `after`; `next` says where to go on."""
+        query = {"limit": limit, "before": before, "after": after} | only.query()
+        return self._http.read(AuditPage.of, await self._http.get("/audit", query))
+
+    async def audit_entries(
+        self, only: AuditFilter, before: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Every entry that fits, newest first, page by page."""
+        while True:
+            page = await self.audit_page(only, _LARGEST_PAGE, before)
+            for entry in page.entries:
+                yield entry
+            if page.next is None:
+                return
+            before = page.next
 
     async def events(
         self, types: Sequence[str] = (), after: int | None = None

@@ -6,7 +6,7 @@ These are the client's views of API answers, not the service's own classes of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -373,6 +373,56 @@ class Event:
             hash=raw.get("hash"),
             raw=raw,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries of the audit log; what is not given is not asked for.
+
+    Attributes:
+        types: kinds of events (docs/events.md), any of these.
+        wallet_id, agent_id: of this wallet's or agent's chain, or naming it.
+        principal: who asked for it: `admin`, `key:<id>`, `agent:<id>`, ...
+        since, until: written from then on, and before then.
+    """
+
+    types: Sequence[str] = ()
+    wallet_id: str | None = None
+    agent_id: str | None = None
+    principal: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, Any]:
+        """The query of `GET /audit`, without what is not asked for."""
+        given = {
+            "types": ",".join(self.types) or None,
+            "walletId": self.wallet_id,
+            "agentId": self.agent_id,
+            "principal": self.principal,
+            "since": None if self.since is None else self.since.isoformat(),
+            "until": None if self.until is None else self.until.isoformat(),
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Entries of the audit log, newest first.
+
+    Attributes:
+        next: the `before` of the next page; None where nothing is further back. A page may have
+            fewer entries than were asked for, and be followed by another.
+    """
+
+    entries: tuple[Event, ...]
+    next: int | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> AuditPage:
+        """From the answer of `GET /audit`."""
+        return cls(tuple(map(Event.of, raw["entries"])), raw["next"], raw)
 
 
 def moment(text: str) -> datetime:

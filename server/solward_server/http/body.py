@@ -12,6 +12,7 @@ from quart.json.provider import JSONProvider
 from werkzeug.sansio.response import Response as BaseResponse
 
 from solward import jsontext
+from solward.clock import ms_of
 from solward.errors import InvalidRequest
 
 JSON = "application/json"
@@ -215,6 +216,19 @@ def query_whole(field: str, default: int | None, lowest: int, highest: int) -> i
     if not plain or not lowest <= int(value) <= highest:
         raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
     return int(value)
+
+
+def query_time(field: str) -> int | None:
+    """A time with a zone in the query string, as milliseconds since the Unix epoch."""
+    value = query_text(field)
+    if value is None:
+        return None
+    try:
+        return ms_of(value)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"{field} must be an ISO 8601 time with a zone, such as 2026-12-31T00:00:00Z"
+        ) from None
 
 
 def query_flag(field: str) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 from quart import Blueprint, Response, request
 
 from solward.audit.log import AuditEntry
+from solward.audit.search import AuditFilter, search
 from solward.errors import InvalidRequest
 from solward.events import EventKind
 from solward.roles import Role
 from solward_server.http.admin_credentials import AdminCredential
 from solward_server.http.auth import Access, admin, caller
-from solward_server.http.body import query_limit, query_text, query_whole
+from solward_server.http.body import query_limit, query_text, query_time, query_whole
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.parameters import (
@@ -23,8 +24,17 @@ from solward_server.openapi.parameters import (
     LAST_EVENT_HEADER,
     LAST_EVENT_ID,
     LIMIT,
+    query,
 )
-from solward_server.openapi.schema import array, ref, response_object
+from solward_server.openapi.schema import (
+    array,
+    nullable,
+    ref,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
 from solward_server.resources.chat import EVENT_STREAM
 
 # Proxies and clients close a connection that is silent for 30 s or more.
@@ -33,6 +43,7 @@ RETRY_MS = 2_000
 PAGE = 200
 _MAX_DIGITS = 18
 _MAX_SEQ = 10**_MAX_DIGITS - 1
+_MAX_NAME = 200
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -57,10 +68,35 @@ def blueprint(context: RouteContext) -> Blueprint:
     @admin(Role.READ)
     async def listing() -> dict[str, Any]:
         before = query_whole("before", None, 1, _MAX_SEQ)
-        entries = await context.service.audit.latest(query_limit(), before)
-        return {"entries": [entry.to_json() for entry in entries]}
+        after = query_whole("after", None, 0, _MAX_SEQ) or 0
+        limit, wanted = query_limit(), _filter()
+        async with context.service.database.read() as connection:
+            page = await search(connection, wanted, limit, before=before, after=after)
+        return {"entries": [entry.to_json() for entry in page.entries], "next": page.next}
 
     return routes
+
+
+def _filter() -> AuditFilter:
+    """Raises `InvalidRequest`, naming the field."""
+    since_ms, until_ms = query_time("since"), query_time("until")
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise InvalidRequest("until must be later than since")
+    return AuditFilter(
+        kinds=frozenset() if query_text("types") is None else _kinds(),
+        wallet_id=_name("walletId"),
+        agent_id=_name("agentId"),
+        principal=_name("principal"),
+        since_ms=since_ms,
+        until_ms=until_ms,
+    )
+
+
+def _name(field: str) -> str | None:
+    value = query_text(field)
+    if value is not None and not 0 < len(value) <= _MAX_NAME:
+        raise InvalidRequest(f"{field} must be a string of 1 to {_MAX_NAME} characters")
+    return value
 
 
 async def _stream(
@@ -147,6 +183,16 @@ _STREAM = (
     'data: {"address":"9Gk...","name":"ada","walletId":"6c1c..."}\n\n'
 )
 
+_FILTERS = (
+    query("after", whole("A number in the log: only newer entries.", 0, _MAX_SEQ)),
+    EVENT_TYPES,
+    query("walletId", text("Only entries of this wallet.", _MAX_NAME)),
+    query("agentId", text("Only entries of this agent.", _MAX_NAME)),
+    query("principal", text("Only what this principal asked for: `admin`, `key:<id>`.", _MAX_NAME)),
+    query("since", timestamp("Only entries of this moment or later.")),
+    query("until", timestamp("Only entries before this moment.")),
+)
+
 PATHS = {
     "/events": {
         "get": operation(
@@ -170,12 +216,20 @@ PATHS = {
     "/audit": {
         "get": operation(
             "listAudit",
-            "Entries of the audit log",
+            "Entries of the audit log, or those that fit a filter",
             tag="events",
             access=Access.ADMIN,
-            parameters=[LIMIT, BEFORE_ENTRY],
+            description="A page looks at a bounded number of entries, so it may have fewer than "
+            "`limit`, or none, and be followed by another: go on with `next` as `before` until it "
+            "is null.",
+            parameters=[LIMIT, BEFORE_ENTRY, *_FILTERS],
             response=success(
-                response_object({"entries": array(ref("AuditEntry"), "Newest first.")}),
+                response_object(
+                    {
+                        "entries": array(ref("AuditEntry"), "Newest first."),
+                        "next": nullable(whole("The `before` of the next page.", 1, _MAX_SEQ)),
+                    }
+                ),
                 {
                     "entries": [
                         {
@@ -191,10 +245,16 @@ PATHS = {
                             "number": 1,
                             "hash": "5f0c" * 16,
                         }
-                    ]
+                    ],
+                    "next": None,
                 },
             ),
-            errors={400: "limit must be a whole number from 1 to 500"},
+            errors={
+                400: [
+                    "limit must be a whole number from 1 to 500",
+                    "until must be later than since",
+                ]
+            },
         )
     },
 }
