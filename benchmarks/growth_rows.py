@@ -682,7 +682,7 @@ def _rest(to: _Filling) -> None:
         records,
         {
             "id": to.id(6, "n"),
-            "hold_id": to.id(5, "n"),
+            "subject": to.id(5, "n"),
             "body": shown,
             "created_ms": made,
             "next_ms": made,

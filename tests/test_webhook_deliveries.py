@@ -32,7 +32,8 @@ from solward.store import webhook as store
 from solward.store.tables import webhook_deliveries
 from solward.telemetry import metrics
 from solward.vault.store.database import Database
-from solward.webhook import Pace, Webhook
+from solward.webhook import Webhook
+from solward.webhook_sender import Pace
 
 SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"
@@ -196,7 +197,7 @@ async def test_a_process_that_dies_while_it_sends_leaves_it_to_the_next(
     async with database.write() as connection:
         # The lease outlives the test: only the start on SQLite knows that its holder is gone.
         lease_ms = 300 if database.shared else DAY_MS
-        assert len(await store.claim(connection, 8, lease_ms)) == 1
+        assert len(await store.claim(connection, "approvals", 8, lease_ms)) == 1
     began = now_ms()
     async with webhook(database, receiver.url).delivering():
         await ended(database, "delivered")
@@ -237,7 +238,7 @@ async def test_where_the_database_fails_after_it_was_taken_it_is_told_again_and_
     end_try, failed = store.end_try, []
 
     async def fail_once(connection: Any, claimed: Any, *rest: Any) -> bool:
-        if claimed.hold_id == "h-1" and not failed:
+        if claimed.subject == "h-1" and not failed:
             failed.append(claimed.id)
             raise StoreError("The database cannot be reached")
         return await end_try(connection, claimed, *rest)
@@ -352,10 +353,10 @@ async def test_after_a_day_it_is_given_up_with_an_alert(
         await tell(database, "hold:created", "h-1")
         await tell(database, "hold:created", "h-2")
     async with database.write() as connection:
-        old = update(webhook_deliveries).where(webhook_deliveries.c.hold_id == "h-1")
+        old = update(webhook_deliveries).where(webhook_deliveries.c.subject == "h-1")
         await connection.execute(old.values(created_ms=now_ms() - DAY_MS))
     receiver.answers = [500, 500, 500]
-    given_up = metrics.WEBHOOK_DELIVERIES.labels("given_up")
+    given_up = metrics.WEBHOOK_DELIVERIES.labels("approvals", "given_up")
     before = given_up._value.get()
     async with webhook(database, receiver.url).delivering():
         await ended(database, "given_up", "delivered")
@@ -430,9 +431,9 @@ async def test_an_old_process_that_lost_its_lease_ends_nothing(database: Databas
     async with enqueuing(database):
         await tell(database, "hold:created")
     async with database.write() as connection:
-        (lost,) = await store.claim(connection, 8, 0)
+        (lost,) = await store.claim(connection, "approvals", 8, 0)
     async with database.write() as connection:
-        (taken,) = await store.claim(connection, 8, 60_000)
+        (taken,) = await store.claim(connection, "approvals", 8, 60_000)
         assert taken.tries == 2
         assert not await store.end_try(connection, lost, "delivered")
         waits = text("SELECT state FROM webhook_deliveries")
@@ -444,11 +445,11 @@ async def test_an_old_process_that_lost_its_lease_ends_nothing(database: Databas
 @pytest.mark.sqlite("the plans of its own planner")
 async def test_every_statement_searches_an_index(tmp_path: Path) -> None:
     async def everything(connection: AsyncConnection) -> None:
-        await store.add(connection, "d-1", "h-1", "{}")
-        (claimed,) = await store.claim(connection, 8, 1000)
+        await store.add(connection, "approvals", "d-1", "h-1", "{}")
+        (claimed,) = await store.claim(connection, "approvals", 8, 1000)
         await store.end_try(connection, claimed, "waiting", 1)
-        await store.next_due(connection)
-        await store.count_waiting(connection)
+        await store.next_due(connection, "approvals")
+        await store.waiting(connection)
         await store.forget_old(connection)
         await store.take_nonce(connection, "n")
 

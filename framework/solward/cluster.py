@@ -68,7 +68,8 @@ _NODE_TIMEOUT_S = 10.0
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A ledger, its network's name, the HTTP client bound to its swap venue, `verify`, which raises
-    while the ledger is not known to be that network, and who knows what its assets are worth."""
+    while the ledger is not known to be that network, who knows what its assets are worth, and which
+    of several nodes do not answer."""
 
     ledger: Ledger
     network: str
@@ -76,6 +77,7 @@ class Cluster:
     localnet: Localnet | None
     verify: Callable[[], Awaitable[None]]
     price_sources: tuple[PriceSource, ...] = ()
+    nodes_away: Callable[[], tuple[str, ...]] = tuple
 
 
 class MarketPrices:
@@ -121,6 +123,7 @@ async def open_cluster(
     """
     async with AsyncExitStack() as stack:
         localnet: Localnet | None = None
+        nodes_away: Callable[[], tuple[str, ...]] = tuple
         verify: Callable[[], Awaitable[None]] = no_verification
         urls = settings.rpc_urls
         if not urls:
@@ -140,6 +143,7 @@ async def open_cluster(
             transport = _transport(urls, settings.solana_network)
             stack.push_async_callback(transport.close)
             if len(urls) > 1:
+                nodes_away = transport.away
                 await transport.check()
             ledger = RpcLedger(transport)
             verify = partial(_check_cluster, ledger, settings.solana_network)
@@ -158,7 +162,7 @@ async def open_cluster(
         else:
             # What they price is worth nothing on the test networks.
             sources = await _price_sources(settings, ledger, stack) if settings.mainnet else ()
-        yield Cluster(ledger, network, venue, localnet, verify, sources)
+        yield Cluster(ledger, network, venue, localnet, verify, sources, nodes_away)
 
 
 async def _price_sources(

@@ -26,6 +26,8 @@ with needs(__name__, "up"):
 from solward.agents.cycle import PhaseHook
 from solward.agents.cycle import no_hook as no_phase_hook
 from solward.agents.service import AgentService
+from solward.alert_watch import Watch
+from solward.alert_webhook import AlertWebhook
 from solward.audit.log import AuditLog
 from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
@@ -70,6 +72,7 @@ from solward.settings.settings import MAINNET
 from solward.solana.balances import Balances, balances_of
 from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
+from solward.store import webhook as webhook_store
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.telemetry import metrics
@@ -139,6 +142,7 @@ class Solward:
     plugins: PluginHosts
     models: ModelHosts
     webhook: Webhook | None = None
+    alert_webhook: AlertWebhook | None = None
     phase_hook: PhaseHook = no_phase_hook
     step_hook: StepHook = no_hook
     keys: Keys | None = None
@@ -290,6 +294,7 @@ class Solward:
                 plugins=plugins,
                 models=models,
                 webhook=Webhook.of(database, settings),
+                alert_webhook=AlertWebhook.of(database, settings),
                 phase_hook=phase_hook,
                 schedule_hook=schedule_hook,
                 step_hook=step_hook,
@@ -298,6 +303,8 @@ class Solward:
             if service.webhook is not None:
                 # Before anything can be held.
                 await stack.enter_async_context(service.webhook.delivering())
+            if service.alert_webhook is not None:
+                await stack.enter_async_context(service.alert_webhook.delivering())
             stack.push_async_callback(service.display.close)
             engine.sender.start()
             # On a shared database other processes serve already, so this start need not wait.
@@ -312,6 +319,9 @@ class Solward:
             # Skills may be any plugin's, so what is due waits for all of the above.
             stack.push_async_callback(service.schedules.close)
             service.schedules.start()
+            if service.alert_webhook is not None:
+                watch = Watch(service, service.alert_webhook, cluster.nodes_away)
+                await stack.enter_async_context(watch.watching())
             yield service
 
     def use_plugins(self, venues: VenueClients, registry: Registry) -> None:
@@ -331,6 +341,14 @@ class Solward:
             return
         self.registry = replace(self.registry, problems=(*self.registry.problems, problem))
         _tell_problems([problem], self.registry.problems)
+
+    def plugin_problems(self) -> Sequence[Problem]:
+        """The problems of plugins in this process."""
+        return self.registry.problems
+
+    def plugin_crashes(self) -> Mapping[str, int]:
+        """See `PluginHosts.crashes`."""
+        return self.plugins.crashes()
 
     @property
     def process(self) -> Process:
@@ -606,6 +624,21 @@ class Solward:
             async with asyncio.timeout(HEALTH_WAIT_S):
                 slot = await self.display.slot()
         return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
+
+    async def webhooks_health(self) -> dict[str, str]:
+        """Of each webhook that is set: `ok`, or `failing` while its receiver does not take what it
+        is told.
+
+        Raises:
+            StoreError: the database cannot be asked.
+        """
+        senders = [each for each in (self.webhook, self.alert_webhook) if each is not None]
+        if not senders:
+            return {}
+        async with self.database.read() as connection:
+            waiting = await webhook_store.waiting(connection)
+        failing = {channel for channel, (_, failed) in waiting.items() if failed}
+        return {each.channel: "failing" if each.channel in failing else "ok" for each in senders}
 
     async def wallet_limits(
         self, wallet_id: str, shown: Collection[str] | None = None

@@ -1,32 +1,22 @@
 """The approvals' webhook: a receiver is told of every hold, and what it decides comes back signed.
 
-What is told is a row of the transaction that it tells of, so that a process killed right after it
-loses nothing, and is sent until the receiver takes it or a day is over. A receiver hears each thing
-at least once, the newest of a hold last. Of its answer the status counts and nothing is read.
+A receiver hears each thing at least once, the newest of a hold last: `solward.webhook_sender`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import httpx
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
 from solward.audit.acts import act_as, record_act
-from solward.durations import DAY_MS
-from solward.errors import DecisionRefused, InvalidRequest, StoreError
+from solward.errors import DecisionRefused, InvalidRequest
 from solward.events import Event, EventKind
 from solward.hold import Hold
 from solward.operations.approvals import WEBHOOK
@@ -36,13 +26,10 @@ from solward.store.webhook import Claimed
 from solward.telemetry import metrics
 from solward.vault.store import alerts
 from solward.vault.store.database import Database, clock
+from solward.webhook_sender import Pace, Sender
 from solward.webhook_signature import (
-    DELIVERY,
-    SIGNATURE,
-    TIMESTAMP,
     WINDOW_S,
     decision_signature,
-    delivery_signature,
     is_hold_id,
     is_nonce,
     is_signature,
@@ -58,41 +45,9 @@ REFUSALS: Final = {
 
 # Events whose names begin so are told.
 _KIND = "hold"
-# What each process sends at the same time.
-_AT_ONCE = 8
-# Between two looks for something due where none was free.
-_LEAST_WAIT_S = 0.1
 # Refused decisions that a process writes to the audit log in a minute; the others are counted in
 # the next one that is written, so that nobody without the secret fills the database.
 _REFUSALS_A_MINUTE = 10
-
-_log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How long a delivery takes and waits.
-
-    Attributes:
-        first_retry_s: after the first failure; doubled after each, up to `longest_retry_s`, and
-            then shortened by up to a half at random, so that many do not come at once.
-        give_up_s: after what it tells happened.
-        timeout_s: of the whole request.
-        lease_s: until another process may send what this one claimed; longer than `timeout_s`.
-        poll_s: between two looks for what a process that died left.
-    """
-
-    first_retry_s: float = 5.0
-    longest_retry_s: float = 900.0
-    give_up_s: float = DAY_MS / 1000
-    timeout_s: float = 10.0
-    lease_s: float = 30.0
-    poll_s: float = 30.0
-
-    def retry_ms(self, tries: int) -> int:
-        """The wait after as many failures."""
-        longest = min(self.longest_retry_s, self.first_retry_s * 2 ** min(tries - 1, 32))
-        return int(longest * random.uniform(0.5, 1.0) * 1000)  # noqa: S311 - spreads load
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +71,17 @@ class Decider(Protocol):
         """See `solward.operations.approvals.Approvals.deny`."""
 
 
-class Webhook:
+class Webhook(Sender):
     """The webhook of one process."""
+
+    channel = "approvals"
 
     def __init__(
         self, database: Database, url: str, secret: str, *, dashboard: str, api: str, pace: Pace
     ) -> None:
-        self._database = database
-        self._url = url
-        self._secret = secret
+        super().__init__(database, url, secret, pace)
         self._dashboard = dashboard
         self._api = api
-        self._pace = pace
-        self._woken = asyncio.Event()
         self._refusals: deque[float] = deque()
         self._unwritten = 0
 
@@ -151,31 +104,6 @@ class Webhook:
             api=settings.client_url,
             pace=pace or Pace(),
         )
-
-    @asynccontextmanager
-    async def delivering(self) -> AsyncIterator[None]:
-        """Inside the block, events of holds are stored for delivery, and what waits is sent."""
-        database = self._database
-        publish = database.on_committed
-
-        def on_committed(events: Sequence[Event]) -> None:
-            if publish is not None:
-                publish(events)
-            if any(event.event.partition(":")[0] == _KIND for event in events):
-                self._woken.set()
-
-        if not database.shared:
-            # The home's lock proves that no other process sends.
-            async with database.write() as connection:
-                await store.forget_leases(connection)
-        database.before_commit, database.on_committed = self._enqueue, on_committed
-        task = asyncio.create_task(self._deliver(), name="solward-webhook")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            database.before_commit, database.on_committed = None, publish
 
     async def decide(self, service: Decider, sent: SentDecision) -> Hold:
         """Decide a hold as a receiver of the webhook says; the hold as it is then.
@@ -241,8 +169,17 @@ class Webhook:
         async with self._database.write() as connection:
             record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
 
+    def _tells(self, event: Event) -> bool:
+        return event.event.partition(":")[0] == _KIND
+
+    def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
+        hold = jsontext.loads(claimed.body)["hold"]
+        alerts.webhook_given_up(connection, hold, claimed.tries, failure)
+
     async def _enqueue(self, connection: AsyncConnection) -> None:
-        for event, data in outbox.recorded_of(connection, _KIND):
+        for event, data in outbox.recorded_events(connection):
+            if event.partition(":")[0] != _KIND:
+                continue
             hold_id = str(data["id"])
             # In an event the principal is who did it, in a hold who asks.
             hold = {name: value for name, value in data.items() if name != "asked"}
@@ -254,100 +191,7 @@ class Webhook:
                 "decisionUrl": f"{self._api}/api/v1/holds/{hold_id}/webhook",
             }
             text = jsontext.dumps(body)
-            await store.add(connection, str(uuid.uuid4()), hold_id, text)
-
-    async def _deliver(self) -> None:
-        async with httpx.AsyncClient(
-            # No proxies and no credentials of the environment; the connection is closed each time,
-            # because the answer is not read.
-            trust_env=False,
-            follow_redirects=False,
-            # One timeout for all of it, in `_send`.
-            timeout=None,  # noqa: S113
-            limits=httpx.Limits(max_keepalive_connections=0),
-        ) as client:
-            while True:
-                pause = self._pace.poll_s
-                try:
-                    while await self._deliver_due(client):
-                        pass
-                    pause = await self._pause()
-                except StoreError as error:
-                    _log.warning("webhook_waits", error=str(error))
-                except Exception:
-                    # What is told must not end with one delivery that has a bug.
-                    _log.exception("webhook_crashed")
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._woken.wait()
-                self._woken.clear()
-
-    async def _pause(self) -> float:
-        async with self._database.read() as connection:
-            due_ms = await store.next_due(connection)
-        if due_ms is None:
-            return self._pace.poll_s
-        return min(self._pace.poll_s, max(_LEAST_WAIT_S, due_ms / 1000))
-
-    async def _deliver_due(self, client: httpx.AsyncClient) -> bool:
-        """Send what is due, a few at a time; whether there was something."""
-        async with self._database.write() as connection:
-            claimed = await store.claim(connection, _AT_ONCE, int(self._pace.lease_s * 1000))
-            if not claimed:
-                await store.forget_old(connection)
-        async with asyncio.TaskGroup() as group:
-            for each in claimed:
-                group.create_task(self._try(client, each))
-        return bool(claimed)
-
-    async def _try(self, client: httpx.AsyncClient, claimed: Claimed) -> None:
-        failure = await self._send(client, claimed)
-        try:
-            await self._end_try(claimed, failure)
-        except StoreError as error:
-            # It is sent again when the lease has run out.
-            _log.warning("webhook_waits", delivery=claimed.id, error=str(error))
-
-    async def _end_try(self, claimed: Claimed, failure: str | None) -> None:
-        async with self._database.write() as connection:
-            now = await clock(connection)
-            end_ms = claimed.created_ms + int(self._pace.give_up_s * 1000)
-            if failure is None:
-                outcome = "delivered"
-                await store.end_try(connection, claimed, "delivered")
-            elif now < end_ms:
-                outcome = "failed"
-                next_ms = min(now + self._pace.retry_ms(claimed.tries), end_ms)
-                await store.end_try(connection, claimed, "waiting", next_ms)
-            else:
-                outcome = "given_up"
-                if await store.end_try(connection, claimed, "given_up"):
-                    alerts.webhook_given_up(connection, _hold_of(claimed), claimed.tries, failure)
-        metrics.WEBHOOK_DELIVERIES.labels(outcome).inc()
-        if failure is not None:
-            _log.warning("webhook_failed", delivery=claimed.id, tries=claimed.tries, error=failure)
-
-    async def _send(self, client: httpx.AsyncClient, claimed: Claimed) -> str | None:
-        """Send a delivery once; what failed, without the address, or None."""
-        body = claimed.body.encode()
-        timestamp = str(claimed.claimed_ms // 1000)
-        headers = {
-            "Content-Type": "application/json",
-            DELIVERY: claimed.id,
-            TIMESTAMP: timestamp,
-            SIGNATURE: delivery_signature(self._secret, timestamp, claimed.id, body),
-        }
-        try:
-            async with (
-                asyncio.timeout(self._pace.timeout_s),
-                client.stream("POST", self._url, content=body, headers=headers) as response,
-            ):
-                return None if response.is_success else f"HTTP {response.status_code}"
-        except TimeoutError:
-            return "no answer in time"
-        except httpx.HTTPError as error:
-            # Its text may quote the address, which is a secret.
-            return type(error).__name__
+            await store.add(connection, self.channel, str(uuid.uuid4()), hold_id, text)
 
 
 def _read(body: bytes) -> tuple[str, str | None]:
@@ -365,8 +209,3 @@ def _read(body: bytes) -> tuple[str, str | None]:
     if note is not None and not isinstance(note, str):
         raise InvalidRequest("note must be a string")
     return decision, note
-
-
-def _hold_of(claimed: Claimed) -> Mapping[str, Any]:
-    hold: Mapping[str, Any] = jsontext.loads(claimed.body)["hold"]
-    return hold

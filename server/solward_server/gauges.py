@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 from solward import __version__
 from solward.agents.agent import AgentStatus
@@ -55,7 +56,7 @@ async def fill(database: Database, ends: GrantEnds) -> None:
         states = await attempts.live_states(connection)
         queued = await jobs.count(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
-        untold = await webhook.count_waiting(connection)
+        untold = await webhook.waiting(connection)
         open_pockets = await pockets.count_open(connection)
         waiting, oldest_ms = await holds.backlog(connection, await database.moment(connection))
         used_up, ending = await ends.count(database, connection)
@@ -63,7 +64,8 @@ async def fill(database: Database, ends: GrantEnds) -> None:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
     for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
         metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
-    metrics.WEBHOOK_WAITING.set(untold)
+    for channel in get_args(webhook.Channel):
+        metrics.WEBHOOK_WAITING.labels(channel).set(untold.get(channel, (0, False))[0])
     metrics.POCKETS_OPEN.set(open_pockets)
     for hold_state in HoldState:
         if hold_state.is_open:

@@ -7,6 +7,8 @@ import re
 import yaml
 from tests.support.repository import ROOT
 
+from solward.alert_watch import LOOK_S
+from solward.alert_webhook import EVENTS, MOST_LINES, MOST_TEXT
 from solward.durations import MINUTE_MS
 from solward.telemetry import metrics
 from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
@@ -57,9 +59,18 @@ def test_the_alert_rules_are_rules_and_name_only_metrics_that_exist() -> None:
 
 
 def test_every_alert_is_documented_with_its_numbers() -> None:
-    section = PAGE.partition("\n## Alerts\n")[2]
+    section = PAGE.partition("\n## Alerts\n")[2].partition("\n### ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Alert)
     assert f"{BLOCKS} transactions" in section
     assert f"within {BLOCKS_WITHIN_MS // MINUTE_MS} minutes" in section
     for alert in Alert:
         assert alert in RULES
+
+
+def test_every_event_that_the_alerts_webhook_tells_is_documented_and_no_other() -> None:
+    section = PAGE.partition("\n### Alerts by webhook\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+`) \|", section, re.MULTILINE)
+    assert sorted(re.findall(r"`([\w:]+)`", " ".join(rows))) == sorted(EVENTS)
+    assert f"{MOST_LINES} lines" in section
+    assert f"{MOST_TEXT} characters" in section
+    assert f"every {LOOK_S:.0f} seconds" in PAGE

@@ -17,7 +17,8 @@ from pathlib import Path
 from solward.audit import outbox
 from solward.events import Event
 from solward.vault.store.database import Database
-from solward.webhook import Pace, Webhook
+from solward.webhook import Webhook
+from solward.webhook_sender import Pace
 
 
 def die(_events: Sequence[Event]) -> None:

@@ -163,18 +163,10 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     recorded.append((event, data, trace, copy_context()))
 
 
-def recorded_of(connection: AsyncConnection, kind: str) -> list[tuple[str, Any]]:
-    """Event and data of what this write transaction recorded so far, of one kind of thing.
-
-    Args:
-        kind: what stands before the colon of the event's name.
-    """
+def recorded_events(connection: AsyncConnection) -> list[tuple[str, Any]]:
+    """Event and data of what this write transaction recorded so far."""
     assert connection.sync_connection is not None
-    return [
-        (event, data)
-        for event, data, *_ in _recorded.get(connection.sync_connection, ())
-        if event.partition(":")[0] == kind
-    ]
+    return [(event, data) for event, data, *_ in _recorded.get(connection.sync_connection, ())]
 
 
 async def append(

@@ -65,12 +65,20 @@ from solward.client.payments import PaidAnswer, Payment, PaymentQuote
 from solward.client.policy_models import Hold, Policy, PrincipalGrants
 from solward.client.refusals import Judged, Refusals
 from solward.client.schedules import Schedule, ScheduleRun
-from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
+from solward.client.webhook import (
+    AlertDelivery,
+    Delivery,
+    SignedDecision,
+    sign_decision,
+    verify_alerts,
+    verify_delivery,
+)
 
 __all__ = [
     "AcceptedPlugin",
     "AdminCredential",
     "Agent",
+    "AlertDelivery",
     "AmbiguousName",
     "Amount",
     "ApiError",
@@ -128,5 +136,6 @@ __all__ = [
     "Unreachable",
     "Wallet",
     "sign_decision",
+    "verify_alerts",
     "verify_delivery",
 ]

@@ -1,6 +1,7 @@
-"""For receivers of the approvals' webhook: check what the service sends, sign what was decided.
+"""For receivers of webhooks: check what the service sends, sign what was decided.
 
-It needs no connection and no token: the secret is `APPROVAL_WEBHOOK_SECRET` of the service.
+It needs no connection and no token: the secret is `APPROVAL_WEBHOOK_SECRET` of the service, or
+`ALERT_WEBHOOK_SECRET`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,29 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertDelivery:
+    """Alerts that the service told, once their signature was checked.
+
+    Attributes:
+        id: the same in every try of one delivery; a receiver that has seen it ignores it.
+        alerts: `{name, count, firstAt, lastAt}` each, and what it is about, such as `walletId`,
+            `rule`, `principal` and `detail`, the latest one's text. It may quote strangers: show it
+            as text, never as markup.
+        left_out: how many more there were than `alerts` has room for.
+        dashboard_url: where a person looks.
+        sent_at: when this try was signed.
+        raw: the whole body.
+    """
+
+    id: str
+    alerts: tuple[Mapping[str, Any], ...]
+    left_out: int
+    dashboard_url: str
+    sent_at: datetime
+    raw: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class SignedDecision:
     """A decision as it is sent, once: one that is sent again needs a signature of its own."""
 
@@ -86,18 +110,7 @@ def verify_delivery(
         BadSignature: the secret did not sign this, or more than 300 s from now.
         InvalidRequest: the secret is too short, or the signed body is of another version.
     """
-    _check_secret(secret)
-    found = {name.lower(): value for name, value in headers.items()}
-    timestamp, delivery_id, given = (
-        found.get(name.lower(), "") for name in (TIMESTAMP, DELIVERY, SIGNATURE)
-    )
-    seconds = seconds_of(timestamp)
-    expected = delivery_signature(secret, timestamp, delivery_id, body)
-    # An id with a colon would move the beginning of the body.
-    if seconds is None or not is_nonce(delivery_id) or not is_signature(given, expected):
-        raise BadSignature("The delivery is not signed with this secret")
-    if abs(clock() - seconds) > WINDOW_S:
-        raise BadSignature(f"The delivery was signed more than {WINDOW_S} s from now")
+    seconds, delivery_id = _verified(secret, headers, body, clock)
     try:
         raw = jsontext.loads(body)
         return Delivery(
@@ -107,6 +120,35 @@ def verify_delivery(
             hold=raw["hold"],
             dashboard_url=raw["dashboardUrl"],
             decision_url=raw["decisionUrl"],
+            sent_at=datetime.fromtimestamp(seconds, UTC),
+            raw=raw,
+        )
+    except (ValueError, KeyError, TypeError):
+        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
+
+
+def verify_alerts(
+    secret: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> AlertDelivery:
+    """The alerts in a request, if the service signed it just now; arguments as `verify_delivery`.
+
+    Raises:
+        BadSignature: the secret did not sign this, or more than 300 s from now.
+        InvalidRequest: the secret is too short, or the signed body is of another version or of
+            `ALERT_WEBHOOK_FORMAT=slack`.
+    """
+    seconds, delivery_id = _verified(secret, headers, body, clock)
+    try:
+        raw = jsontext.loads(body)
+        return AlertDelivery(
+            id=delivery_id,
+            alerts=tuple(raw["alerts"]),
+            left_out=raw["leftOut"]["count"],
+            dashboard_url=raw["dashboardUrl"],
             sent_at=datetime.fromtimestamp(seconds, UTC),
             raw=raw,
         )
@@ -150,6 +192,25 @@ def sign_decision(
         SIGNATURE: decision_signature(secret, hold_id, timestamp, nonce, body),
     }
     return SignedDecision(headers, body)
+
+
+def _verified(
+    secret: str, headers: Mapping[str, str], body: bytes, clock: Callable[[], float]
+) -> tuple[int, str]:
+    """When a request was signed, and its delivery's id; raises as `verify_delivery`."""
+    _check_secret(secret)
+    found = {name.lower(): value for name, value in headers.items()}
+    timestamp, delivery_id, given = (
+        found.get(name.lower(), "") for name in (TIMESTAMP, DELIVERY, SIGNATURE)
+    )
+    seconds = seconds_of(timestamp)
+    expected = delivery_signature(secret, timestamp, delivery_id, body)
+    # An id with a colon would move the beginning of the body.
+    if seconds is None or not is_nonce(delivery_id) or not is_signature(given, expected):
+        raise BadSignature("The delivery is not signed with this secret")
+    if abs(clock() - seconds) > WINDOW_S:
+        raise BadSignature(f"The delivery was signed more than {WINDOW_S} s from now")
+    return seconds, delivery_id
 
 
 def _check_secret(secret: str) -> None:

@@ -184,6 +184,10 @@ class PluginHosts:
         for problem in self._faults(host):
             self.on_problem(problem)
 
+    def crashes(self) -> dict[str, int]:
+        """How often each host that runs ended by itself, by its name."""
+        return {host.name: host.crashes for host in self._running}
+
     def faults(self) -> list[Problem]:
         """The problems that have come up while the plugins run."""
         return [problem for host in self._running for problem in self._faults(host)]

@@ -178,6 +178,14 @@ class Settings(AccessSettings, VendorSettings):
     approval_webhook_url: SecretStr | None = None
     approval_webhook_secret: SecretStr | None = None
 
+    alert_webhook_url: SecretStr | None = None
+    alert_webhook_secret: SecretStr | None = None
+    alert_webhook_format: Literal["json", "slack"] = "json"
+    # Between two messages.
+    alert_webhook_interval_s: int = Field(60, ge=5, le=3_600)
+    # What is told; nothing is everything.
+    alert_webhook_names: Annotated[tuple[str, ...], NoDecode] = ()
+
     # Offers of which other network count on a localnet, whose genesis hash no seller knows.
     payments_localnet_as: Literal["devnet"] | None = None
     # Sellers on this machine or a private network, as grants name sites.
@@ -244,6 +252,7 @@ class Settings(AccessSettings, VendorSettings):
         "regulated_mints",
         "price_sources",
         "payments_private_sites",
+        "alert_webhook_names",
         mode="before",
     )
     @classmethod
@@ -320,7 +329,7 @@ class Settings(AccessSettings, VendorSettings):
     def _http_address(cls, value: str | None) -> str | None:
         return None if value is None else http_address(value)
 
-    @field_validator("approval_webhook_url")
+    @field_validator("approval_webhook_url", "alert_webhook_url")
     @classmethod
     def _receiver(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
@@ -331,11 +340,11 @@ class Settings(AccessSettings, VendorSettings):
         if not is_protected(url):
             raise ValueError(
                 "expected https://, but for a loopback address: others could read on the way what"
-                " waits for approval"
+                " is told"
             )
         return value
 
-    @field_validator("approval_webhook_secret")
+    @field_validator("approval_webhook_secret", "alert_webhook_secret")
     @classmethod
     def _long_secret(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
@@ -480,6 +489,25 @@ class Settings(AccessSettings, VendorSettings):
         if url is secret:
             return None
         raise ConfigError("set both APPROVAL_WEBHOOK_URL and APPROVAL_WEBHOOK_SECRET, or neither")
+
+    @property
+    def alert_webhook(self) -> tuple[str, str] | None:
+        """Address and secret of the alerts' webhook, None where there is none. Secrets.
+
+        Raises:
+            ConfigError: one of the two is not set, or the secret is the approvals' webhook's.
+        """
+        url, secret = self.alert_webhook_url, self.alert_webhook_secret
+        if url is not None and secret is not None:
+            if secret == self.approval_webhook_secret:
+                raise ConfigError(
+                    "ALERT_WEBHOOK_SECRET: expected another one than APPROVAL_WEBHOOK_SECRET, with"
+                    " which whoever is told of alerts could approve"
+                )
+            return url.get_secret_value(), secret.get_secret_value()
+        if url is secret:
+            return None
+        raise ConfigError("set both ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET, or neither")
 
     @property
     def max_lamports_per_transaction(self) -> int:

@@ -139,6 +139,11 @@ _LIVE_WORKERS = text(
     " WHERE id = ANY(:ids) AND last_heartbeat > now() - make_interval(secs => :stalled_s)"
 )
 
+_WORKERS = text(
+    "SELECT count(*) FROM procrastinate_workers"
+    " WHERE last_heartbeat > now() - make_interval(secs => :stalled_s)"
+)
+
 
 async def prepare(connection: AsyncConnection) -> None:
     """Create procrastinate's tables where they are missing; processes may start together."""
@@ -209,6 +214,11 @@ async def count(connection: AsyncConnection) -> dict[str, int]:
     """Number of cycles' jobs by status; `stalled`: running, but without a recent heartbeat."""
     rows = await connection.execute(_COUNT, {"queue": QUEUE, "stalled_s": STALLED_S})
     return {row.status: row.jobs for row in rows}
+
+
+async def count_workers(connection: AsyncConnection) -> int:
+    """How many of the queue's workers have a recent heartbeat."""
+    return int((await connection.execute(_WORKERS, {"stalled_s": STALLED_S})).scalar_one())
 
 
 async def live_workers(connection: AsyncConnection, worker_ids: Sequence[int]) -> int:

@@ -143,19 +143,20 @@ memory = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# What the approvals' webhook tells, written with the event it tells of.
+# What the webhooks tell, written with the event it tells of.
 webhook_deliveries = Table(
     "webhook_deliveries",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("hold_id", Text, nullable=False),
+    Column("channel", Text, nullable=False, server_default="approvals"),  # or: alerts
+    Column("subject", Text, nullable=False),  # a hold; what is newer of it supersedes
     Column("body", Text, nullable=False),  # JSON, as it is signed
     Column("created_ms", BigInteger, nullable=False),
     Column("next_ms", BigInteger, nullable=False),  # not tried before
     Column("tries", Integer, nullable=False),  # begun; fences who lost the lease
     Column("state", Text, nullable=False),  # waiting, delivered, superseded, given_up
     Column("lease_until_ms", BigInteger, nullable=False),  # of the process that sends it; 0: none
-    Index(None, "hold_id"),
+    Index(None, "subject"),
     Index(None, "created_ms"),
     Index(
         "ix_webhook_deliveries_waiting",
@@ -163,6 +164,24 @@ webhook_deliveries = Table(
         sqlite_where=text("state = 'waiting'"),
         postgresql_where=text("state = 'waiting'"),
     ),
+)
+
+# What the alerts' webhook has to tell, by what it is about: what came since it was last told is one
+# line of the next message.
+alert_groups = Table(
+    "alert_groups",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),  # of an alert or of an event
+    Column("fields", Text, nullable=False),  # JSON, of the latest
+    Column("count", BigInteger, nullable=False),  # since it was told
+    Column("first_ms", BigInteger, nullable=False),  # of these
+    Column("last_ms", BigInteger, nullable=False),
+    Column("told_ms", BigInteger, nullable=False),  # 0: never
+    Column("tells", Integer, nullable=False),  # how often it was told
+    Column("next_ms", BigInteger, nullable=False),  # it makes no message before
+    Index(None, "next_ms"),
+    Index(None, "told_ms"),
 )
 
 # Nonces of accepted decisions, so that none is accepted twice.

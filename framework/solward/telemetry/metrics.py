@@ -135,10 +135,10 @@ HOLD_OLDEST = _gauge(
 )
 GRANTS_NEAR_END = _gauge("grants_near_end", "Grants in force that are near their end.", "reason")
 WEBHOOK_DELIVERIES = _counter(
-    "webhook_deliveries", "Tries to tell the approvals' webhook, by outcome.", "outcome"
+    "webhook_deliveries", "Tries to tell a webhook's receiver, by outcome.", "webhook", "outcome"
 )
 WEBHOOK_WAITING = _gauge(
-    "webhook_waiting", "Deliveries of the approvals' webhook that wait, in the database."
+    "webhook_waiting", "Deliveries of a webhook that wait, in the database.", "webhook"
 )
 WEBHOOK_DECISIONS = _counter(
     "webhook_decisions", "Decisions that came to the approvals' webhook, by outcome.", "outcome"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _STOP_S = 5.0
 
+_log = structlog.get_logger(__name__)
+
 
 @contextlib.asynccontextmanager
 async def dashboard_process(
@@ -92,9 +94,10 @@ def _start(settings: Settings, api_url: str, listening: socket.socket) -> subpro
 async def _log_exit(process: subprocess.Popen[bytes]) -> None:
     code = await asyncio.to_thread(process.wait)
     # The service goes on: agents do not depend on the dashboard.
-    structlog.get_logger(__name__).error(
-        "the dashboard ended and the service goes on; `solward dashboard` serves the pages again",
+    _log.error(
+        "dashboard_ended",
         code=code,
+        detail="the service goes on; `solward dashboard` serves the pages again",
     )
 
 

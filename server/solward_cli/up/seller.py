@@ -44,6 +44,8 @@ _OPENING_LAMPORTS = 10_000_000
 # Of the module that is loaded from a folder, whatever else is installed.
 _MODULE = "solward_paid_api"
 
+_log = structlog.get_logger(__name__)
+
 
 def listen_for_buyers() -> socket.socket:
     """A loopback port of the seller's: `PORT`, or a free one where another process has that.
@@ -122,7 +124,7 @@ async def _open_account(localnet: Localnet) -> None:
         await localnet.call("sendTransaction", [wire, options])
     except Exception as error:
         # The demo goes on: a purchase says what lacks.
-        structlog.get_logger(__name__).warning("the seller has no account", error=str(error))
+        _log.warning("seller_without_account", error=str(error))
 
 
 def paid_api() -> Any:

@@ -337,7 +337,20 @@ SCHEMAS: dict[str, Schema] = {
                     )
                 }
             ),
-        }
+            "webhooks": response_object(
+                {
+                    name: choice(
+                        "`failing` while its receiver does not take what it is told; absent where"
+                        " the webhook is not set.",
+                        "ok",
+                        "failing",
+                    )
+                    for name in ("approvals", "alerts")
+                },
+                optional=("approvals", "alerts"),
+            ),
+        },
+        optional=("webhooks",),
     ),
     "Key": response_object(
         {

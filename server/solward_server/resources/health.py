@@ -26,14 +26,16 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.get("/health")
     @public
     async def health() -> dict[str, Any]:
-        ledger, agents = await asyncio.gather(context.service.ledger_health(), _statistics(context))
+        ledger, agents, webhooks = await asyncio.gather(
+            context.service.ledger_health(), _statistics(context), _webhooks(context)
+        )
         healthy = bool(ledger["healthy"]) and agents is not None
         return {
             "status": "ok" if healthy else "degraded",
             "version": __version__,
             "solana": ledger,
             "agents": (agents or _UNKNOWN).to_json(),
-        }
+        } | ({"webhooks": webhooks} if webhooks else {})
 
     return routes
 
@@ -44,6 +46,14 @@ async def _statistics(context: RouteContext) -> AgentStatistics | None:
             return await context.service.agents.statistics()
     except (TimeoutError, StoreError):
         return None
+
+
+async def _webhooks(context: RouteContext) -> dict[str, str]:
+    try:
+        async with asyncio.timeout(HEALTH_WAIT_S):
+            return await context.service.webhooks_health()
+    except (TimeoutError, StoreError):
+        return {}
 
 
 PATHS = {

@@ -50,6 +50,10 @@ class FailoverTransport:
         """The origins of all nodes that are not of another cluster."""
         return frozenset(node.origin for node in self._nodes if node.wrong is None)
 
+    def away(self) -> tuple[str, ...]:
+        """The names of the nodes that are away, see `Node.away`."""
+        return tuple(node.name for node in self._nodes if node.away)
+
     async def check(self) -> None:
         """Check the cluster of every node; one that is away is checked before it is used.
 

@@ -85,6 +85,11 @@ class Node:
         return self._clock() < self.ready_at
 
     @property
+    def away(self) -> bool:
+        """Whether it failed for so long that its rests grow no more, or is of another cluster."""
+        return self.wrong is not None or self._rest_s >= MAX_REST_S
+
+    @property
     def ready_at(self) -> float:
         """When its rest ends, by its clock."""
         return max(self.rests_until, self._busy.get(_ALL, _NEVER)[0])

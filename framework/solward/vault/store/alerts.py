@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit import outbox
+from solward.audit.acts import SERVICE
 from solward.durations import MINUTE_MS
 from solward.events import EventKind
 from solward.hold import Hold
@@ -36,18 +37,40 @@ _RECENT = 200
 class Alert(StrEnum):
     """Every alert."""
 
+    ALERTS_GIVEN_UP = "alerts_given_up"
+    """The alerts' webhook could not be told for a day."""
     ATTEMPT_UNKNOWN = "attempt_unknown"
     """A transaction's fate cannot be found; its money stays reserved until a person decides."""
     COSTS_NEAR_CEILING = "costs_near_ceiling"
     """Fees and rent of a wallet, agent or key reach `NEAR_CEILING_PERCENT` of its ceiling."""
+    DAILY_LIMIT_NEAR = "daily_limit_near"
+    """SOL of a wallet, agent or key reaches `NEAR_CEILING_PERCENT` of its daily limit."""
     GRANT_NEAR_END = "grant_near_end"
     """A grant that lets something through is nearly used up, or ends within a day."""
     HOLDS_FULL = "holds_full"
     """A principal has as many open holds as it may: what else would wait is refused."""
+    JOBS_STALLED = "jobs_stalled"
+    """Cycles of agents were given to workers that are gone, and to no other."""
+    KEY_NOT_OPENED = "key_not_opened"
+    """A wallet's key cannot be opened, so nothing is signed with it."""
+    LEDGER_AWAY = "ledger_away"
+    """No RPC node answers."""
+    PLUGIN_CRASHED = "plugin_crashed"
+    """The process of a third party's plugin ended by itself."""
+    PLUGIN_PROBLEM = "plugin_problem"
+    """A plugin is not loaded, or was disabled while it ran."""
     REPEATED_BLOCKS = "repeated_blocks"
     """Guardrails refused `BLOCKS` transactions of a wallet within `BLOCKS_WITHIN_MS`."""
+    RPC_NODE_AWAY = "rpc_node_away"
+    """One of several RPC nodes does not answer."""
     WEBHOOK_GIVEN_UP = "webhook_given_up"
     """The approvals' webhook could not be told of a hold for a day."""
+    WORKER_MISSING = "worker_missing"
+    """Agents are to run, and no worker lives."""
+
+
+AUDIT_BROKEN = "audit_broken"
+"""A chain's end is not authentic: counted with the alerts, and no event of the audit log."""
 
 
 def attempt_unknown(
@@ -100,6 +123,29 @@ def costs_near_ceiling(
     _raise(connection, Alert.COSTS_NEAR_CEILING, record, detail, trace)
 
 
+def daily_limit_near(
+    connection: AsyncConnection, record: TransactionRecord, scope: str, trace: str | None
+) -> None:
+    """Raise the alert in the database transaction that reserves what brings it near.
+
+    Args:
+        scope: `wallet:<id>`, `agent:<id>` or `key:<id>`.
+    """
+    detail = (
+        f"SOL of {scope}, spent or reserved in 24 hours, reaches {NEAR_CEILING_PERCENT}% of its "
+        "daily limit; beyond the limit its transactions are refused"
+    )
+    _raise(connection, Alert.DAILY_LIMIT_NEAR, record, detail, trace)
+
+
+def key_not_opened(
+    connection: AsyncConnection, record: TransactionRecord, error: str, trace: str | None
+) -> None:
+    """Raise the alert in the database transaction that gives the reservation back."""
+    detail = f"The wallet's key cannot be opened, and nothing was signed: {error}"
+    _raise(connection, Alert.KEY_NOT_OPENED, record, detail, trace)
+
+
 def grant_near_end(
     connection: AsyncConnection, record: TransactionRecord, detail: str, trace: str | None
 ) -> None:
@@ -138,6 +184,31 @@ def webhook_given_up(
         "walletId": hold["walletId"],
         "transactionId": hold.get("transactionId"),
         "principal": hold["principal"],
+        "detail": detail,
+    }
+    outbox.record(connection, EventKind.ALERT_RAISED, data)
+
+
+def alerts_given_up(connection: AsyncConnection, tries: int, failure: str) -> None:
+    """Raise the alert in the database transaction that ends a delivery.
+
+    Args:
+        failure: of the last of the `tries`.
+    """
+    detail = (
+        f"The receiver of ALERT_WEBHOOK_URL was not told of alerts in {tries} tries;"
+        f" the last: {failure}"
+    )
+    of_service(connection, Alert.ALERTS_GIVEN_UP, detail)
+
+
+def of_service(connection: AsyncConnection, alert: Alert, detail: str) -> None:
+    """Raise an alert that is about no wallet, in a database transaction."""
+    data = {
+        "alert": alert.value,
+        "walletId": None,
+        "transactionId": None,
+        "principal": SERVICE,
         "detail": detail,
     }
     outbox.record(connection, EventKind.ALERT_RAISED, data)

@@ -336,6 +336,10 @@ class Reserver:
                 for scope in self._near_ceiling(costs, scopes, judged.usages, now.database_ms):
                     self._tell(told, scope, now.database_ms)
                     alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
+                lamports = units[spending.SOL_ASSET]
+                for scope in self._near_limit(lamports, scopes, judged.usages, now.database_ms):
+                    self._tell(told, f"sol:{scope}", now.database_ms)
+                    alerts.daily_limit_near(connection, stored, scope, actor.trace)
                 for each in self._granting.near_ends(judged.granted):
                     if self._is_news(each.key, now.database_ms):
                         self._tell(told, each.key, now.database_ms)
@@ -422,8 +426,18 @@ class Reserver:
         judged = replace(judged, hold=joined(verdict.hold, plugin_hold))
         return _Trial(rules, judged, plugin_hold)
 
-    async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
+    async def release(
+        self,
+        record: TransactionRecord,
+        error: str,
+        *,
+        key_failure: str | None = None,
+        trace: str | None = None,
+    ) -> TransactionRecord:
         """Release a reservation without signed bytes.
+
+        Args:
+            key_failure: why the wallet's key could not be opened, where that is the reason.
 
         Returns:
             The record as stored then; another process that took it over may have ended it.
@@ -433,6 +447,8 @@ class Reserver:
         )
         async with self._database.write() as connection:
             stored = await attempt_store.settle(connection, [settlement])
+            if key_failure is not None:
+                alerts.key_not_opened(connection, stored[record.id], key_failure, trace)
         return stored[record.id]
 
     async def recheck(
@@ -549,6 +565,22 @@ class Reserver:
             if costs
             and alerts.is_near(usages[scope].costs_last_day + costs, limits.daily_costs_lamports)
             and self._is_news(scope, now_ms)
+        )
+
+    def _near_limit(
+        self,
+        lamports: int,
+        scopes: tuple[tuple[str, ScopeLimits], ...],
+        usages: Mapping[str, ScopeUsage],
+        now_ms: int,
+    ) -> tuple[str, ...]:
+        """As `_near_ceiling`, of the SOL that scopes may spend in a day."""
+        return tuple(
+            scope
+            for scope, limits in scopes
+            if lamports
+            and alerts.is_near(usages[scope].lamports_last_day + lamports, limits.daily_lamports)
+            and self._is_news(f"sol:{scope}", now_ms)
         )
 
     @contextlib.asynccontextmanager

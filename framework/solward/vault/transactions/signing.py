@@ -11,7 +11,7 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
-from solward.errors import TakenOver, TransactionFailed
+from solward.errors import KeystoreError, TakenOver, TransactionFailed
 from solward.record import TransactionRecord
 from solward.solana.fees import fee_terms, network_fee
 from solward.solana.message import AnyMessage, required_signers
@@ -89,7 +89,10 @@ class Signing:
             elif isinstance(error, TakenOver):
                 metrics.FENCED.labels("write_ahead").inc()
                 text = "Another process has taken this transaction over; nothing was sent here"
-            failed = await self._reserver.release(record, text)
+            broken = str(error) if isinstance(error, KeystoreError) else None
+            failed = await self._reserver.release(
+                record, text, key_failure=broken, trace=reservation.trace
+            )
             raise TransactionFailed(text, failed) from error
 
     async def _write(

@@ -1,0 +1,30 @@
+"""`solward alerts test`: one message to the receiver of alerts."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.group()
+def alerts() -> None:
+    """What an operator is told by the alerts' webhook."""
+
+
+@alerts.command()
+def test() -> None:
+    """Send one message to ALERT_WEBHOOK_URL from here, also while the service runs.
+
+    It is signed and shaped as alerts are. Exit code 1 where the receiver does not take it.
+    """
+    import asyncio
+    import sys
+
+    from solward.alert_webhook import send_test
+    from solward_cli.entrypoint import read_settings, refusals
+
+    with refusals():
+        sent = asyncio.run(send_test(read_settings()))
+    if sent.failure is not None:
+        click.echo(f"Not taken: {sent.failure}.", err=True)
+        sys.exit(1)
+    click.echo(f"Taken in {sent.seconds:.1f} s: delivery {sent.delivery}.")

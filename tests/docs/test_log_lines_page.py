@@ -1,0 +1,98 @@
+"""docs/metrics.md lists every line that the service logs by a name, as the source has it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from tests.support.repository import ROOT
+
+from solward.audit import outbox
+from solward.events import Event
+from solward.store.retention import Retained
+
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
+SECTION = PAGE.partition("\n## Log lines\n")[2]
+ROW = re.compile(r"^\| `(\w+)` \| ([a-z, ]+) \| (.*?) \| (.+) \| (.+) \|$", re.MULTILINE)
+
+LEVELS = {name: name for name in ("debug", "info", "warning", "error", "critical")}
+LEVELS["exception"] = "error"
+
+_RECORD = dict.fromkeys(
+    ("id", "walletId", "agentId", "principal", "type", "status", "signature", "error"), "x"
+)
+RECORD_FIELDS = {*outbox._log_fields(Event(1, 1, "transaction:failed", _RECORD, "a trace"))}
+ALERT_FIELDS = {"alert", "walletId", "transactionId", "principal", "detail"}
+# Names and fields that are made when the line is written.
+NAMES = {
+    "line": {*outbox._LINES.values()},
+    "f'plugin_request_{outcome}'": {"plugin_request_failed", "plugin_request_refused"},
+}
+FIELDS = {
+    "**_log_fields(event)": RECORD_FIELDS,
+    "**event.data": ALERT_FIELDS,
+    "**asdict(found)": {field.name for field in fields(Retained)},
+    # Bound around the line.
+    "**fields": set(),
+}
+
+Lines = dict[str, tuple[set[str], set[str]]]
+
+
+def logged(source: str) -> Iterator[tuple[set[str], str, set[str]]]:
+    """Names, level and fields of each line that a module writes by structlog."""
+    if "structlog.get_logger" not in source:
+        return
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in LEVELS or ast.unparse(node.func.value) != "_log":
+            continue
+        (given,) = node.args
+        constant = isinstance(given, ast.Constant)
+        names = {str(given.value)} if constant else NAMES[ast.unparse(given)]
+        found: set[str] = set()
+        for each in node.keywords:
+            found |= {each.arg} if each.arg else FIELDS[f"**{ast.unparse(each.value)}"]
+        yield names, LEVELS[node.func.attr], found
+
+
+def written() -> Lines:
+    lines: Lines = {}
+    modules = [
+        path
+        for folder in ("framework/solward", "plugins", "server")
+        for path in sorted(Path(ROOT / folder).rglob("*.py"))
+    ]
+    for path in modules:
+        for names, level, found in logged(path.read_text()):
+            for name in names:
+                levels, known = lines.setdefault(name, (set(), set()))
+                levels.add(level)
+                known |= found
+    return lines
+
+
+def test_every_line_is_documented_with_its_levels_and_fields_and_no_other() -> None:
+    rows = ROW.findall(SECTION)
+    documented = {
+        name: ({*levels.split(", ")}, {*re.findall(r"`(\w+)`", shown)})
+        for name, levels, shown, _, _ in rows
+    }
+    assert [name for name, *_ in rows] == sorted(documented)
+    assert documented == written()
+
+
+def test_the_scan_finds_what_is_written_by_whatever_level() -> None:
+    source = (
+        "_log = structlog.get_logger(__name__)\n"
+        "_log.exception('it_failed', one=1)\n"
+        "_log.info(line, **_log_fields(event))\n"
+    )
+    assert list(logged(source)) == [
+        ({"it_failed"}, "error", {"one"}),
+        ({*outbox._LINES.values()}, "info", RECORD_FIELDS),
+    ]
