@@ -45,7 +45,7 @@ async def _read(read: Callable[[SolwardClient], Awaitable[_Named]], url: str | N
     from solward_cli.render import visible
 
     settings = Settings()
-    address = url or settings.client_url
+    address = url or settings.client_target[0]
     async with (
         SolwardClient(address, settings.client_token) as client,
         asyncio.timeout(TIMEOUT_S),

@@ -31,6 +31,8 @@ def rotate(kind: str | None) -> None:
     """
     import asyncio
 
+    from solward.errors import ConfigError
+    from solward.settings.secret_lengths import weaknesses
     from solward_cli.entrypoint import keystore_settings, refusals
 
     settings = keystore_settings()
@@ -41,6 +43,10 @@ def rotate(kind: str | None) -> None:
             passphrase = click.prompt(
                 "New passphrase", hide_input=True, confirmation_prompt=True, err=True
             )
+            weak = next(weaknesses({"KEYSTORE_PASSPHRASE": passphrase}), None)
+            # What is blank is refused with the reason for that.
+            if weak is not None and passphrase.strip():
+                raise ConfigError(weak)
         count = asyncio.run(_rotate(settings, passphrase))
     click.echo(f"Sealed {count} {'key' if count == 1 else 'keys'} under the new {kind}.")
     if kind == "passphrase":

@@ -114,7 +114,7 @@ def service_call(function: Command) -> Callable[..., None]:
 
         with refusals():
             settings = read_settings()
-            address = settings.client_url if url is None else url
+            address = settings.client_target[0] if url is None else url
         try:
             code = asyncio.run(_run(function, address, settings, as_json, parameters))
         except Held as held:

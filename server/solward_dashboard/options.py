@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from solward.errors import ConfigError
 from solward.settings import Settings
+from solward.settings.secret_lengths import weaknesses
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -32,7 +33,8 @@ class Options:
         """From the settings; `api_url` overrides theirs.
 
         Raises:
-            ConfigError: others can reach the host, and there is no password.
+            ConfigError: others can reach the host, and there is no password; the password is too
+                short or well known; a `.env` says which service, and its secret is from elsewhere.
         """
         password = settings.dashboard_password
         if host not in ("127.0.0.1", "localhost", "::1") and password is None:
@@ -40,8 +42,12 @@ class Options:
                 f"DASHBOARD_PASSWORD must be set to serve the dashboard on {host}:"
                 " whoever opens it can spend"
             )
+        if password is not None:
+            weak = next(weaknesses({"DASHBOARD_PASSWORD": password.get_secret_value()}), None)
+            if weak is not None:
+                raise ConfigError(weak)
         return cls(
-            settings.dashboard_api_url if api_url is None else api_url,
+            settings.dashboard_target[0] if api_url is None else api_url,
             settings.dashboard_api_secret,
             host,
             port,

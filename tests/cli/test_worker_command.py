@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from solward_cli import main
 
-POSTGRES = {"DATABASE_URL": "postgresql://solward:canary-7d1c@db.invalid/solward"}
+POSTGRES = {"DATABASE_URL": "postgresql://solward:canary-7d1c-long@db.invalid/solward"}
 LEDGER = {"SOLANA_RPC_URL": "http://127.0.0.1:9", "SOLANA_NETWORK": "localnet"}
 
 

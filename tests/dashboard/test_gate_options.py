@@ -13,8 +13,17 @@ from solward_dashboard.options import Options
 def test_a_host_others_reach_needs_a_password(host: str) -> None:
     with pytest.raises(ConfigError, match="DASHBOARD_PASSWORD"):
         Options.of(Settings(_env_file=None), host, 3000)
-    open_to_all = Options.of(Settings(_env_file=None, dashboard_password="long-enough"), host, 3000)
+    open_to_all = Options.of(
+        Settings(_env_file=None, dashboard_password="a password long enough"), host, 3000
+    )
     assert open_to_all.hosts is None
+
+
+@pytest.mark.parametrize("password", ["too short", "correct horse battery staple"])
+def test_a_password_that_is_soon_guessed_is_refused(password: str) -> None:
+    with pytest.raises(ConfigError, match="DASHBOARD_PASSWORD must") as refused:
+        Options.of(Settings(_env_file=None, dashboard_password=password), "127.0.0.1", 3000)
+    assert password not in str(refused.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])

@@ -9,6 +9,7 @@ import pytest
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
+from solward.settings.secret_lengths import LEAST_BYTES, is_well_known
 
 PAGE = ROOT / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
@@ -62,3 +63,16 @@ def test_the_documented_example_is_accepted_and_changes_something(
     before = Settings()
     monkeypatch.setenv(name, ROWS[name][1])
     assert getattr(Settings(), name.lower()) != getattr(before, name.lower())
+
+
+def test_the_least_lengths_of_secrets_are_those_that_are_checked() -> None:
+    rows = re.findall(r"^\| `(\w+)`[^|]* \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
+    assert {name: int(least) for name, least in rows} == LEAST_BYTES
+
+
+def test_every_example_of_such_a_secret_is_refused_as_one() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| `([^`|]+)` \|$", PAGE.read_text(), re.MULTILINE)
+    examples = {name: example for name, example in rows if name in LEAST_BYTES}
+    assert examples.keys() == LEAST_BYTES.keys()
+    del examples["DATABASE_URL"]
+    assert [name for name, example in examples.items() if not is_well_known(example)] == []

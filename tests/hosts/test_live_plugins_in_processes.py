@@ -140,7 +140,7 @@ def test_a_command_that_is_killed_leaves_the_old_version_or_the_new_one(
 @pytest.fixture
 def cluster(tmp_path: Path, postgres_url: str) -> Iterator[Cluster]:
     """Two API processes, each with a home of its own as on two machines."""
-    secret = {"KEYSTORE_PASSPHRASE": "correct horse battery staple", "SOLWARD_PLUGINS": "*"}
+    secret = {"KEYSTORE_PASSPHRASE": "of several processes", "SOLWARD_PLUGINS": "*"}
     with running_cluster(tmp_path / "c", postgres_url, apis=1, workers=0, **secret) as running:
         running.add(apis=1, SOLWARD_HOME=str(tmp_path / "other"))
         running.apis[1].home = tmp_path / "other"

@@ -78,8 +78,12 @@ class SolwardClient:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
-        """The client of the service that `SOLWARD_API_URL` names, with `SOLWARD_API_KEY`."""
-        return cls(settings.client_url, settings.client_token, timeout_s=timeout_s)
+        """The client of the service that `SOLWARD_API_URL` names, with `SOLWARD_API_KEY`.
+
+        Raises:
+            ConfigError: a `.env` names the service, and the key is from elsewhere.
+        """
+        return cls(*settings.client_target, timeout_s=timeout_s)
 
     @property
     def url(self) -> str:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import platformdirs
 from pydantic import (
@@ -29,8 +29,9 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from solward.errors import ConfigError, InvalidRequest
 from solward.folders import models
 from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
-from solward.settings.access import AccessSettings, http_address, is_protected
+from solward.settings.access import AccessSettings, http_address, is_loopback, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
+from solward.settings.secret_lengths import HOW_TO_MAKE, LEAST_BYTES, weaknesses
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.site import read_site
 from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
@@ -51,6 +52,9 @@ MAX_DAYS = 36_500
 
 MAINNET = "mainnet-beta"
 DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
+
+# What says where the service is where no address does.
+_LISTENING = ("api_host", "api_port")
 
 _DEPENDENT = "default_factory_not_called"
 
@@ -229,6 +233,45 @@ class Settings(AccessSettings, VendorSettings):
         """Where the value of a field came from when the settings were read."""
         return self._origins.get(name, Origin.DEFAULT)
 
+    @property
+    def client_target(self) -> tuple[str, str]:
+        """Where clients call the service, and the token that they send there; a secret.
+
+        Raises:
+            ConfigError: as `client_url`; or a `.env` says where, and the token is from elsewhere.
+        """
+        token = "api_secret" if self.solward_api_key is None else "solward_api_key"
+        url = ("solward_api_url",) if self.solward_api_url is not None else _LISTENING
+        self._check_redirected(token, url, "pass --url, or set it in the environment")
+        return self.client_url, self.client_token
+
+    @property
+    def dashboard_target(self) -> tuple[str, str]:
+        """Likewise of the dashboard.
+
+        Raises:
+            ConfigError: as `client_target`.
+        """
+        own = self.next_public_api_secret is not None
+        url: tuple[str, ...] = ("next_public_api_url",)
+        if self.next_public_api_url is None:
+            url = ("solward_api_url",) if self.solward_api_url is not None else _LISTENING
+        token = "next_public_api_secret" if own else "api_secret"
+        self._check_redirected(token, url, "set it in the environment")
+        return self.dashboard_api_url, self.dashboard_api_secret
+
+    def _check_redirected(self, token: str, url: tuple[str, ...], advice: str) -> None:
+        """A `.env` stands in whatever folder somebody works in, maybe a stranger's, so it does not
+        say where a secret goes that it does not bring along. The development secret is none."""
+        if self.origin(token) in (Origin.ENV_FILE, Origin.DEFAULT):
+            return
+        for name in url:
+            if self.origin(name) is Origin.ENV_FILE:
+                raise ConfigError(
+                    f"{name.upper()} stands in {Path('.env').absolute()}, and {token.upper()} comes"
+                    f" from elsewhere: a .env does not decide where it is sent; {advice}"
+                )
+
     def _secrets(self) -> Iterator[str]:
         for name in secret_fields(type(self)):
             value = getattr(self, name)
@@ -347,6 +390,7 @@ class Settings(AccessSettings, VendorSettings):
     @field_validator("approval_webhook_secret", "alert_webhook_secret")
     @classmethod
     def _long_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        # Also where nobody serves: deliveries are signed with it.
         if value is not None and len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
             raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
         return value
@@ -550,23 +594,46 @@ class Settings(AccessSettings, VendorSettings):
         """Refuse to serve with settings that let others take control.
 
         Raises:
-            ConfigError: the development secret or a short one on a host that others can reach or
-                on mainnet; an empty one anywhere; on mainnet, plugins that are not named.
+            ConfigError: the development secret on a host that others can reach or on mainnet; a
+                secret that is too short or well known (`solward.settings.secret_lengths`); on
+                mainnet, plugins that are not named.
         """
-        secret = self.api_secret.get_secret_value()
-        if not secret.strip():
+        if not self.api_secret.get_secret_value().strip():
             raise ConfigError("API_SECRET must not be empty")
         where = "on mainnet" if self.mainnet else f"with API_HOST {self.api_host}"
-        if self.mainnet or not self.loopback:
-            if self.development_secret:
-                raise ConfigError(f"API_SECRET must be set {where}: the development one is public")
-            if len(secret.encode()) < MIN_SECRET_BYTES:
-                raise ConfigError(f"API_SECRET must have at least {MIN_SECRET_BYTES} bytes {where}")
+        if self.development_secret and (self.mainnet or not self.loopback):
+            raise ConfigError(
+                f"API_SECRET must be set {where}: the development one is public. Make one with"
+                f" `{HOW_TO_MAKE}`"
+            )
+        weak = "; ".join(weaknesses(self._guessable()))
+        if weak:
+            raise ConfigError(weak)
         if self.mainnet and (self.solward_plugins is None or "*" in self.solward_plugins):
             raise ConfigError(
                 "SOLWARD_PLUGINS must name the distributions that may load on mainnet, "
                 "or `solward` for the built-in ones only"
             )
+
+    def _guessable(self) -> dict[str, str]:
+        """The secrets that are set and have a least length, by setting."""
+        found = {
+            name: value.get_secret_value()
+            for name in LEAST_BYTES
+            if isinstance(value := getattr(self, name.lower()), SecretStr)
+        }
+        if self.development_secret:
+            # Where nobody else reaches it.
+            del found["API_SECRET"]
+        url = found.pop("DATABASE_URL", "")
+        parts = urlsplit(url)
+        if (
+            self.shared_database
+            and parts.password
+            and not is_loopback(parts.hostname or "localhost")
+        ):
+            found["DATABASE_URL"] = unquote(parts.password)
+        return found
 
     def check_shared_ledger(self) -> None:
         """Refuse an embedded ledger beside a database that several processes share.

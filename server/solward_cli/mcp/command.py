@@ -49,6 +49,7 @@ def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
         # Nothing needs cleaning up, and a traceback would say nothing.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
-            asyncio.run(serve(url or settings.client_url, settings.client_token, wallet))
+            address = url or settings.client_target[0]
+            asyncio.run(serve(address, settings.client_token, wallet))
         except InvalidRequest as error:
             refuse(str(error))

@@ -209,7 +209,7 @@ def _of_running_service(settings: Settings) -> list[Row]:
     async def asked() -> list[Row]:
         async with (
             asyncio.timeout(_ASK_S),
-            SolwardClient(settings.client_url, settings.client_token) as client,
+            SolwardClient(*settings.client_target) as client,
         ):
             problems = (await client.plugins()).problems
         return [

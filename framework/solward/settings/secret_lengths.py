@@ -1,0 +1,73 @@
+"""How long a secret of the settings must be at least, and which are too well known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from solward.webhook_signature import MIN_SECRET_BYTES
+
+LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        # What others hold as a token, or sign with, is guessed without anybody noticing.
+        "API_SECRET": MIN_SECRET_BYTES,
+        "APPROVAL_WEBHOOK_SECRET": MIN_SECRET_BYTES,
+        "ALERT_WEBHOOK_SECRET": MIN_SECRET_BYTES,
+        # Guessed by who has a copy of the database; argon2id makes each guess take 64 MiB.
+        "KEYSTORE_PASSPHRASE": 16,
+        # Guessed at the login page, which takes few guesses a second, or at the database's server.
+        "DASHBOARD_PASSWORD": 12,
+        "DATABASE_URL": 12,
+    }
+)
+"""Bytes by setting; of DATABASE_URL those of its password, where its host is another machine."""
+
+HOW_TO_MAKE: Final = "openssl rand -hex 32"
+
+# Words that are tried first, and the examples of the documentation: in small letters, without
+# punctuation.
+_KNOWN = frozenset(
+    {
+        "admin",
+        "changeit",
+        "changeme",
+        "correcthorsebatterystaple",
+        "default",
+        "example",
+        "letmein",
+        "password",
+        "replaceme",
+        "secret",
+        "solward",
+        "solwarddevelopmentsecretchangeme",
+        "test",
+        "0f4c1d2e9a8b7c6d5e4f30211203f4e5",
+        "0f4c1d2e9a8b7c6d5e4f302112f4e5a60f4c1d2e9a8b7c6d5e4f302112f4e5a6",
+        "2f6c1b0e9d8a7c6b5a49382716051423",
+        "8d1c5e0b7a964f3f9e2b6a1c0d4e5f67",
+    }
+)
+_PUNCTUATION = re.compile(r"[^a-z0-9]")
+_REPEATED = re.compile(r"(.+?)\1+")
+
+
+def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with secrets, by setting; each names the setting and how to make one, and
+    none quotes the secret."""
+    for name, secret in secrets.items():
+        least, size = LEAST_BYTES[name], len(secret.encode())
+        what = f"The password in {name}" if name == "DATABASE_URL" else name
+        make = f"make one with `{HOW_TO_MAKE}`"
+        if size < least:
+            yield f"{what} must have at least {least} bytes, and has {size}: {make}"
+        elif is_well_known(secret):
+            yield f"{what} must not be an example or a word that everybody tries first: {make}"
+
+
+def is_well_known(secret: str) -> bool:
+    """Whether a secret is one of those, however it is spelled, or repeated to be longer."""
+    plain = _PUNCTUATION.sub("", secret.lower())
+    repeated = _REPEATED.fullmatch(plain)
+    return plain in _KNOWN or (repeated is not None and repeated[1] in _KNOWN)

@@ -1,0 +1,158 @@
+"""A `.env` in the folder where somebody works, maybe a stranger's repository, sends no secret that
+it does not bring along anywhere."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.repository import ROOT
+
+from solward.errors import ConfigError
+from solward.settings import Settings
+
+SECRET = "sk-0123456789abcdef0123456789abcdef"
+COMMANDS = {
+    "wallet list": ("wallet", "list"),
+    "tx list": ("tx", "list"),
+    "freeze": ("freeze",),
+    "admin list": ("admin", "list"),
+    "mcp": ("mcp",),
+    "dashboard": ("dashboard", "--port", "0"),
+}
+
+
+class Listener:
+    """A stranger's server; it answers nobody."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self.port: int = listening.getsockname()[1]
+
+    @property
+    def was_called(self) -> bool:
+        # Whoever connected waits in the queue, though nobody accepted.
+        self._listening.setblocking(False)
+        try:
+            self._listening.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+
+@pytest.fixture
+def stranger() -> Iterator[Listener]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield Listener(listening)
+
+
+@contextmanager
+def run(
+    folder: Path, *arguments: str, **environment: str
+) -> Iterator[subprocess.CompletedProcess[str]]:
+    plain = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    plain["PYTHONPATH"] = os.pathsep.join(
+        str((ROOT / each).absolute()) for each in plain["PYTHONPATH"].split(os.pathsep) if each
+    )
+    yield subprocess.run(
+        [sys.executable, "-m", "solward_cli", *arguments],
+        cwd=folder,
+        env=plain | {"SOLWARD_HOME": str(folder / "home")} | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def hostile(folder: Path, stranger: Listener, names: tuple[str, ...]) -> None:
+    values = {
+        "SOLWARD_API_URL": f"http://127.0.0.1:{stranger.port}",
+        "NEXT_PUBLIC_API_URL": f"http://127.0.0.1:{stranger.port}",
+        "API_HOST": "127.0.0.1",
+        "API_PORT": str(stranger.port),
+    }
+    (folder / ".env").write_text("".join(f"{name}={values[name]}\n" for name in names))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("secret", ["SOLWARD_API_KEY", "API_SECRET"])
+def test_a_secret_of_the_environment_goes_nowhere_that_a_file_says(
+    tmp_path: Path, stranger: Listener, command: str, secret: str
+) -> None:
+    hostile(tmp_path, stranger, ("SOLWARD_API_URL", "NEXT_PUBLIC_API_URL"))
+    own = "API_SECRET" if command == "dashboard" else secret
+    with run(tmp_path, *COMMANDS[command], **{own: SECRET}) as ended:
+        assert ended.returncode == 2, ended
+        assert f"stands in {tmp_path / '.env'}, and {own} comes from elsewhere" in ended.stderr
+        assert "a .env does not decide where it is sent" in ended.stderr
+        assert SECRET not in ended.stderr + ended.stdout
+    assert not stranger.was_called
+
+
+@pytest.mark.parametrize("name", ["API_HOST", "API_PORT"])
+def test_host_and_port_of_a_file_do_not_either(
+    tmp_path: Path, stranger: Listener, name: str
+) -> None:
+    hostile(tmp_path, stranger, (name,))
+    with run(tmp_path, "wallet", "list", SOLWARD_API_KEY=SECRET) as ended:
+        assert ended.returncode == 2
+        assert f"Error: {name} stands in" in ended.stderr
+    assert not stranger.was_called
+
+
+def test_who_names_the_address_is_heard(tmp_path: Path, stranger: Listener) -> None:
+    hostile(tmp_path, stranger, ("SOLWARD_API_URL",))
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        mine = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        for given, environment in (
+            (("--url", mine), {}),
+            ((), {"SOLWARD_API_URL": mine}),
+        ):
+            told = environment | {"SOLWARD_API_KEY": SECRET}
+            with run(tmp_path, "wallet", "list", *given, **told) as ended:
+                assert ended.returncode == 1, ended
+                assert mine in ended.stderr
+    assert not stranger.was_called
+
+
+@pytest.mark.parametrize(
+    ("values", "environment"),
+    [
+        ("SOLWARD_API_URL=http://a.example\nSOLWARD_API_KEY=k\n", {}),
+        ("SOLWARD_API_URL=http://a.example\n", {}),
+        ("SOLWARD_API_KEY=k\n", {"SOLWARD_API_URL": "http://a.example"}),
+    ],
+    ids=["both in the file", "the development secret is public", "the file's key to my service"],
+)
+def test_what_gives_nothing_away_stays_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, environment: dict[str, str]
+) -> None:
+    (tmp_path / ".env").write_text(values)
+    monkeypatch.chdir(tmp_path)
+    for name in ("SOLWARD_API_URL", "SOLWARD_API_KEY", "API_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().client_target[0] == "http://a.example"
+
+
+def test_an_address_that_the_environment_repeats_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("SOLWARD_API_URL=http://evil.example\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOLWARD_API_KEY", SECRET)
+    with pytest.raises(ConfigError, match="SOLWARD_API_URL stands in"):
+        _ = Settings().client_target
+    monkeypatch.setenv("SOLWARD_API_URL", "http://mine.example")
+    assert Settings().client_target == ("http://mine.example", SECRET)
