@@ -17,6 +17,7 @@
     ├── Held                       waits for a person; carries the hold            (HTTP 202)
     ├── HoldDecided                a hold that can no longer be decided so          (HTTP 409)
     ├── PolicyChanged              another version of the policy is in force        (HTTP 409)
+    ├── ScheduleBusy               a run of it goes on, or is about to begin        (HTTP 409)
     ├── MayNotDecide               who decides a hold is not one who may            (HTTP 403)
     ├── ProviderError              a model vendor's failure
     │   └── ModelRefused           the vendor or its model would not answer: `reason`, `said`
@@ -169,6 +170,16 @@ class Held(SolwardError):
 
 class HoldDecided(SolwardError):
     """The hold was decided, ended or expired before, or cannot be approved now; says which."""
+
+
+class ScheduleBusy(SolwardError):
+    """A run of the schedule goes on, or is due and about to begin."""
+
+    def __init__(self, *, is_running: bool) -> None:
+        now = (
+            "A run of the schedule goes on" if is_running else "The schedule is due at this moment"
+        )
+        super().__init__(f"{now}; ask again when that run has ended")
 
 
 class PolicyChanged(SolwardError):

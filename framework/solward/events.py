@@ -65,6 +65,8 @@ class EventKind(StrEnum):
     """A schedule was paused, or paused itself."""
     SCHEDULE_RESUMED = "schedule:resumed"
     """A schedule was resumed."""
+    SCHEDULE_RUN_ASKED = "schedule:run_asked"
+    """Somebody asked for a run beside the due times."""
     SCHEDULE_RUN = "schedule:run"
     """A due time of a schedule ended: it was run, or skipped."""
     KEY_CREATED = "key:created"

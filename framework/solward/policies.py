@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -51,6 +51,20 @@ class ServiceNames(KnownNames):
     def ids(self, kind: str, text: str) -> Sequence[str]:
         """See `KnownNames.ids`."""
         return KnownNames.ids(self, kind, canonical(text) if kind == "plugin" else text)
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """Grants of one principal that are not stored.
+
+    Attributes:
+        sentences: one for each of them, or that it may only read.
+        names: with which they were read.
+    """
+
+    grants: tuple[Grant, ...]
+    sentences: list[str]
+    names: ServiceNames
 
 
 class Policies:
@@ -153,10 +167,16 @@ class Policies:
         Raises:
             InvalidRequest, LedgerError: as `read`.
         """
+        return (await self.drafted(who, name, value)).grants
+
+    async def drafted(self, who: str, name: str, value: object) -> Drafted:
+        """As `grants_of`, with the sentences that say them."""
         kind, _, own_id = who.partition(":")
         value, names = await self._spelled(value, ())
         rows = {**names.rows, kind: {**names.rows[kind], own_id: name}}
-        return read_grants(value, "grants", replace(names, rows=rows), who)
+        names = replace(names, rows=rows)
+        grants = read_grants(value, "grants", names, who)
+        return Drafted(grants, _sentences(who, grants, names), names)
 
     async def begin(self, who: str, name: str, value: object) -> None:
         """Store the first grants of a key before it is stored itself, so that it is never there

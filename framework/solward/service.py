@@ -653,7 +653,7 @@ class Solward:
         scope = f"wallet:{wallet.id}"
         async with self.database.read() as connection:
             frozen = await spending.freeze_reason(connection, wallet.id) is not None
-        ceilings = wallet_limits(self.settings)
+        ceilings = self.wallet_ceilings
         report = await limits_report(self.database, scope, ceilings)
         callers = [
             (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
@@ -677,6 +677,11 @@ class Solward:
             keys.alike,
         )
         return {"walletId": wallet.id, "frozen": frozen} | report | grants
+
+    @property
+    def wallet_ceilings(self) -> ScopeLimits:
+        """The service's limits for each wallet."""
+        return wallet_limits(self.settings)
 
     async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
         """What grants leave room for, of each of these principals that is under grants."""

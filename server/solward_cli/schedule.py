@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from solward_cli.plugins.skill_run import parameters
 from solward_cli.service_call import (
+    EXIT_FAILED,
+    EXIT_HELD,
     ServiceCall,
     confirmed,
     limit_option,
     service_call,
+    waiting,
     wallet_argument,
     yes_option,
 )
@@ -20,7 +24,11 @@ from solward_cli.service_call import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Schedule
+    from solward.client import Schedule, ScheduleRun
+
+# A run is waited for so long; its skill may take longer.
+_LOOKS: Final = 240
+_LOOK_S: Final = 0.25
 
 
 @click.group()
@@ -157,6 +165,52 @@ async def pause(call: ServiceCall, wallet: str, schedule: str) -> RenderableType
 async def resume(call: ServiceCall, wallet: str, schedule: str) -> RenderableType:
     """Run SCHEDULE again from its next due time on; those meanwhile are left out."""
     return await _changed(call, wallet, schedule, call.client.schedules.resume)
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@click.option("--idempotency-key", help="The same key asks for one run, however often it is given.")
+@service_call
+async def run(
+    call: ServiceCall, wallet: str, schedule: str, idempotency_key: str | None
+) -> RenderableType:
+    """Run SCHEDULE once more, now, beside its due times, and show what became of it.
+
+    It has the rights that every run of it has, and counts like one. Exits with 1 where it was
+    refused, failed or was skipped, with 3 where a person is asked.
+    """
+    from solward_cli.render import fields, moment, short, status
+
+    found = await _find(call, wallet, schedule)
+    asked = await call.client.schedules.run(
+        found.wallet_id, found.id, idempotency_key=idempotency_key
+    )
+    with waiting("Running"):
+        ended = await _ended(call, asked)
+    if ended is None:
+        return _render(await call.client.schedules.get(found.wallet_id, found.id))
+    call.set_json(ended.raw)
+    call.exit_code = {"succeeded": 0, "held": EXIT_HELD}.get(ended.status, EXIT_FAILED)
+    return fields(
+        {
+            "Due": f"{moment(ended.due_at)} UTC",
+            "Status": status(ended.status),
+            "Transactions": ", ".join(map(short, ended.transaction_ids)) or None,
+            "Text": ended.text,
+        }
+    )
+
+
+async def _ended(call: ServiceCall, asked: Schedule) -> ScheduleRun | None:
+    """The run that was asked for, once it has ended; None where it goes on for long."""
+    for _ in range(_LOOKS):
+        runs = await call.client.schedules.runs(asked.wallet_id, asked.id, limit=20)
+        for each in runs:
+            if each.due_at == asked.next_run_at and each.status != "running":
+                return each
+        await asyncio.sleep(_LOOK_S)
+    return None
 
 
 @schedule.command()

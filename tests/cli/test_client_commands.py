@@ -115,6 +115,10 @@ CASES: dict[str, tuple[Arguments, str]] = {
         ],
         "fixed rules, not a language model",
     ),
+    "agent templates": (
+        lambda _live: ["approved-payee", "--set", f"recipient={STRANGER}", "--set", "amount=0.05"],
+        "Can leave a day",
+    ),
     "agent show": (lambda live: [live.agent()], "always do wait"),
     "agent limits": (lambda live: [live.agent()], "SOL in 24 hours"),
     "agent decisions": (lambda _live: ["demo-agent"], "OUTCOME"),
@@ -158,6 +162,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "schedule show": (scheduled, "check_balance"),
     "schedule runs": (scheduled, "not due yet"),
     "schedule pause": (scheduled, "paused"),
+    "schedule run": (scheduled, "succeeded"),
     "schedule resume": (scheduled, "active"),
     "schedule delete": (lambda live: [*scheduled(live), "--yes"], "deleted"),
     "skills run": (lambda live: ["check_balance", "--wallet", live.wallet(1)], "SOL balance: 1"),

@@ -102,6 +102,11 @@ async def _schedules(client: SolwardClient, wallet: Wallet) -> None:
     assert (await client.schedules.resume(wallet.id, made.id)).status == "active"
     assert (await client.schedules.get(wallet.id, made.id)).skill == "check_balance"
     assert await client.schedules.runs(wallet.id, made.id) == ()
+    asked = await client.schedules.run(wallet.id, made.id, idempotency_key="look now")
+    while not (runs := await client.schedules.runs(wallet.id, made.id)) or runs[0].ended_at is None:
+        await asyncio.sleep(0.05)
+    assert (runs[0].due_at, runs[0].status) == (asked.next_run_at, "succeeded")
+    assert await client.schedules.run(wallet.id, made.id, idempotency_key="look now") == asked
     await client.schedules.delete(wallet.id, made.id)
     assert await client.schedules.list(wallet.id) == ()
 
@@ -120,6 +125,25 @@ async def _stakes(client: SolwardClient, wallet: Wallet) -> None:
 
 
 async def _agents(client: SolwardClient, wallet: Wallet) -> None:
+    templates = {each.name: each for each in await client.agents.templates()}
+    example = templates["dollar-cost-averager"].example
+    assert example is not None
+    preview = await client.agents.preview(
+        "dollar-cost-averager", {"amountPerDay": Decimal("0.02")}, guardrails={}
+    )
+    assert preview.can_leave["assets"]["SOL"] == {"most": "0.02"}
+    assert preview.sentences != example.sentences
+    buyer = await client.agents.create(
+        name="buyer",
+        template="dollar-cost-averager",
+        template_parameters={"amountPerDay": Decimal("0.02")},
+        llm_provider="rules",
+        llm_model="rules",
+        strategy="always do wait",
+        wallet_id=wallet.id,
+    )
+    assert (buyer.strategy, buyer.loop_interval_ms) == ("always do wait", preview.loop_interval_ms)
+    await client.agents.delete(buyer.id)
     made = await client.agents.create(
         name="ada",
         strategy="always do wait",

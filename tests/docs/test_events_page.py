@@ -17,7 +17,7 @@ from solward import Put
 from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
 from solward.audit import outbox
-from solward.clock import iso, now_ms
+from solward.clock import now_ms
 from solward.errors import DecisionRefused
 from solward.events import EventKind
 from solward.hold import HoldState
@@ -79,9 +79,10 @@ def a_payment(transaction_id: str, wallet_id: str) -> payments.PaymentRow:
 async def a_schedule(api: Api, wallet: str) -> None:
     """Made, run, changed, paused, resumed, deleted."""
     with api.service.events.subscribe() as events:
-        soon = {"every": "30d", "startAt": iso(now_ms() + 300)}
         path = f"/wallets/{wallet}/schedules"
-        made = await api.post(path, {"name": "look", "skill": "check_balance"} | soon)
+        body = {"name": "look", "skill": "check_balance", "every": "30d"}
+        made = await api.post(path, body)
+        assert (await api.post(f"{path}/{made.json['id']}/run")).status == 200
         async with asyncio.timeout(30):
             while (event := await events.next()) is None or event.event != "schedule:run":
                 pass

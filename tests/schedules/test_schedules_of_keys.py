@@ -168,7 +168,7 @@ async def test_a_confined_key_has_schedules_of_its_wallet_alone(table: Timetable
     for path in paths:
         for method, under in (
             ("GET", ""), ("GET", "/runs"), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"),
-            ("POST", "/resume"),
+            ("POST", "/resume"), ("POST", "/run"),
         ):  # fmt: skip
             answer = await table.api.call(method, path + under, token=token)
             assert answer.status == 404, (method, under, answer.text)
@@ -186,7 +186,7 @@ async def test_a_key_changes_what_it_made_and_nothing_else(table: Timetable) -> 
         assert (await table.api.get(path, token=thief)).json == schedule
         for method, under, body in (
             ("PATCH", "", {"parameters": {}}), ("DELETE", "", None), ("POST", "/pause", None),
-            ("POST", "/resume", None),
+            ("POST", "/resume", None), ("POST", "/run", None),
         ):  # fmt: skip
             answer = await table.api.call(method, path + under, body, token=thief)
             assert answer.status == 403, (method, under, answer.text)

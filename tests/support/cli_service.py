@@ -43,9 +43,9 @@ class Live:
         assert (result.exit_code, result.stderr) == (0, ""), result.output
         return result.stdout
 
-    def json(self, *arguments: str) -> Any:
+    def json(self, *arguments: str, **environment: str) -> Any:
         """What it prints with `--json`; it must be JSON and nothing else."""
-        return jsontext.loads(self.run(*arguments, "--json"))
+        return jsontext.loads(self.run(*arguments, "--json", **environment))
 
     def error(self, *arguments: str, **environment: str) -> str:
         """The one line of standard error of a command that fails with 1."""

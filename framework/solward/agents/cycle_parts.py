@@ -18,6 +18,7 @@ from solward.settings import Settings
 from solward.skill import Effects
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
+from solward.vault.guardrails import ScopeLimits
 from solward.vault.store.database import Database
 from solward.vault.transactions.request import Actor
 from solward.vault.wallets import Wallets
@@ -33,6 +34,11 @@ class ServiceForAgents(Protocol):
     registry: Registry
     tokens: TokenList
     policies: Policies
+
+    @property
+    def wallet_ceilings(self) -> ScopeLimits:
+        """See `Solward.wallet_ceilings`."""
+        ...
 
     @property
     def phase_hook(self) -> PhaseHook:

@@ -9,6 +9,7 @@ from typing import Any
 
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
+from solward.agents.templates.template import Filled
 from solward.errors import InvalidRequest
 from solward.money import sol_to_lamports
 
@@ -63,8 +64,8 @@ def read_create(
 ) -> AgentFields:
     """Check a create body in either of its forms; unknown fields are ignored.
 
-    The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there
-    the configured default provider and model fill what is missing.
+    The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there, and
+    with a `template`, the configured default provider and model fill what is missing.
 
     Args:
         models: installed provider -> its default model.
@@ -76,17 +77,20 @@ def read_create(
     name = _text(body, "name", _MAX_NAME, printable=True)
     wallet_id = None if short else _text(body, "walletId", _MAX_NAME)
     chosen: dict[str, Any] = dict(body)
-    if short:
+    if short or body.get("template") is not None:
         if chosen.get("llmProvider") is None:
             chosen["llmProvider"] = defaults.provider
             if chosen.get("llmModel") is None:
                 chosen["llmModel"] = defaults.model
         if chosen.get("llmModel") is None:
             chosen["llmModel"] = models.get(str(chosen["llmProvider"]))
+    provider = _provider(chosen, models)
+    if chosen.get("llmModel") is None:
+        raise InvalidRequest(f"llmModel is required, such as {models[provider]}")
     return AgentFields(
         name=name,
         wallet_id=wallet_id,
-        llm_provider=_provider(chosen, models),
+        llm_provider=provider,
         llm_model=_text(chosen, "llmModel", _MAX_MODEL, printable=True),
         strategy=_text(body, "strategy", _MAX_STRATEGY),
         guardrails=read_guardrails(body, defaults.guardrails),
@@ -94,6 +98,27 @@ def read_create(
         llm_options=_object(body, "llmOptions"),
         llm_budget=read_budget(_object(body, "llmBudget")),
     )
+
+
+def with_template(body: Mapping[str, Any], filled: Filled) -> dict[str, Any]:
+    """A create body with the fields of a template, where it does not say them itself.
+
+    A null says nothing: an agent of a template is under grants.
+    """
+    nested = body.get("guardrails")
+    whole: dict[str, Any] = {
+        "strategy": filled.strategy,
+        "loopIntervalMs": filled.loop_interval_ms,
+        "grants": list(filled.grants),
+    } | {name: each for name, each in body.items() if each is not None}
+    for name, each in filled.guardrails.items():
+        # What is nested wins over what is not, so the template's is put where neither says it.
+        if not isinstance(nested, Mapping) or nested.get(name) is None:
+            whole.setdefault(name, each)
+    if whole.get("walletId") is None:
+        # A wallet is made for it: the second form, which has this number at the top level.
+        whole.setdefault("maxSolPerTransaction", filled.guardrails["maxSolPerTransaction"])
+    return whole
 
 
 def read_update(

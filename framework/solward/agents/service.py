@@ -24,7 +24,13 @@ from solward.agents.chat import chat_request, reply, stream_reply
 from solward.agents.cycle import NextCycle, run_cycle
 from solward.agents.cycle_parts import ServiceForAgents, parts_of
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
-from solward.agents.fields import Defaults, read_create, read_update
+from solward.agents.fields import (
+    Defaults,
+    read_create,
+    read_guardrails,
+    read_update,
+    with_template,
+)
 from solward.agents.model_budget import Reserved, usage_row
 from solward.agents.placement import MakePlacement
 from solward.agents.provider_call import (
@@ -35,14 +41,28 @@ from solward.agents.provider_call import (
     streamer,
 )
 from solward.agents.remember import record_status, tokens_of
+from solward.agents.templates import (
+    TEMPLATES,
+    AgentTemplate,
+    check_fits,
+    missing_skills,
+    template_of,
+)
 from solward.audit.acts import record_act
 from solward.clock import now_ms
-from solward.errors import AgentNotFound, InvalidRequest, ModelRefused, ProviderError
+from solward.errors import (
+    AgentNotFound,
+    InvalidRequest,
+    ModelRefused,
+    NotFound,
+    ProviderError,
+)
 from solward.events import EventKind
 from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
 from solward.store.cycles import MEMORY_GIVEN
 from solward.vault.guardrails.grants.model import Grant
+from solward.vault.transactions.grant_report import can_leave
 from solward.vault.transactions.limits_report import limits_report
 from solward.vault.transactions.policy import drop_set, lock_policy, put_set
 
@@ -90,13 +110,22 @@ class AgentService:
     async def create(self, body: Mapping[str, Any]) -> Agent:
         """Create an agent from a request body; its second form gets a wallet of its own.
 
+        With `template` the fields that the body does not say are the template's, filled in with
+        `templateParameters`.
+
         Raises:
             InvalidRequest: naming the field.
             WalletNotFound: no such wallet.
         """
         providers = self._service.registry.providers
         models = {name: loaded.spec.default_model for name, loaded in providers.items()}
+        template = template_of(body)
+        has_strategy = body.get("strategy") is not None
+        if template is not None:
+            body = with_template(body, template.fill(body.get("templateParameters") or {}))
         fields = read_create(body, models, self._defaults())
+        if template is not None:
+            check_fits(template, self._service.registry, fields.llm_provider, has_strategy)
         check_options(providers[fields.llm_provider], fields.llm_options)
         agent_id, grants = str(uuid.uuid4()), None
         if body.get("grants") is not None:
@@ -130,6 +159,62 @@ class AgentService:
             await store.insert_agent(connection, agent.to_row())
             record_act(connection, EventKind.AGENT_CREATED, _subject(agent), after=agent.audited())
         return agent
+
+    async def templates(self) -> list[dict[str, Any]]:
+        """The templates as routes show them, each with what its example values come to."""
+        return [
+            {
+                "name": each.name,
+                "title": each.title,
+                "summary": each.summary,
+                "skills": list(each.skills),
+                "missingSkills": missing_skills(each, self._service.registry),
+                "parameters": each.schema,
+                "example": await self._example(each),
+            }
+            for each in TEMPLATES.values()
+        ]
+
+    async def preview(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What a template comes to with `parameters`: the agent's fields, its grants as sentences,
+        and as `canLeave` the most that it can move out of its wallet in any 24 hours.
+
+        Args:
+            body: `parameters`, and `guardrails` where they are to be others than the template's.
+
+        Raises:
+            NotFound: no such template.
+            InvalidRequest: naming the parameter or the guardrail.
+        """
+        if name not in TEMPLATES:
+            raise NotFound(f"Agent template not found; there are: {', '.join(TEMPLATES)}")
+        return await self._previewed(TEMPLATES[name], body.get("parameters") or {}, body)
+
+    async def _example(self, template: AgentTemplate) -> dict[str, Any] | None:
+        try:
+            return await self._previewed(template, template.example, {})
+        except InvalidRequest:
+            # The network has no token of a symbol that the template names.
+            return None
+
+    async def _previewed(
+        self, template: AgentTemplate, parameters: object, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        filled = template.fill(parameters)
+        rails = read_guardrails(with_template(body, filled), self._defaults().guardrails)
+        # Nobody else has this id, and no grant is stored for it.
+        who = _principal(str(uuid.uuid4()))
+        said = await self._service.policies.drafted(who, template.name, list(filled.grants))
+        async with self._database.read() as connection:
+            now = await self._database.moment(connection)
+        leaving = can_leave(
+            "", self._service.wallet_ceilings, [(who, rails.limits)], {who: said.grants}, now
+        )
+        return filled.to_json() | {
+            "guardrails": rails.to_json(),
+            "sentences": said.sentences,
+            "canLeave": leaving.to_json(None, said.names),
+        }
 
     async def list(self, wallet_id: str | None = None) -> tuple[Agent, ...]:
         """The agents of a wallet, all where it is None; oldest first."""

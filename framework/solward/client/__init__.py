@@ -13,6 +13,7 @@ from solward.client.admins import AdminCredential, CreatedAdmin
 from solward.client.agent_models import (
     AcceptedPlugin,
     Agent,
+    AgentTemplate,
     ApiKey,
     CreatedKey,
     Decision,
@@ -23,6 +24,7 @@ from solward.client.agent_models import (
     PluginProblem,
     Plugins,
     Skill,
+    TemplatePreview,
 )
 from solward.client.arguments import Amount
 from solward.client.client import SolwardClient
@@ -78,6 +80,7 @@ __all__ = [
     "AcceptedPlugin",
     "AdminCredential",
     "Agent",
+    "AgentTemplate",
     "AlertDelivery",
     "AmbiguousName",
     "Amount",
@@ -129,6 +132,7 @@ __all__ = [
     "SolwardClient",
     "Stake",
     "Switch",
+    "TemplatePreview",
     "TokenBalance",
     "Transaction",
     "Trial",

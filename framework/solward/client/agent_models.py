@@ -60,6 +60,78 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplatePreview:
+    """What an agent of a template would be.
+
+    Attributes:
+        parameters: the values, those that were left out as well.
+        grants: documents; none of them: it signs nothing.
+        sentences: the grants in words.
+        can_leave: the most that this agent alone can move out of a wallet in any 24 hours:
+            `assets`, name -> `most` in whole units, and `sentence`.
+    """
+
+    parameters: Mapping[str, Any]
+    strategy: str
+    loop_interval_ms: int
+    guardrails: Mapping[str, Any]
+    grants: tuple[Mapping[str, Any], ...]
+    sentences: tuple[str, ...]
+    can_leave: Mapping[str, Any]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> TemplatePreview:
+        """From one preview's JSON."""
+        return cls(
+            parameters=raw["parameters"],
+            strategy=raw["strategy"],
+            loop_interval_ms=raw["loopIntervalMs"],
+            guardrails=raw["guardrails"],
+            grants=tuple(raw["grants"]),
+            sentences=tuple(raw["sentences"]),
+            can_leave=raw["canLeave"],
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTemplate:
+    """A starting point of agents.
+
+    Attributes:
+        skills: those that it cannot do without.
+        missing_skills: of these, those that are not loaded.
+        parameters: JSON Schema of its parameters.
+        example: what it comes to with example values; None where the network lacks a token.
+    """
+
+    name: str
+    title: str
+    summary: str
+    skills: tuple[str, ...]
+    missing_skills: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    example: TemplatePreview | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> AgentTemplate:
+        """From one template's JSON."""
+        example = raw["example"]
+        return cls(
+            name=raw["name"],
+            title=raw["title"],
+            summary=raw["summary"],
+            skills=tuple(raw["skills"]),
+            missing_skills=tuple(raw["missingSkills"]),
+            parameters=raw["parameters"],
+            example=None if example is None else TemplatePreview.of(example),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One cycle of an agent; `action` is the skill and its parameters, None where it waited."""
 

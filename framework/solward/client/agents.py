@@ -7,7 +7,13 @@ from contextlib import aclosing
 from typing import Any
 
 from solward import jsontext
-from solward.client.agent_models import Agent, Decision, Memory
+from solward.client.agent_models import (
+    Agent,
+    AgentTemplate,
+    Decision,
+    Memory,
+    TemplatePreview,
+)
 from solward.client.arguments import Amount, json_fields, optional_number, segment, without_floats
 from solward.client.errors import BadAnswer, ServerError
 from solward.client.http import Http
@@ -45,7 +51,9 @@ class Agents:
         self,
         *,
         name: str,
-        strategy: str,
+        strategy: str | None = None,
+        template: str | None = None,
+        template_parameters: Mapping[str, Any] | None = None,
         wallet_id: str | None = None,
         llm_provider: str | None = None,
         llm_model: str | None = None,
@@ -60,14 +68,20 @@ class Agents:
         grants: Grants | None = None,
     ) -> Agent:
         """A new agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
-        wallet, and the service's default provider and model may do.
+        wallet, and the service's default provider and model may do; so with `template`.
 
         Args:
+            strategy: required without a template.
+            template: one of `templates()`, which gives strategy, interval, guardrails and grants
+                where they are left out.
+            template_parameters: by its schema; numbers are int or Decimal, no float.
             grants: what it may do; none of them: it only reads; None: by its limits alone.
         """
         body = json_fields(
             name=name,
             strategy=strategy,
+            template=template,
+            template_parameters=template_parameters,
             wallet_id=wallet_id,
             llm_provider=llm_provider,
             llm_model=llm_model,
@@ -88,6 +102,31 @@ class Agents:
         made = await self._http.send("POST", "/agents", body)
         # That answer has a few fields only, so the whole agent is read.
         return await self.get(self._http.read(lambda raw: str(raw["id"]), made))
+
+    async def templates(self) -> tuple[AgentTemplate, ...]:
+        """The starting points of agents."""
+        raw = await self._http.get("/agent-templates")
+        return self._http.read_list(AgentTemplate.of, raw, "templates")
+
+    async def preview(
+        self,
+        template: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        guardrails: Mapping[str, Any] | None = None,
+    ) -> TemplatePreview:
+        """What an agent of a template would be, and the most that can leave by it; makes nothing.
+
+        Args:
+            guardrails: those that are to be others than the template's.
+
+        Raises:
+            NotFoundError: no such template.
+            BadRequest: names the parameter or the guardrail.
+        """
+        body = json_fields(parameters=parameters, guardrails=guardrails)
+        path = f"/agent-templates/{segment(template, 'template')}/preview"
+        return self._http.read(TemplatePreview.of, await self._http.send("POST", path, body))
 
     async def change(
         self,

@@ -254,9 +254,8 @@ class Http:
             text = f"{self.url} answered with status {status}"
         text = self._without_token(text)
         error = error_of(status, text, response.headers, key is not None)
-        if status == 409 and key is not None:
-            pause = error.retry_after_s
-            raise _InFlight(text, 1.0 if pause is None else pause)
+        if status == 409 and key is not None and error.retry_after_s is not None:
+            raise _InFlight(text, error.retry_after_s)
         # What stands between client and service may have lost its answer.
         raise _with_key(error, key) if isinstance(error, ServerError) else error
 

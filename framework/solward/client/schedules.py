@@ -183,6 +183,20 @@ class Schedules:
         made = await self._http.send("POST", f"{_path(wallet_id, schedule_id)}/resume")
         return self._http.read(Schedule.of, made)
 
+    async def run(
+        self, wallet_id: str, schedule_id: str, *, idempotency_key: str | None = None
+    ) -> Schedule:
+        """Run it once more, now: `next_run_at` of the answer is the `due_at` of that run.
+
+        Repeated with its key where a connection is lost, so that it is asked for once.
+
+        Raises:
+            BadRequest: it is not active.
+            Conflict: a run of it goes on, or is due and about to begin.
+        """
+        made = await self._http.pay(f"{_path(wallet_id, schedule_id)}/run", {}, idempotency_key)
+        return self._http.read(Schedule.of, made)
+
     async def delete(self, wallet_id: str, schedule_id: str) -> None:
         """Delete it with its runs; its transactions stay."""
         await self._http.send("DELETE", _path(wallet_id, schedule_id))

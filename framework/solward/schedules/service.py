@@ -11,7 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit.acts import record_act
-from solward.errors import InvalidRequest, KeyRevoked, NotFound, SkillNotFound
+from solward.clock import iso, now_ms
+from solward.errors import (
+    InvalidRequest,
+    KeyRevoked,
+    NotFound,
+    ScheduleBusy,
+    SkillNotFound,
+)
 from solward.events import EventKind
 from solward.policies import Policies
 from solward.registry.loaded import LoadedSkill
@@ -38,8 +45,10 @@ from solward.schedules.schedule import (
 )
 from solward.store import schedules as store
 from solward.vault.guardrails.grants.model import Grant
+from solward.vault.store import idempotency
 from solward.vault.store.database import Database, lock_exclusive
 from solward.vault.transactions.policy import drop_set, lock_policy, put_set
+from solward.vault.transactions.request import IdempotencyKey
 from solward.vault.wallets import Wallets
 
 MAX_OF_WALLET: Final = 50
@@ -264,6 +273,47 @@ class ScheduleService:
             }
             record_act(connection, EventKind.SCHEDULE_RESUMED, _subject(schedule))
             schedule = schedule_of(await store.change(connection, schedule_id, fields))
+        self.runner.wake()
+        return schedule
+
+    async def run_now(self, schedule_id: str, key: IdempotencyKey | None = None) -> Schedule:
+        """Make this moment a due time beside its own, which is run like any other; returns the
+        schedule, whose `next_due_ms` it is.
+
+        Args:
+            key: of the request; with the same one nothing is asked for twice. The answer is stored
+                with it, in the transaction that makes the due time.
+
+        Raises:
+            InvalidRequest: it is not active.
+            ScheduleBusy: a run goes on, or it is due already.
+            IdempotencyInFlight, IdempotencyMismatch: the key was used meanwhile.
+        """
+        async with self._database.write() as connection:
+            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            if key is not None:
+                await idempotency.claim(
+                    connection, key.scope, key.fingerprint, schedule.principal, now_ms()
+                )
+            if schedule.status is not ScheduleStatus.ACTIVE:
+                raise InvalidRequest(
+                    f"The schedule is {schedule.status} ({schedule.reason}); resume it first"
+                )
+            due_ms = await self._now(connection)
+            # Two runs in one millisecond have two names.
+            while await store.was_run(connection, schedule_id, due_ms):
+                due_ms += 1
+            is_running = schedule.running_due_ms is not None
+            if is_running or schedule.next_due_ms is None or schedule.next_due_ms <= due_ms:
+                raise ScheduleBusy(is_running=is_running)
+            # The end of a run finds the due time after it anew, which is the one that stood here.
+            row = await store.change(connection, schedule_id, {"next_due_ms": due_ms})
+            schedule = schedule_of(row)
+            subject = _subject(schedule) | {"dueAt": iso(due_ms)}
+            record_act(connection, EventKind.SCHEDULE_RUN_ASKED, subject)
+            if key is not None:
+                answer = jsontext.dumps(schedule.to_json())
+                await idempotency.finish(connection, key.scope, 200, answer)
         self.runner.wake()
         return schedule
 

@@ -9,6 +9,7 @@ import click
 from solward_cli.agent.chat import chat, watch
 from solward_cli.agent.create import create
 from solward_cli.agent.render import render_agent
+from solward_cli.agent.templates import templates
 from solward_cli.completed_names import agent_names
 from solward_cli.service_call import (
     ServiceCall,
@@ -31,6 +32,7 @@ def agent() -> None:
 
 
 agent.add_command(create)
+agent.add_command(templates)
 agent.add_command(chat)
 agent.add_command(watch)
 

@@ -43,8 +43,13 @@ async def run(
     return plain(text, lines=True)
 
 
-def parameters(texts: tuple[str, ...], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters by the skill's schema: a string where it declares one, else JSON.
+def parameters(
+    texts: tuple[str, ...], properties: Mapping[str, Any], option: str = "--param"
+) -> dict[str, Any]:
+    """The parameters by a schema: a string where it declares one, else JSON.
+
+    Args:
+        option: that they were given with, for refusals.
 
     Raises:
         click.BadParameter: one is neither `name=value` nor a JSON object.
@@ -52,25 +57,25 @@ def parameters(texts: tuple[str, ...], properties: Mapping[str, Any]) -> dict[st
     values: dict[str, Any] = {}
     for each in texts:
         if each.lstrip().startswith("{"):
-            values |= _object(each)
+            values |= _object(each, option)
             continue
         name, equals, value = each.partition("=")
         if not equals or not name:
             raise click.BadParameter(
-                f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint="--param"
+                f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint=option
             )
         is_string = properties.get(name, {}).get("type") == "string"
         values[name] = value if is_string else value_of(value)
     return values
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str, option: str) -> dict[str, Any]:
     from solward import jsontext
 
     try:
         value = jsontext.loads(text)
     except ValueError as error:
-        raise click.BadParameter(f"no JSON: {error}", param_hint="--param") from None
+        raise click.BadParameter(f"no JSON: {error}", param_hint=option) from None
     assert isinstance(value, dict)
     return value
 

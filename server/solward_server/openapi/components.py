@@ -127,7 +127,7 @@ _GRANTS = array(
     ),
     "What grants leave room for, of each principal that is under grants.",
 )
-_CAN_LEAVE = response_object(
+CAN_LEAVE = response_object(
     {
         "window": text("Always `24h`: any such time."),
         "assets": mapping(
@@ -405,7 +405,7 @@ SCHEMAS: dict[str, Schema] = {
             "frozen": flag("Whether its transactions, or all, are stopped."),
         }
         | _LIMITS
-        | {"grants": _GRANTS, "canLeave": _CAN_LEAVE}
+        | {"grants": _GRANTS, "canLeave": CAN_LEAVE}
     ),
     "Pocket": response_object(
         {

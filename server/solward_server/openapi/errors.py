@@ -116,7 +116,7 @@ def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
         return response | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
     if status == 429 or IN_FLIGHT in texts:
         # A token budget has no known moment at which it has room again.
-        always = status == 409 or {TOO_MANY, TOO_MANY_AT_ALL, CROWDED} >= set(texts)
+        always = {IN_FLIGHT, TOO_MANY, TOO_MANY_AT_ALL, CROWDED} >= set(texts)
         return response | {"headers": {RETRY_HEADER: _RETRY_AFTER | {"required": always}}}
     if BLOCKED in texts:
         return response | {"headers": _OF_A_TRANSACTION}

@@ -9,6 +9,7 @@ from quart import Blueprint
 from solward_server.http.route_context import RouteContext
 from solward_server.resources import (
     admins,
+    agent_templates,
     agents,
     chat,
     events,
@@ -50,6 +51,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     plugins.blueprint,
     plugin_state.blueprint,
     agents.blueprint,
+    agent_templates.blueprint,
     chat.blueprint,
     holds.blueprint,
     hold_webhook.blueprint,

@@ -8,6 +8,7 @@ from typing import Any
 from quart import Blueprint
 
 from solward.agents.agent import AgentStatus
+from solward.agents.templates import TEMPLATES
 from solward.roles import Role
 from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
@@ -202,20 +203,30 @@ def agent_paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
 
 def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
     body = request_object(
-        {"walletId": text("The wallet it uses.", 100), "llmProvider": provider} | _FIELDS,
-        required=["name", "strategy"],
+        {"walletId": text("The wallet it uses.", 100), "llmProvider": provider}
+        | _FIELDS
+        | {
+            "template": choice("Gives what is left out; GET /agent-templates.", *TEMPLATES),
+            "templateParameters": {"type": "object", "description": "By the template's schema."},
+        },
+        required=["name"],
         anyOf=[
             {
                 "title": "On a wallet",
-                "required": ["walletId", "llmProvider", "llmModel"],
+                "required": ["walletId", "llmProvider", "llmModel", "strategy"],
                 "properties": {
                     name: {"type": "string"} for name in ("walletId", "llmProvider", "llmModel")
                 },
             },
             {
                 "title": "With a wallet made for it",
-                "required": ["maxSolPerTransaction"],
+                "required": ["maxSolPerTransaction", "strategy"],
                 "properties": {"walletId": {"type": "null"}},
+            },
+            {
+                "title": "Of a template",
+                "required": ["template"],
+                "properties": {"template": {"type": "string"}},
             },
         ],
     )
@@ -252,7 +263,9 @@ def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
                 tag="agents",
                 access=Access.ADMIN,
                 description="Without `walletId` and with `maxSolPerTransaction` at the top level, "
-                "a wallet is made for it, and provider and model may come from the defaults.",
+                "a wallet is made for it, and provider and model may come from the defaults; so "
+                "with `template`, whose strategy, interval, guardrails and grants hold where the "
+                "body says no others.",
                 body=request_body(body, example),
                 response=success(
                     created, {"id": AGENT, "name": "saver", "status": "idle", "walletId": WALLET}

@@ -22,6 +22,7 @@ from solward_server.openapi.parameters import PARAMETERS
 from solward_server.openapi.validators import UNCHANGED, add_validators
 from solward_server.resources import (
     admins,
+    agent_templates,
     agents,
     chat,
     docs,
@@ -148,6 +149,7 @@ def describe(
         | plugins.PATHS
         | plugin_state.PATHS
         | agents.agent_paths(registry.providers)
+        | agent_templates.PATHS
         | chat.PATHS
         | holds.PATHS
         | hold_webhook.PATHS
@@ -169,7 +171,7 @@ def describe(
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS | schedules.COMPONENTS,
+            "schemas": SCHEMAS | schedules.COMPONENTS | agent_templates.COMPONENTS,
             "parameters": PARAMETERS,
             "responses": shared_responses() | UNCHANGED,
             "securitySchemes": {

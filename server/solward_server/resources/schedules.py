@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from quart import Blueprint
+from quart import Blueprint, Response
 
 from solward.clock import ms_of
-from solward.errors import InvalidRequest, NotFound, SkillNotFound
+from solward.errors import InvalidRequest, NotFound, ScheduleBusy, SkillNotFound
 from solward.roles import Role
 from solward.schedules.fields import MAX_NAME, MAX_RUNS
 from solward.schedules.schedule import Missed, RunStatus, Schedule, ScheduleStatus
 from solward.schedules.service import Maker
 from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import query_limit, query_text, read_body
+from solward_server.http.body import json_response, query_limit, query_text, read_body
 from solward_server.http.errors import Forbidden
+from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
-from solward_server.openapi.errors import NO_WALLET, TOO_MANY
+from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import Operation, operation, request_body, success
-from solward_server.openapi.parameters import WALLET, WALLET_ID, path_parameter, query
+from solward_server.openapi.parameters import (
+    IDEMPOTENCY_KEY,
+    WALLET,
+    WALLET_ID,
+    path_parameter,
+    query,
+)
 from solward_server.openapi.schema import (
     array,
     choice,
@@ -102,6 +109,21 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed(Role.POLICY)
     async def resume(wallet_id: str, schedule_id: str) -> dict[str, Any]:
         return (await schedules.resume(await own(wallet_id, schedule_id), _maker())).to_json()
+
+    @routes.post("/<schedule_id>/run")
+    @keyed(Role.POLICY)
+    async def run(wallet_id: str, schedule_id: str) -> Response:
+        body = await read_body()
+        if body:
+            raise InvalidRequest("run takes no fields; a run has the schedule's parameters")
+        own_id = await own(wallet_id, schedule_id)
+        key = idempotency_key(body)
+        if key is not None:
+            stored = await first_use(context.service.database, key)
+            if stored is not None:
+                return replay(stored)
+        await context.count_request()
+        return json_response((await schedules.run_now(own_id, key)).to_json())
 
     @routes.get("/<schedule_id>/runs")
     @keyed(Role.READ)
@@ -321,6 +343,26 @@ PATHS = {
     },
     "/wallets/{walletId}/schedules/{scheduleId}/resume": {
         "post": _on_one("resume", "Run it again from the next due time on")
+    },
+    "/wallets/{walletId}/schedules/{scheduleId}/run": {
+        "post": operation(
+            "runSchedule",
+            "Run it once more, now",
+            tag="schedules",
+            access=Access.KEY,
+            description="This moment becomes a due time beside its own: the run has the same rights"
+            " and counts like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
+            parameters=[WALLET_ID, _SCHEDULE_ID, IDEMPOTENCY_KEY],
+            response=success(ref("Schedule"), _EXAMPLE | {"nextRunAt": "2026-11-22T14:30:00.512Z"}),
+            errors={
+                400: "The schedule is paused (It was paused); resume it first",
+                403: NOT_YOURS,
+                404: _NOT_FOUND,
+                409: [IN_FLIGHT, str(ScheduleBusy(is_running=True))],
+                422: MISMATCH,
+                429: TOO_MANY,
+            },
+        )
     },
     "/wallets/{walletId}/schedules/{scheduleId}/runs": {
         "get": operation(

@@ -148,6 +148,58 @@ def test_schedules_killed_at_every_point_of_a_run_pay_each_due_time_once(
     live_and_die(service, [(point, TURNS[at % 3]) for at, point in enumerate(POINTS)])
 
 
+def ask(service: Supervised, wallet: str, schedule: str) -> bool:
+    """Ask for a run under the schedule's own key; whether an answer came."""
+    try:
+        with service.client() as client:
+            answer = client.post(
+                f"/wallets/{wallet}/schedules/{schedule}/run",
+                headers={"Idempotency-Key": f"now {schedule}"},
+            )
+    except httpx.TransportError:
+        return False
+    assert answer.status_code == 200, answer.text
+    return True
+
+
+@pytest.mark.timeout(300)
+def test_runs_that_were_asked_for_killed_at_every_point_pay_once(service: Supervised) -> None:
+    service.live()
+    with service.client() as client:
+        wallet = funded_wallet(client, "till", 2)
+    for at, point in enumerate(POINTS):
+        made, payees = [], []
+        with service.client() as client:
+            for number in range(3):
+                name = f"{point}-{number}"
+                payees.append(payee(client, name))
+                body = {
+                    "name": name,
+                    "skill": "transfer",
+                    "parameters": {"to": payees[-1][1], "amount": float(AMOUNT)},
+                    "every": "30d",
+                    "maxRuns": 1,
+                    "missed": "once",
+                }
+                answer = client.post(f"/wallets/{wallet}/schedules", json=body)
+                assert answer.status_code == 200, answer.text
+                made.append(str(answer.json()["id"]))
+        service.order_death(point, TURNS[at % 3])
+        for schedule in made:
+            ask(service, wallet, schedule)
+        service.wait_for_death()
+        service.live()
+        # Who got no answer asks again, and so does who got one.
+        assert all(ask(service, wallet, schedule) for schedule in made)
+        with service.client() as client:
+            for schedule, (paid_to, _) in zip(made, payees, strict=True):
+                run = run_of(client, wallet, schedule)
+                is_paid = run["status"] == "succeeded"
+                assert is_paid or RELEASED in run["text"], run
+                assert sol_of(client, paid_to) == (AMOUNT if is_paid else 0), (point, run)
+    service.end()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", POINTS)

@@ -225,9 +225,13 @@ class CanLeave:
     decimals: Mapping[str, int]
     dollars: Mapping[str, int] = field(default_factory=dict)
 
-    def to_json(self, wallet_id: str, names: Names) -> dict[str, Any]:
+    def to_json(self, wallet_id: str | None, names: Names) -> dict[str, Any]:
         """`assets`: name -> `most` in whole units (dollars for `*`), null where nothing bounds it
-        and then `reason`; `sentence` says the same."""
+        and then `reason`; `sentence` says the same.
+
+        Args:
+            wallet_id: as of `can_leave_sentence`.
+        """
         assets: dict[str, Any] = {}
         for asset, units in self.bounds.items():
             name = asset if asset in (ANY_ASSET, COSTS) else unit_name(asset, names)

@@ -63,6 +63,7 @@ class Schedules:
             ui.space()
             self._button(schedule, "Runs", self._runs)
             if schedule.status == "active":
+                self._button(schedule, "Run now", self._run_now)
                 self._button(schedule, "Pause", self._pause)
             else:
                 self._button(schedule, "Resume", self._resume)
@@ -79,6 +80,11 @@ class Schedules:
     async def _pause(self, schedule: Schedule) -> None:
         # A stop is never asked twice.
         await self._do(api().schedules.pause, schedule, "is paused")
+
+    async def _run_now(self, schedule: Schedule) -> None:
+        details = [*_terms(schedule), "Beside its due times; it counts like any other run."]
+        if await confirmed(f"Run {schedule.name} now?", details, "Run now"):
+            await self._do(api().schedules.run, schedule, "begins; Runs shows what becomes of it")
 
     async def _resume(self, schedule: Schedule) -> None:
         if await confirmed(f"Resume {schedule.name}?", _terms(schedule), "Resume"):

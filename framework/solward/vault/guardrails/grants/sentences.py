@@ -215,11 +215,12 @@ def left_sentence(
 
 
 def can_leave_sentence(
-    wallet_id: str, amounts: Mapping[str, tuple[int, int] | None], names: Names
+    wallet_id: str | None, amounts: Mapping[str, tuple[int, int] | None], names: Names
 ) -> str:
     """The most that can leave a wallet today, whoever asks but the operator.
 
     Args:
+        wallet_id: None for the wallet of an agent that is not made yet.
         amounts: asset (`ANY_ASSET` in micro-dollars, `COSTS` in lamports too) -> smallest units and
             decimals; None where nothing bounds it. What is missing cannot leave.
     """
@@ -234,7 +235,7 @@ def can_leave_sentence(
         elif bound[0]:
             amount = _amount(*bound, USD if is_other else asset, names)
             most.append(f"{amount} {other}" if is_other else amount)
-    wallet = f"wallet {_named('wallet', wallet_id, names)}"
+    wallet = "its wallet" if wallet_id is None else f"wallet {_named('wallet', wallet_id, names)}"
     if not most:
         return f"Nothing can leave {wallet} today {_BUT_OPERATOR}."
     said = f"{_and(most)} can leave {wallet} today {_BUT_OPERATOR}."

@@ -1,0 +1,86 @@
+"""`solward agent create` and `templates`: what fills in what is left out, and what errors say."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.api import STRANGER
+from tests.support.cli_service import Live
+
+DEFAULTS = {"DEFAULT_LLM_PROVIDER": "rules", "DEFAULT_LLM_MODEL": "rules-of-mine"}
+RULE = ("--strategy", "always do wait")
+
+
+def made(live: Live, *arguments: str, **environment: str) -> dict[str, object]:
+    answer = live.json("agent", "create", *arguments, **environment)
+    found: dict[str, object] = live.get(f"/agents/{answer['id']}")
+    return found
+
+
+def refusal(live: Live, *arguments: str) -> str:
+    """What a command that makes nothing says, on one line."""
+    result = live.invoke(*arguments)
+    assert result.exit_code in (1, 2)
+    return " ".join(result.stderr.split())
+
+
+def test_a_provider_without_a_model_gets_its_own(live: Live) -> None:
+    agent = made(live, "one", "--wallet", live.wallet(0), "--provider", "rules", *RULE)
+    assert agent["llmModel"] == "rules"
+
+
+def test_the_default_model_is_the_default_providers_alone(live: Live) -> None:
+    wallet = live.wallet(0)
+    agent = made(live, "two", "--wallet", wallet, *RULE, **DEFAULTS)
+    assert (agent["llmProvider"], agent["llmModel"]) == ("rules", "rules-of-mine")
+    agent = made(live, "three", "--wallet", wallet, "--provider", "rules", *RULE, **DEFAULTS)
+    assert agent["llmModel"] == "rules-of-mine"
+    others = DEFAULTS | {"DEFAULT_LLM_PROVIDER": "openai"}
+    agent = made(live, "four", "--wallet", wallet, "--provider", "rules", *RULE, **others)
+    assert (agent["llmProvider"], agent["llmModel"]) == ("rules", "rules")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (RULE, "Give --provider, or set DEFAULT_LLM_PROVIDER; one of: "),
+        (RULE, "rules (no language model)"),
+        ((*RULE, "--provider", "none"), "llmProvider must be one of: "),
+        ((), "Give --strategy, --strategy-file or --template"),
+        ((*RULE, "--set", "a=1"), "--set is of a template; give --template."),
+        (("--template", "thief"), "no template is named 'thief'; there are: balance-reporter, "),
+        (("--template", "approved-payee", "--provider", "rules"), "recipient: is required"),
+        (
+            ("--template", "balance-reporter", "--provider", "rules"),
+            "is for a language model, and the provider 'rules' is none",
+        ),
+        (("--template", "approved-payee", "--set", "recipient"), "neither NAME=VALUE"),
+    ],
+    ids=range(9),
+)
+def test_what_is_missing_is_said(live: Live, arguments: tuple[str, ...], said: str) -> None:
+    wallet = live.wallet(0)
+    assert said in refusal(live, "agent", "create", "wrong", "--wallet", wallet, *arguments)
+
+
+def test_a_template_fills_what_is_left_out(live: Live) -> None:
+    agent = made(
+        live,
+        *("payer", "--template", "approved-payee", "--set", f"recipient={STRANGER}"),
+        *("--set", "amount=0.05", "--provider", "rules", *RULE),
+    )
+    assert (agent["strategy"], agent["loopIntervalMs"]) == ("always do wait", 21_600_000)
+    (grants,) = live.get(f"/agents/{agent['id']}/limits")["grants"]
+    assert f"up to 0.05 SOL at once and 0.1 a day, to {STRANGER}" in grants["grants"][0]["sentence"]
+
+
+def test_templates_show_what_can_leave(live: Live) -> None:
+    listed = live.invoke("agent", "templates")
+    assert "dollar-cost-averager" in listed.output
+    shown = live.invoke("agent", "templates", "approved-payee", COLUMNS="200")
+    assert "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g" in shown.output
+    partial = live.invoke("agent", "templates", "approved-payee", "--set", "amount=1")
+    assert "Give recipient with --set" in partial.output
+    own = live.json("agent", "templates", "dollar-cost-averager", "--set", "amountPerDay=0.02")
+    assert own["canLeave"]["assets"]["SOL"] == {"most": "0.02"}
+    assert "--set needs the NAME" in refusal(live, "agent", "templates", "--set", "a=1")
+    assert "no template is named 'x'" in refusal(live, "agent", "templates", "x")
