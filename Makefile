@@ -28,7 +28,7 @@ POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots release clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots changelog release clean
 install: $(DEV)
 
 # Wheels alone, each with a hash that its lock has; then Solward itself, built by what is locked too.
@@ -37,13 +37,13 @@ EDITABLE := -m pip install --quiet --disable-pip-version-check --no-deps --no-bu
 
 # Installs the lock $(1), and Solward, editable.
 define install_locked
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Solward needs Python 3.11 or newer")'
-	@echo "Installing requirements/$(1).txt into $(VENV); this takes a minute or two, once."
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(LOCKED) requirements/$(1).txt
-	$(BIN)/python $(EDITABLE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Solward needs Python 3.11 or newer")'
+	@echo "Installing Solward into $(VENV), $(2), once: a minute or two, most of it the network"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python requirements/install.py requirements/$(1).txt
+	@$(BIN)/python $(EDITABLE)
 	@# Where an older release installed it: beside the service's keys.
-	$(BIN)/python -m pip uninstall -qq --yes litellm
+	@$(BIN)/python -m pip uninstall -qq --yes litellm
 endef
 
 UP_LOCKS := pyproject.toml requirements/up.txt
@@ -52,18 +52,19 @@ MODELS_LOCK := framework/solward/folders/models.txt
 VENDORS := $(OPENAI_API_KEY)$(OPENAI_BASE_URL)$(ANTHROPIC_API_KEY)$(XAI_API_KEY)$(GEMINI_API_KEY)
 
 $(UP): $(UP_LOCKS)
-	$(call install_locked,up)
-	touch $(UP)
+	$(call install_locked,up,250 MB)
+	@touch $(UP)
 
 $(DEV): $(DEV_LOCKS) $(MODELS_LOCK)
-	$(call install_locked,dev)
-	$(BIN)/solward models install >/dev/null
-	touch $(UP) $(MODELS) $(DEV)
+	$(call install_locked,dev,470 MB with the tools)
+	@echo "Installing the vendors' language models, 270 MB"
+	@$(BIN)/solward models install >/dev/null
+	@touch $(UP) $(MODELS) $(DEV)
 
 $(MODELS): $(MODELS_LOCK) | $(UP)
-	@echo "Installing the vendors' language models; this takes half a minute, once."
-	$(BIN)/solward models install >/dev/null
-	touch $(MODELS)
+	@echo "Installing the vendors' language models, 270 MB, once"
+	@$(BIN)/solward models install >/dev/null
+	@touch $(MODELS)
 
 up: $(UP) $(if $(VENDORS),$(MODELS))
 	$(BIN)/solward up --demo
@@ -129,6 +130,10 @@ bench: install
 screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/take.py
 	PYTHONPATH=. $(BIN)/python docs/images/theft.py
+
+# [Unreleased] becomes the section of the version in pyproject.toml; commit it before `make release`.
+changelog:
+	$(PYTHON) .ci/changelog
 
 # What is published of a version, signed by SIGNING_KEY, a key of OpenSSH's.
 release: $(RELEASER)/.installed

@@ -168,6 +168,9 @@ def summary(record: Transaction, named: Callable[[object], str] = short) -> str:
             return f"{sold} for {to if bought is None else f'{amount(bought)} {to}'}"
         case "airdrop" | "stake" | "unstake" | "withdraw_stake" | "wrap_sol" | "unwrap_sol":
             return sol
+        case "payment":
+            paid = f"{amount(details.get('amount', '?'))} {named(details.get('asset', '?'))}"
+            return f"{paid} to {visible(details.get('site', '?'))}"
         case "mint_supply" | "burn":
             return _tokens(details, named)
         case "token_launch":

@@ -196,10 +196,12 @@ def exact(text: str) -> Decimal:
     from solward.client.arguments import exact_number
     from solward.errors import InvalidRequest
 
+    # A long text would push what is wrong with it off the screen.
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
     try:
         return Decimal(exact_number(text, "it"))
     except InvalidRequest as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(str(error).replace(repr(text), repr(shown))) from None
 
 
 wallet_argument = click.argument("wallet", shell_complete=wallet_names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -210,6 +211,8 @@ def test_what_cannot_be_undone_is_asked_first(live: Live, answer: str) -> None:
         result = live.invoke(*command, given=answer)
         assert (result.exit_code, result.stdout) == (1, "")
         assert "[y/N]" in result.stderr
+        # What is asked about is named: the wallet's, and which token, too.
+        assert all(each in result.stderr for each in command[2:-1] or command[2:])
     assert agent in live.run("agent", "list")
     assert key in live.run("key", "list")
     assert live.json("wallet", "balance", wallet)["tokens"][0]["uiBalance"] == 10
@@ -229,6 +232,30 @@ def test_a_balance_is_shown_in_dollars_where_it_is_asked_for(live: Live) -> None
     priced = live.json("wallet", "balance", wallet, "--usd")["usd"]
     assert set(priced["assets"]) == {"SOL"}
     assert set(priced["unpriced"]) == {mint}
+
+
+def test_a_skills_parameters_are_shown_with_their_limits(live: Live) -> None:
+    shown = live.run("skills", "show", "swap")
+    assert re.search(
+        r"^inputToken +string +required; 1 characters or more; at most 64 ", shown, re.M
+    )
+    assert re.search(r"^slippageBps +integer +50 where it is left out; at least 0; ", shown, re.M)
+    assert live.json("skills", "show", "swap")
+    assert live.error("skills", "show", "swop").startswith("No skill named 'swop'; known: airdrop")
+
+
+def test_a_name_that_nobody_has_is_told_the_nearest(live: Live) -> None:
+    wallet = live.wallet(0)
+    assert live.error("wallet", "show", f"{wallet}x") == (
+        f"No wallet is named '{wallet}x', and none has this id; did you mean {wallet!r}?"
+    )
+    assert live.error("wallet", "show", "nobody").endswith("and none has this id")
+
+
+def test_an_amount_that_is_none_is_told_in_a_line(live: Live) -> None:
+    long = live.invoke("wallet", "transfer", "a", STRANGER, "9" * 5000)
+    assert (long.exit_code, len(long.stderr) < 400) == (2, True)
+    assert f"got '{'9' * 40}…'" in long.stderr
 
 
 def test_a_yes_is_enough(live: Live) -> None:

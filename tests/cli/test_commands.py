@@ -44,6 +44,13 @@ def test_every_command_explains_itself(solward: CliRunner, name: str) -> None:
     assert "Usage:" in result.output
 
 
+def test_a_mistyped_command_is_told_the_nearest(solward: CliRunner) -> None:
+    result = solward.invoke(main, ["walet", "list"])
+    assert result.exit_code == 2
+    assert "No such command 'walet'" in result.stderr
+    assert "'wallet'" in result.stderr
+
+
 def test_the_version_is_the_packages(solward: CliRunner) -> None:
     assert run(solward, "version").output == f"{__version__}\n"
 

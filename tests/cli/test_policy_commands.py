@@ -131,6 +131,10 @@ def test_what_is_wrong_with_a_draft_is_one_line_that_names_it(live: Live) -> Non
     missing = live.error("policy", "check", str(live.home / "none.json"))
     assert "a JSON file, -, or a sentence in quotes is expected" in missing
     assert "are expected, not" in live.error("policy", "add", "Key x may stake a lot.")
+    typed = "Agent demo-agent may swap up to 1 SOL a dy."
+    assert 'understood: "dy", did you mean "day"?' in live.error("policy", "add", typed)
+    for text in ("Agent demo-agent can swap.", "Agent demo-agent may swap", "  "):
+        assert "is expected" in live.error("policy", "add", text)
 
 
 def test_replay_lists_what_a_draft_would_have_changed(live: Live) -> None:

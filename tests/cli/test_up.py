@@ -38,6 +38,11 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
         for name in ("API", "Health", "JSON-RPC", "WebSocket", "Home", "Skills", "Providers"):
             assert re.search(rf"^{name}: +\S", screen, re.M), screen
         assert str(home) in screen
+        first = re.search(r"^In another terminal, first: export (.+)$", screen, re.M)
+        assert first is not None
+        said = dict(each.split("=", 1) for each in first[1].split())
+        assert said["SOLWARD_API_URL"] == str(api.base_url).removesuffix("/api/v1/")
+        assert said["SOLWARD_HOME"] == str(home)
         assert "development one" in screen
         assert "not by a language model" in screen
         assert f"Bearer {DEVELOPMENT_SECRET}" in screen

@@ -127,11 +127,13 @@ def test_the_image_installs_its_lock_and_solward_alone() -> None:
 
 
 def _installed(commands: str) -> tuple[list[str], list[str]]:
-    """Locks, and folders, of the `pip install` commands; each of them has to be one of both."""
+    """Locks, and folders, of the commands that install; each of them has to be one of both."""
     locks, folders = [], []
-    for options in re.findall(r"pip install ([^\n&]+)", commands):
+    for by, options in re.findall(r"(pip install|requirements/install\.py) ([^\n&]+)", commands):
         words = " ".join(options.split())
-        if found := re.search(r"--require-hashes --only-binary :all: -r (.+)$", words):
+        if by != "pip install":
+            locks.append(words)
+        elif found := re.search(r"--require-hashes --only-binary :all: -r (.+)$", words):
             locks.append(found[1])
         else:
             [folder] = re.findall(r"--no-deps --no-build-isolation (?:-e )?(\S+)$", words)

@@ -23,15 +23,14 @@ IDENTITY = {"GIT_CONFIG_GLOBAL": os.devnull, "HOME": os.devnull} | {
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A copy of this tree as a repository of one commit, whose changelog has the version."""
+    """A copy of this tree as a repository of one commit, whose changelog `make changelog` wrote."""
     copy = tmp_path / "solward"
     listed = _run(ROOT, "git", "ls-files", "--cached", "--others", "--exclude-standard").stdout
     for name in listed.splitlines():
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-    changelog = copy / "CHANGELOG.md"
-    changelog.write_text(f"{changelog.read_text()}\n## [{VERSION}]\n")
+    assert _run(copy, "make", "changelog", "PYTHON=python3").returncode == 0
     for command in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "-m", "all")):
         assert _run(copy, "git", *command).returncode == 0
     return copy
@@ -53,14 +52,33 @@ def test_what_cannot_be_released_is_said_and_nothing_is_made(repository: Path, k
     assert (no_key.returncode, "name the key to sign with" in no_key.stderr) == (1, True)
     absent = _run(repository, release, "absent")
     assert (absent.returncode, "absent cannot be read" in absent.stderr) == (1, True)
-    changelog.write_text(changelog.read_text().replace(f"## [{VERSION}]", "## [Unreleased]"))
+    released = changelog.read_text()
+    late = released.replace("## [Unreleased]\n", "## [Unreleased]\n\n### Added\n- late\n")
+    changelog.write_text(re.sub(rf"## \[{VERSION}\].*\n", "", released))
     changed = _run(repository, release, str(key))
     assert (changed.returncode, "changes that no commit has" in changed.stderr) == (1, True)
     assert _run(repository, "git", "commit", "--quiet", "--all", "-m", "none").returncode == 0
     unnamed = _run(repository, release, str(key))
     assert unnamed.returncode == 1
-    assert f"CHANGELOG.md has no section [{VERSION}]" in unnamed.stderr
+    assert f"CHANGELOG.md has no section [{VERSION}]: `make changelog`" in unnamed.stderr
+    changelog.write_text(late)
+    assert _run(repository, "git", "commit", "--quiet", "--all", "-m", "late").returncode == 0
+    more = _run(repository, release, str(key))
+    assert (more.returncode, "changes under [Unreleased]" in more.stderr) == (1, True)
     assert not (repository / "dist").exists()
+
+
+def test_the_changelogs_unreleased_becomes_the_versions_section_once(repository: Path) -> None:
+    changelog = repository / "CHANGELOG.md"
+    sections = re.findall(r"^## (.+)$", changelog.read_text(), re.M)
+    assert sections[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(VERSION)}\] - \d{{4}}-\d\d-\d\d", sections[1])
+    assert changelog.read_text().partition(f"## {sections[1]}\n")[2].strip()
+    again = _run(repository, ".ci/changelog")
+    assert (again.returncode, f"a section [{VERSION}] already" in again.stderr) == (1, True)
+    changelog.write_text("# Changelog\n\n## [Unreleased]\n\n## [0.0.1] - 2026-01-01\n- all\n")
+    empty = _run(repository, ".ci/changelog")
+    assert (empty.returncode, "absent or empty" in empty.stderr) == (1, True)
 
 
 @pytest.mark.more

@@ -66,7 +66,9 @@ def exact_number(value: Amount, field: str = "amount") -> Decimal | int:
         )
     if isinstance(value, str):
         if not _PLAIN.fullmatch(value.strip()):
-            raise InvalidRequest(f"{field} must be a number such as 0.5; got {value!r}")
+            raise InvalidRequest(
+                f"{field} must be a number such as 0.5, without a sign; got {value!r}"
+            )
         return Decimal(value.strip())
     if isinstance(value, Decimal) and not value.is_finite():
         raise InvalidRequest(f"{field} must be a finite number")

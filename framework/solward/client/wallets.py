@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -223,7 +224,9 @@ def find_one(
     if not matches and len(name_or_id) >= MIN_ID_PREFIX:
         matches = [each for each in items if each.id.startswith(name_or_id)]
     if not matches:
-        raise NotFoundError(404, f"No {kind} is named {name_or_id!r}, and none has this id")
+        near = difflib.get_close_matches(name_or_id, sorted({each.name for each in items}), 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise NotFoundError(404, f"No {kind} is named {name_or_id!r}, and none has this id{meant}")
     if len(matches) > 1:
         ids = ", ".join(each.id for each in matches)
         raise AmbiguousName(f"{len(matches)} {kind}s fit {name_or_id!r}; use an id: {ids}")

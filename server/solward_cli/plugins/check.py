@@ -198,5 +198,8 @@ def advice(reports: Sequence[Report]) -> list[str]:
         lines.append(f"Look at the warnings: {'; '.join(warned)}.")
     if not failed:
         many = "The plugin conforms" if len(reports) == 1 else f"All {len(reports)} plugins conform"
-        lines.append(f"{many}. Once installed, loaded at the next start of the service.")
+        lines.append(
+            f"{many}. `solward plugins install` of its wheel has a running service load it; by pip"
+            " it is loaded at the next start."
+        )
     return lines

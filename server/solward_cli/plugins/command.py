@@ -15,6 +15,7 @@ from solward_cli.plugins.check import check
 from solward_cli.plugins.new import new
 from solward_cli.plugins.outdated import list_outdated
 from solward_cli.plugins.skill_run import run
+from solward_cli.plugins.skill_show import show
 from solward_cli.plugins.state import settings, store
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ plugins.add_command(store)
 for _command in (*folders.COMMANDS, *results.COMMANDS):
     plugins.add_command(_command)
 skills.add_command(run)
+skills.add_command(show)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,9 @@ def _show(proposal: Proposal) -> None:
     lines += [f"  {each.file}  sha256:{each.sha256}" for each in new.wheels]
     lines += [f"  left out, as it would run by itself: {each}" for each in new.left_out]
     for plugin, more in proposal.more.items():
-        lines += [f"  {plugin.partition(':')[2]} needs {each}" for each in more]
+        # At first all of it, what it is held to as well; later what is asked for beyond that.
+        wants = new.accepted[plugin].needs() if proposal.before is None else more
+        lines += [f"  {plugin.partition(':')[2]} needs {each}" for each in wants]
     if proposal.dropped:
         lines.append(f"  no longer in it: {_kinds(proposal.dropped)}")
     _echo(*lines)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -15,8 +18,12 @@ from rich.table import Table
 from solward import __version__
 from solward.service import Solward
 from solward.settings.access import DEVELOPMENT_SECRET
+from solward.settings.settings import default_home
 from solward_cli.up.demo import FORECAST, PRICE, DemoSeed
 from solward_server.serve import Address
+
+# Where commands look for a service that no setting names.
+_DEFAULT_URL = "http://127.0.0.1:3001"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,20 @@ class Screen:
         for problem in self.service.registry.problems:
             yield f"Plugin problem: {problem}"
 
+    def exports(self) -> str | None:
+        """What another terminal lacks for the commands to be found and to mean this service and
+        this home; None where that is nothing."""
+        found = []
+        bin_folder = Path(sys.executable).parent
+        if shutil.which("solward") is None and (bin_folder / "solward").exists():
+            found.append(f"PATH={shlex.quote(str(bin_folder))}:$PATH")
+        if self.address.url != _DEFAULT_URL:
+            found.append(f"SOLWARD_API_URL={self.address.url}")
+        home = self.service.settings.solward_home
+        if home != default_home():
+            found.append(f"SOLWARD_HOME={shlex.quote(str(home.absolute()))}")
+        return f"export {' '.join(found)}" if found else None
+
     def curl(self) -> str:
         """One request to try."""
         settings = self.service.settings
@@ -103,6 +124,8 @@ def _plain(screen: Screen) -> None:
         click.echo(f"{name + ':':<13} {value}")
     for notice in screen.notices():
         click.echo(f"Notice: {notice}")
+    if (exports := screen.exports()) is not None:
+        click.echo(f"In another terminal, first: {exports}")
     click.echo(f"Try: {screen.curl()}")
 
 
@@ -114,7 +137,10 @@ def _rich(screen: Screen) -> None:
     console.print(Panel(table, title=f"Solward {__version__}", border_style="green", expand=False))
     for notice in screen.notices():
         console.print(f"[yellow]![/] {escape(notice)}", highlight=False)
+    # What is to be copied is printed unwrapped.
+    if (exports := screen.exports()) is not None:
+        console.print("\nIn another terminal, first:")
+        click.echo(f"  {exports}")
     console.print("\nTry it:")
-    # Printed unwrapped, so that it can be copied.
     click.echo(f"  {screen.curl()}")
     console.print("\n[dim]Ctrl-C stops it.[/]")

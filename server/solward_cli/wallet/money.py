@@ -46,7 +46,9 @@ def money_command(declared: Operation) -> click.Command:
         if declared.question:
             # What was confirmed is sent, not left to the service's default.
             values = _with_defaults(declared, values)
-            confirmed(declared.question.format(**values), agreed)
+            from solward_cli.render import visible
+
+            confirmed(visible(declared.question.format(wallet=found.name, **values)), agreed)
         wallets = call.client.wallets
         method = getattr(wallets.dry_run if dry_run else wallets, declared.name)
         with waiting(declared.progress):

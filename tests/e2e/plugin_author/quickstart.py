@@ -1,4 +1,4 @@
-"""The commands of docs/quickstart-plugin.md, as one shell script that tells what it runs."""
+"""The commands of a page, docs/quickstart-plugin.md, as one script that tells what it runs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Block:
     background: bool
 
 
-def blocks() -> Iterator[Block]:
+def blocks(page: Path = PAGE) -> Iterator[Block]:
     """The page's commands, in order."""
     title = ""
-    for found in _PART.finditer(PAGE.read_text()):
+    for found in _PART.finditer(page.read_text()):
         if found["title"]:
             title = found["title"]
         else:

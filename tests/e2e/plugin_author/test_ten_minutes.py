@@ -33,7 +33,9 @@ def test_the_script_is_the_whole_page() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_a_stranger_has_a_skill_acting_in_an_agent_within_ten_minutes(tmp_path: Path) -> None:
+def test_a_stranger_has_skills_acting_in_an_agent_and_on_a_schedule_within_ten_minutes(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "stranger"
     folder.mkdir()
     port = free_port()
@@ -63,6 +65,12 @@ def test_a_stranger_has_a_skill_acting_in_an_agent_within_ten_minutes(tmp_path: 
         r'^\{"result": ?"The jar holds 0\.\d{4} SOL\."\}',
         r'^"agentId":"[0-9a-f-]{36}"$',
         r'"text": ?"Tipped 0\.01 SOL\.',
+        r"^  platinum: its examples move exactly what their records say",
+        r"^  instalments needs operations: transfer$",
+        r"^instalments +spend +Pay the next instalment",
+        r"succeeded +[0-9a-f-]{36} +Paid 0\.01 of 0\.02 SOL: confirmed\.$",
+        r'^paid +1 .+ confirmed +\{"sol":"0\.01","before":"0"\}$',
+        r"^Removed instalments",
     ):
         assert re.search(expected, done.stdout, re.M), (expected, done.stdout[-4000:])
     assert processor < PROCESSOR_S

@@ -162,7 +162,7 @@ REVOKE_AUTHORITY = Operation(
     verb="Revoke",
     progress="Revoking",
     is_irreversible=True,
-    question="Give up the {authority_type} authority for ever?",
+    question="Give up the {authority_type} authority over {mint} for ever, with {wallet}?",
 )
 
 BURN = Operation(
@@ -179,7 +179,7 @@ BURN = Operation(
     verb="Burn",
     progress="Burning",
     is_irreversible=True,
-    question="Burn {amount:f} tokens?",
+    question="Burn {amount:f} of {mint}, held by {wallet}?",
 )
 
 CLOSE_ACCOUNT = Operation(

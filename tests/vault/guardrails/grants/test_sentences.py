@@ -469,6 +469,23 @@ START = "Agent scout may transfer up to 5 USDC a day, to @vendors"
         ("Agent scout may transfer up to 5 USDC a day and 6 a day.", "6 a day is said beside"),
         ("Agent scout may burn up to 5 USDC a day, and up to 6 USDC an hour.", "USDC stands twi"),
         (f"{START}; whatever.", '"whatever" is not understood'),
+        (
+            "Agent scout may transfer up to 5 USDC at onc.",
+            'understood: "onc", did you mean "once"?',
+        ),
+        ("Agent scout may transfer up to 5 USDC a dy.", 'understood: "dy", did you mean "day"?'),
+        ("Agent scout may transfer up to five USDC a day.", 'understood: "five"'),
+        (
+            "Agent scout may swap up to 1 SOL a day, too anybody.",
+            'understood: "too", did you mean "to"?',
+        ),
+        (
+            "Agnt scout may transfer.",
+            'Schedule, Plugin, Skill, Site are expected first, not "Agnt"',
+        ),
+        ("Agent scout can transfer.", '" may " is missing'),
+        ("Agent scout 2 may transfer.", '"Agent scout 2" is no agent\'s name'),
+        (f"{START}", "it has no full stop at its end"),
         (f"{START}; above 2 BONK a person is asked.", "above what BONK is asked, and no limit"),
         (f"{START}; above 2 USDC and 3 USDC a person is asked.", "not understood"),
         (f"{START}; above 2 USDC or 3 USDC a person is asked.", "is said twice"),

@@ -7,6 +7,7 @@ its id, unless it is one plain ASCII word that nothing else is called. Addresses
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,9 +76,8 @@ _ID: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _NAME: Final = rf"(?:{_QUOTED} \((?:{_ID}|{_QUOTED})\)|{_QUOTED}|{_ID})"
 _PLAIN: Final = re.compile(_ID)
-_HEAD: Final = re.compile(
-    rf"(?:(Wallet|Agent|Key|Schedule|Plugin|Skill) ({_NAME})|Site ({SITE_PATTERN})) may "
-)
+_SUBJECTS: Final = ("Wallet", "Agent", "Key", "Schedule", "Plugin", "Skill", "Site")
+_HEAD: Final = re.compile(rf"(?:({'|'.join(_SUBJECTS[:-1])}) ({_NAME})|Site ({SITE_PATTERN})) may ")
 _MAY: Final = re.compile(r"[a-z ,]*?(?= from | up to |, to |; |\Z)")
 _FROM: Final = re.compile(rf" from ({_NAME})")
 _AMOUNT: Final = r"[0-9]+(?:\.[0-9]+)?"
@@ -86,6 +86,13 @@ _FIRST: Final = re.compile(rf"(?:\$({_AMOUNT})|({_AMOUNT}) ([A-Za-z0-9]+)) ({_PE
 _FURTHER: Final = re.compile(rf"\$?({_AMOUNT}) ({_PERIOD})")
 _RATE: Final = re.compile(rf"([0-9]+)(?: transactions?)? ({_PERIOD})")
 _IN: Final = re.compile(r"in ([0-9]+) (minute|hour|day)s")
+# Every word that a sentence may have after what may be done, beside numbers, names and units.
+_VOCABULARY: Final = (
+    "a above an and any anybody as asked asset at by day days fees from hour hours impact in into"
+    " is least minute minutes most new nothing of once only operator or other own person price"
+    " rent slippage somebody swaps through to transaction transactions until up week wallets UTC"
+)
+_WORDS: Final = frozenset(_VOCABULARY.split())
 
 
 def grant_sentence(grant: Grant, names: Names) -> str:
@@ -128,7 +135,7 @@ def read_sentence(text: str, names: Names) -> dict[str, Any]:
     if head is None or not text.endswith("."):
         raise InvalidRequest(
             'A sentence such as "Agent scout may transfer up to 5 USDC at once and 20 a day, to '
-            '@vendors." is expected'
+            f'@vendors." is expected{_missing(text)}'
         )
     who = f"{SITE}{head[3]}" if head[3] else f"{head[1].lower()}:{_read_name(head[2])}"
     document: dict[str, Any] = {"who": who}
@@ -451,8 +458,35 @@ def _known(words: Mapping[str, str], text: str) -> str:
     return found
 
 
+def _missing(text: str) -> str:
+    """What of a sentence's form a text lacks first."""
+    subject, may, _ = text.partition(" may ")
+    kind = subject.partition(" ")[0]
+    if not may:
+        return ': " may " is missing' if text else ""
+    if kind not in _SUBJECTS:
+        return f": {', '.join(_SUBJECTS)} are expected first, not {quoted(kind[:60])}"
+    if _HEAD.match(text) is None:
+        return f": {quoted(subject[:60])} is no {kind.lower()}'s name"
+    return ": it has no full stop at its end"
+
+
 def _unclear(text: str) -> InvalidRequest:
-    return InvalidRequest(f"{quoted(text.strip()[:60])} is not understood")
+    """Names the first word that no sentence has, and the one that may have been meant."""
+    text = text.strip()[:60]
+    before, unknown = "", None
+    for word in re.findall(r"[^\s,;]+", text):
+        # A unit stands behind an amount.
+        is_unit = re.fullmatch(rf"\$?{_AMOUNT}", before) is not None
+        if not (is_unit or word in _WORDS or re.fullmatch(rf"\$?{_AMOUNT}%?", word)):
+            unknown = word
+            break
+        before = word
+    if unknown is None or unknown == text:
+        return InvalidRequest(f"{quoted(text)} is not understood")
+    near = difflib.get_close_matches(unknown, _WORDS, 1)
+    meant = f", did you mean {quoted(near[0])}?" if near else ""
+    return InvalidRequest(f"{quoted(text)} is not understood: {quoted(unknown)}{meant}")
 
 
 # Findings.
