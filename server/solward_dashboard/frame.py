@@ -1,4 +1,4 @@
-"""The frame of every page: title, navigation, light and dark, banner."""
+"""The frame of every page: title, navigation, freeze, light and dark, banners."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from nicegui import ui
 
 from solward_dashboard.api import api, behind_login
+from solward_dashboard.freeze import FreezeSwitch
 from solward_dashboard.polling import Freshness, Poll
 
 PAGES = (
@@ -21,6 +22,8 @@ PAGES = (
     ("/policy", "Policy", "policy"),
     ("/api-keys", "API keys", "key"),
     ("/plugins", "Plugins", "extension"),
+    ("/audit", "Audit log", "history"),
+    ("/settings", "Settings", "tune"),
 )
 _LOOK = Path(__file__).parent / "static" / "look.css"
 _DARK = "solward_dark"
@@ -28,6 +31,7 @@ _YEAR_S = 365 * 24 * 3600
 _HOLDS = "/holds"
 _WAITING_EVERY_S = 5.0
 _MOST_WAITING = 100
+_FROZEN_EVERY_S = 5.0
 
 
 @contextmanager
@@ -44,6 +48,7 @@ def frame(path: str) -> Iterator[Freshness]:
         ui.link("Solward", "/").classes("sw-brand")
         ui.space()
         waiting = _Waiting()
+        freeze = FreezeSwitch()
         _dark_switch(dark)
         if behind_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
@@ -58,9 +63,12 @@ def frame(path: str) -> Iterator[Freshness]:
                     waiting.add_badge()
     menu.on_click(drawer.toggle)
     with ui.element("div").classes("sw-main") as main:
+        freeze.add_banner()
         ui.label(title).classes("sw-title").props("role=heading aria-level=1")
         freshness = Freshness()
         Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)
+        frozen = Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
+        freeze.refresh_by(frozen.refresh)
         yield freshness
     ui.skip_link("Skip to the content", target=main)
 

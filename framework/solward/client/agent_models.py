@@ -321,6 +321,7 @@ class Plugin:
         secret_env: the environment variable of its key; None when it needs none.
         base_url_env: that of an address in place of its vendor's; None when it cannot be changed.
         configured: whether it has its key, or needs none.
+        has_settings: whether it is a skill that declares settings.
     """
 
     kind: str
@@ -335,6 +336,7 @@ class Plugin:
     secret_env: str | None
     base_url_env: str | None
     configured: bool
+    has_settings: bool
     raw: Raw = field(repr=False)
 
     @classmethod
@@ -353,6 +355,7 @@ class Plugin:
             secret_env=raw.get("secretEnv"),
             base_url_env=raw.get("baseUrlEnv"),
             configured=raw.get("configured", True),
+            has_settings=raw.get("hasSettings", False),
             raw=raw,
         )
 

@@ -60,6 +60,10 @@ class Form:
             raise FormError(errors)
         return values
 
+    def show_errors(self, errors: Errors) -> None:
+        """Show errors at their fields, such as the service's; those of other fields go."""
+        self._group.show_errors(errors)
+
     def clear(self) -> None:
         """Reset every field to its first content."""
         self._group.set_content({each.name: each.initial for each in self._fields})

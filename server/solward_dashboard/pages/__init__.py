@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from solward_dashboard.pages import api_keys, holds, payments, plugins, policy
+from solward_dashboard.pages import api_keys, audit, holds, payments, policy, settings
 from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
+from solward_dashboard.pages.plugins import page as plugins
 from solward_dashboard.pages.transactions import page as transactions
 from solward_dashboard.pages.wallets import detail as wallet
 from solward_dashboard.pages.wallets import page as wallets
@@ -27,3 +28,5 @@ def register() -> None:
     ui.page("/policy")(policy.page)
     ui.page("/api-keys")(api_keys.page)
     ui.page("/plugins")(plugins.page)
+    ui.page("/audit")(audit.page)
+    ui.page("/settings")(settings.page)

@@ -58,6 +58,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             "secrets": _secrets(Terms.of(plugin.spec), settings),
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
+        | ({"hasSettings": plugin.settings is not None} if kind == "skill" else {})
         for kind, plugins in kinds.items()
         for name, plugin in plugins.items()
     ]
@@ -144,7 +145,12 @@ _COMMON: dict[str, Schema] = {
 }
 _PLUGIN: Schema = {
     "oneOf": [
-        response_object({"kind": choice("What it is.", "payment", "skill", "venue")} | _COMMON),
+        response_object({"kind": choice("What it is.", "payment", "venue")} | _COMMON),
+        response_object(
+            {"kind": choice("What it is.", "skill")}
+            | _COMMON
+            | {"hasSettings": flag("It declares settings that the operator sets.")}
+        ),
         response_object(
             {"kind": choice("What it is.", "provider")}
             | _COMMON
@@ -224,6 +230,7 @@ PATHS = {
                             "version": "0.1.0",
                             "manifest": None,
                             "secrets": [],
+                            "hasSettings": False,
                         }
                     ],
                     "distributions": [],

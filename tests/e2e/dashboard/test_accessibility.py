@@ -12,6 +12,7 @@ from nicegui import Client
 from tests.support.axe import Finding, findings
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.furnished_service import demo, furnish
+from tests.support.keeping_distribution import DISTRIBUTION, SKILL, install_keeping
 from tests.support.service_process import Service
 
 import solward_dashboard
@@ -33,7 +34,9 @@ def paths() -> list[str]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = demo(tmp_path_factory.mktemp("service") / "home").start()
+    folder = tmp_path_factory.mktemp("service")
+    install_keeping(folder / "home", folder)
+    service = demo(folder / "home").start()
     yield service
     service.stop(signal.SIGKILL)
 
@@ -77,6 +80,9 @@ def fills(label: str, value: str) -> Act:
 
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
+    "freeze._confirmed": ("/", (presses("freeze-all"),)),
+    "pages.plugins.settings.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
+    "pages.plugins.entries.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
     "holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
     "pages.agents.form.create_agent": ("/agents", (clicks("New agent"), presses("create"))),

@@ -29,7 +29,16 @@ pytestmark = pytest.mark.more
 PASSPHRASE = "a passphrase nobody else has thought of"
 VENDOR_KEY = "sk-canary-7f3c1b9a5e2d4806"
 PASSWORD = "the dashboard's own password"
-PATHS = ("/", "/agents", "/wallets", "/transactions", "/api-keys", "/plugins")
+PATHS = (
+    "/",
+    "/agents",
+    "/wallets",
+    "/transactions",
+    "/api-keys",
+    "/plugins",
+    "/audit",
+    "/settings",
+)
 
 
 @pytest.fixture(scope="module")

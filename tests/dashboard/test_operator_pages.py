@@ -1,0 +1,176 @@
+"""What the pages for operators say and change, without a browser."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from solward.client import Event, Frozen, Plugins, Setting, Skill
+from solward_dashboard.freeze import service_text
+from solward_dashboard.pages import audit, settings
+from solward_dashboard.pages.plugins import page as plugins
+from solward_dashboard.pages.plugins.settings import Changes, changes, form_schema
+
+NAMES = audit.Names({"wallet:w1": "till", "agent:a1": "ada", "key:k1": "shop"})
+SCHEMA = {
+    "type": "object",
+    "required": ["token", "hours"],
+    "properties": {
+        "token": {"type": "string", "minLength": 9, "description": "Of the vendor."},
+        "hours": {"type": "integer", "default": 6},
+        "label": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+
+
+def event(kind: str, **data: Any) -> Event:
+    raw = {"seq": 1, "event": kind, "data": data}
+    return Event.of(raw)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "says", "whose"),
+    [
+        ("switch:frozen", {"walletId": None, "reason": "drill"}, "the whole service, drill", ""),
+        ("switch:frozen", {"walletId": "w1", "principal": "admin"}, "till",
+         "by admin (API_SECRET)"),
+        ("wallet:created", {"walletId": "w1", "name": "till", "principal": "key:k1"}, "till",
+         "by key shop"),
+        ("agent:changed", {"agentId": "a1", "name": "ada", "principal": "key:gone"}, "ada",
+         "by key:gone"),
+        ("transaction:blocked", {"walletId": "w1", "agentId": "a1", "type": "transfer",
+                                 "status": "blocked", "error": "too much"},
+         "till, ada, transfer, blocked, too much", ""),
+        ("payment:answered", {"walletId": "w1", "amount": Decimal("0.01"), "site": "a.example"},
+         "till, a.example, 0.01", ""),
+        ("plugin:changed", {"distribution": "acme", "before": {"name": "x"}}, "acme", ""),
+    ],
+)  # fmt: skip
+def test_an_entry_is_told_in_a_line(kind: str, data: Any, says: str, whose: str) -> None:
+    one = event(kind, **data)
+    assert (audit.about(one, NAMES), audit.by(one, NAMES)) == (says, whose)
+
+
+def test_a_long_entry_is_cut() -> None:
+    line = audit.about(event("agent:error", name="a", error="x" * 900), NAMES)
+    assert len(line) == 160
+    assert line.endswith("x…")
+
+
+def test_a_day_is_read_once_it_is_whole() -> None:
+    assert audit.day_of("2026-11-23") == date(2026, 11, 23)
+    assert [audit.day_of(text) for text in ("", None, "2026-13-01", "202")] == [None] * 4
+    begins = audit.midnight(date(2026, 11, 23))
+    assert (begins.hour, begins.day, begins.tzinfo is None) == (0, 23, False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "default"),
+    [
+        (Setting("A", "1", "2", "environment", False, True, False), "1", "default: 2"),
+        (Setting("A", "2", "2", "default", False, False, False), "2", ""),
+        (Setting("A", "1", None, ".env", False, True, False), "1", "default: not set"),
+        (Setting("A", None, None, "default", False, False, False), "not set", ""),
+        (Setting("A", None, None, ".env", True, True, False), "set", ""),
+        (Setting("A", None, None, "default", True, False, False), "not set", ""),
+    ],
+)
+def test_a_setting_is_told_with_its_default(setting: Setting, value: str, default: str) -> None:
+    assert (settings.value_text(setting), settings.default_text(setting)) == (value, default)
+
+
+def test_settings_are_searched_by_name_value_and_source() -> None:
+    one = Setting("MAX_SOL", "1.5", "2", ".env", False, True, True)
+    for text in ("max_s", " 1.5", ".ENV", ""):
+        assert settings.matches(one, text, only_set=True)
+    assert not settings.matches(one, "slippage", only_set=False)
+    unset = Setting("MAX_SOL", "2", "2", "default", False, False, True)
+    assert not settings.matches(unset, "", only_set=True)
+
+
+def test_what_is_frozen_is_said_with_its_reason() -> None:
+    at = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    frozen = Frozen(True, "drill", at, (), 0, {})
+    assert service_text(frozen).endswith(" (drill): no wallet makes a new transaction.")
+    unnamed = Frozen(True, None, None, (), 0, {})
+    assert service_text(unnamed) == "Everything is frozen: no wallet makes a new transaction."
+
+
+def found(**stored: Any) -> dict[str, Any]:
+    """The service's answer of a skill whose `token` is a secret."""
+    return {
+        "schema": SCHEMA,
+        "settings": [
+            {"name": name, "secret": name == "token", "set": name in stored}
+            | ({"value": stored[name]} if name in stored and name != "token" else {})
+            for name in ("hours", "label", "old", "token")
+            if name != "old" or name in stored
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "typed", "wanted"),
+    [
+        ({}, {"hours": 6}, Changes({}, [])),
+        ({}, {"hours": 7, "label": "a"}, Changes({"hours": 7, "label": "a"}, [])),
+        ({"hours": 7}, {"hours": 7}, Changes({}, [])),
+        ({"hours": 7}, {"hours": 6}, Changes({"hours": 6}, [])),
+        ({"hours": 7, "label": "a"}, {"hours": 7}, Changes({}, ["label"])),
+        ({"token": None}, {"hours": 6}, Changes({}, [])),
+        ({"token": None}, {"hours": 6, "token": "new"}, Changes({"token": "new"}, [])),
+        ({"old": 1}, {"hours": 6}, Changes({}, [])),
+    ],
+)
+def test_only_what_differs_is_set_or_unset(stored: Any, typed: Any, wanted: Changes) -> None:
+    assert changes(found(**stored), typed) == wanted
+
+
+def test_a_secrets_field_is_written_only_and_its_bounds_are_the_services() -> None:
+    schema = form_schema(SCHEMA, ["token"])
+    assert schema["properties"]["token"] == {
+        "type": "string",
+        "writeOnly": True,
+        "description": "Of the vendor. The skill does nothing without it.",
+    }
+    assert schema["properties"]["hours"] == SCHEMA["properties"]["hours"]  # type: ignore[index]
+    assert "required" not in schema
+
+
+def test_plugins_are_searched_by_every_word_and_kind() -> None:
+    def plugin(kind: str, name: str, distribution: str = "solward") -> dict[str, Any]:
+        common = {"kind": kind, "name": name, "distribution": distribution, "version": "1"}
+        return common | {"manifest": None, "secrets": []}
+
+    raw = {
+        "plugins": [
+            plugin("skill", "tip", "acme"), plugin("skill", "swap"), plugin("provider", "openai"),
+        ],
+        "distributions": [
+            {"name": "acme", "version": "1", "ownFolder": False, "enabled": True,
+             "state": "loaded", "accepted": [], "wheels": [], "trust": None}
+        ],
+        "guardrails": ["office_hours"],
+        "problems": [],
+    }  # fmt: skip
+    skill = {"name": "tip", "description": "Tip a Jar.", "parameters": {}, "effects": "spend"}
+    skill |= {"distribution": "acme", "version": "1", "manifest": None}
+    loaded = plugins.Loaded(Plugins.of(raw), (Skill.of(skill),))
+
+    def names(text: str, kind: str = "") -> list[str]:
+        shown = plugins.search(loaded, text, kind).plugins
+        return [*(each.name for each in shown.plugins), *shown.guardrails]
+
+    assert names("") == ["tip", "swap", "openai", "office_hours"]
+    assert names("JAR tip") == ["tip"]
+    assert names("jar swap") == []
+    assert names("skill") == ["tip", "swap"]
+    assert names("acme") == ["tip"]
+    assert names("", "provider") == ["openai"]
+    assert names("office", "guardrail") == ["office_hours"]
+    assert plugins.search(loaded, "tip", "").plugins.distributions == loaded.plugins.distributions
+    assert plugins.search(loaded, "openai", "").plugins.distributions == ()
