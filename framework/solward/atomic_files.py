@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -13,10 +16,18 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; the one before stays.
     """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that is in the place of the one before once the block ended without an error;
+    as `write_file`."""
     descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with open(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(made, path)

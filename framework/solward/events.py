@@ -81,6 +81,8 @@ class EventKind(StrEnum):
     """An admin credential was revoked."""
     POLICY_CHANGED = "policy:changed"
     """Grants of a principal, or the address book, were changed."""
+    CONTACT_CHANGED = "contact:changed"
+    """A recipient's name was set or taken away."""
     HOLD_CREATED = "hold:created"
     """A transaction waits for a person."""
     HOLD_APPROVED = "hold:approved"

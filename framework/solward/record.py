@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from solward.clock import iso
+
+_SOL = "SOL"
 
 
 class TransactionStatus(StrEnum):
@@ -45,6 +48,76 @@ class TransactionType(StrEnum):
     PAYMENT = "payment"
     """Paid for a request over HTTP; no caller can declare it."""
     OTHER = "other"
+
+
+# Whose `to` in the details is read from the bytes; that of `other` is a plugin's own words.
+_PAYS = frozenset(
+    {
+        TransactionType.TRANSFER,
+        TransactionType.TOKEN_TRANSFER,
+        TransactionType.AIRDROP,
+        TransactionType.PAYMENT,
+    }
+)
+
+
+def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
+    """The address that a transaction of this type pays, None where it pays nobody: of a transfer,
+    a token transfer, an airdrop or a payment the `to` of its details."""
+    to = details.get("to") if type_ in _PAYS else None
+    return to if isinstance(to, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AssetAmount:
+    """An amount in whole units of "SOL", of a mint, or, where nothing says of what, of None."""
+
+    amount: Decimal | int
+    asset: str | None
+
+
+# Of these types the amount is in SOL.
+_OF_SOL = frozenset(
+    {
+        TransactionType.TRANSFER,
+        TransactionType.AIRDROP,
+        TransactionType.STAKE,
+        TransactionType.UNSTAKE,
+        TransactionType.WITHDRAW_STAKE,
+        TransactionType.WRAP_SOL,
+        TransactionType.UNWRAP_SOL,
+    }
+)
+
+
+def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
+    """What a transaction of this type is about: what leaves the wallet, or where nothing does what
+    it makes, ends or brings home; None where its details have no amount."""
+    if type_ == TransactionType.SWAP:
+        return _amount(details, "inputAmount", details.get("inputToken"))
+    if type_ == TransactionType.TOKEN_LAUNCH:
+        return _amount(details, "supply", details.get("mint"))
+    if type_ == TransactionType.CLOSE_ACCOUNT:
+        return _amount(details, "reclaimed", _SOL)
+    if type_ in _OF_SOL:
+        return _amount(details, "amount", _SOL)
+    return _amount(details, "amount", details.get("asset", details.get("mint")))
+
+
+def received_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
+    """What arrives: of a swap in the wallet, of a token transfer at the recipient."""
+    if type_ == TransactionType.SWAP:
+        return _amount(details, "outputAmount", details.get("outputToken"))
+    if type_ == TransactionType.TOKEN_TRANSFER:
+        return _amount(details, "received", details.get("mint"))
+    return None
+
+
+def _amount(details: Mapping[str, Any], field: str, asset: object) -> AssetAmount | None:
+    value = details.get(field)
+    if isinstance(value, bool) or not isinstance(value, Decimal | int):
+        return None
+    return AssetAmount(value, asset if isinstance(asset, str) else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -87,6 +95,7 @@ from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.store.plugin_entries import StoreBounds
+from solward.vault.store.record_filter import RecordFilter, filtered_ids
 from solward.vault.store.record_pages import RecordPages
 from solward.vault.store.spending import FrozenSwitch
 from solward.vault.store.token_lists import read_list
@@ -108,6 +117,8 @@ from solward.webhook import Webhook
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
+# Records that an export holds at once.
+_EXPORT_PAGE = 200
 # The health route answers within a second, ledger or not.
 HEALTH_WAIT_S = 0.7
 
@@ -510,6 +521,39 @@ class Solward:
             if not found:
                 await _check_place(connection, before)
         return found
+
+    async def filtered_transactions_json(
+        self, wanted: RecordFilter, *, limit: int = 50, before: str | None = None, fee: bool = False
+    ) -> tuple[list[bytes], str | None]:
+        """The records that fit, newest first by time, each as JSON in UTF-8, and the id that the
+        next page begins behind, None where there is none; a page may have fewer than `limit` and
+        one behind it (`solward.vault.store.record_filter`).
+
+        Args:
+            fee: see `TransactionRecord.to_json`.
+
+        Raises:
+            InvalidRequest: `before` is no record's id.
+        """
+        async with self.database.read() as connection:
+            page = await filtered_ids(connection, wanted, limit, before)
+            if not page.ids:
+                await _check_place(connection, before)
+            return await self._record_pages.texts(connection, page.ids, fee=fee), page.next
+
+    async def filtered_transactions(
+        self, wanted: RecordFilter
+    ) -> AsyncGenerator[list[TransactionRecord], None]:
+        """Every record that fits, a page at a time, newest first by time; pages may be empty."""
+        before: str | None = None
+        while True:
+            async with self.database.read() as connection:
+                page = await filtered_ids(connection, wanted, _EXPORT_PAGE, before)
+                found = await transaction_store.of_ids(connection, page.ids)
+            yield [found[each] for each in page.ids]
+            if page.next is None:
+                return
+            before = page.next
 
     async def record(self, transaction_id: str) -> TransactionRecord:
         """One record; raises `NotFound`."""

@@ -24,6 +24,7 @@ _COMMANDS = {
     ),
     "pay": ("solward_cli.pay.command:pay", "Requests over HTTP that a wallet pays for."),
     "tx": ("solward_cli.tx.command:tx", "Transactions, and what became of them."),
+    "contacts": ("solward_cli.contacts:contacts", "What recipients are called, for people."),
     "agent": ("solward_cli.agent.command:agent", "Agents: made, started, asked, watched."),
     "schedule": ("solward_cli.schedule:schedule", "Skills that run at times, without a model."),
     "key": ("solward_cli.key:key", "API keys: made, listed, revoked."),

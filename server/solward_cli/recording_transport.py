@@ -1,4 +1,4 @@
-"""A transport that keeps the text of the last response, for `--json`."""
+"""A transport that keeps the text of the last JSON response, for `--json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import httpx
 
 
 class RecordingTransport(httpx.AsyncHTTPTransport):
-    """Keeps the text of the last response that is no event stream, as `last_text`."""
+    """Keeps the text of the last response that is JSON, as `last_text`."""
 
     def __init__(self) -> None:
         super().__init__(trust_env=False)
@@ -15,7 +15,7 @@ class RecordingTransport(httpx.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request and read the response."""
         response = await super().handle_async_request(request)
-        if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+        if response.headers.get("Content-Type", "").startswith("application/json"):
             await response.aread()
             self.last_text = response.text
         return response

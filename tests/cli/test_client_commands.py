@@ -78,6 +78,12 @@ def latest(live: Live) -> list[str]:
     return [str(live.get("/transactions?limit=1")["transactions"][0]["id"])]
 
 
+def named(live: Live) -> list[str]:
+    """A contact."""
+    live.post("/contacts", name="Landlord", address=STRANGER)
+    return ["Landlord", "--yes"]
+
+
 # What each is given, and what its answer for people must show.
 CASES: dict[str, tuple[Arguments, str]] = {
     "wallet list": (lambda _live: [], "demo-savings"),
@@ -104,6 +110,9 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet unwrap-sol": (wrapped, "unwrap_sol"),
     "pay list": (lambda _live: [], "Nothing was paid for."),
     "tx list": (lambda _live: ["--limit", "5"], "TYPE"),
+    "contacts add": (lambda _live: ["Landlord", STRANGER], "is called Landlord"),
+    "contacts list": (lambda _live: [], "NAME"),
+    "contacts remove": (named, "has no name any more"),
     "tx show": (latest, "airdrop"),
     "tx watch": (latest, "confirmed"),
     "agent list": (lambda _live: [], "rules (no LLM)"),
@@ -171,6 +180,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
 
 # Beside these: they print on both outputs, or need a seller; their own tests look at that.
 APART = {
+    "tx export",
     "admin add",
     "key create",
     "key rotate",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import pty
 import re
@@ -69,6 +71,35 @@ def test_a_dry_run_sends_nothing(live: Live) -> None:
     assert live.json("wallet", "transfer", wallet, STRANGER, "1", "--dry-run")["allowed"] is True
     records = live.json("tx", "list", "--wallet", wallet)["transactions"]
     assert [record["type"] for record in records] == ["token_launch", "airdrop"]
+
+
+def test_the_history_is_filtered_and_exported(live: Live) -> None:
+    wallet = live.wallet()
+    live.run("contacts", "add", "Landlord", STRANGER)
+    live.run("wallet", "transfer", wallet, STRANGER, "0.5")
+    live.error("wallet", "transfer", wallet, STRANGER, "5")
+    of = ("--wallet", wallet)
+    found = live.json("tx", "list", *of, "--to", "Landlord", "--status", "blocked", "--since", "1h")
+    assert [each["details"]["amount"] for each in found["transactions"]] == [5]
+    assert "no transactions" in live.run("tx", "list", *of, "--until", "2026-01-01")
+    assert live.json("tx", "list", *of, "--agent", live.agent())["transactions"] == []
+    assert "No agent is named 'nobody'" in live.error("tx", "list", "--agent", "nobody")
+    assert "status" in live.invoke("tx", "list", "--status", "gone").stderr
+    assert "it must be a time such as" in live.invoke("tx", "list", "--since", "soon").stderr
+    printed = live.run("tx", "export", *of, "--to", STRANGER)
+    assert [each["status"] for each in csv.DictReader(io.StringIO(printed))] == [
+        "blocked",
+        "confirmed",
+    ]
+    file = live.home / "export.csv"
+    assert live.run("tx", "export", *of, "--output", str(file)) == ""
+    assert file.read_text().count("Landlord") == 2
+    # A file that was there stays where an export fails.
+    live.error("tx", "export", "--to", "Nobody of this name", "--output", str(file))
+    assert file.read_text().count("Landlord") == 2
+    assert "An export is CSV" in live.invoke("tx", "export", "--json").stderr
+    live.run("contacts", "remove", "Landlord", "--yes")
+    assert "No contact has the name" in live.error("contacts", "remove", "Landlord", "--yes")
 
 
 def test_a_payment_under_one_key_is_made_once(live: Live) -> None:

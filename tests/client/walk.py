@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
-from solward.client import BadRequest, Conflict, NotFoundError, SolwardClient, Wallet
+from solward.client import (
+    BadRequest,
+    Conflict,
+    NotFoundError,
+    SolwardClient,
+    TransactionFilter,
+    Wallet,
+)
+from solward.errors import InvalidRequest
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 # More than the least stake of the localnet, with its rent.
@@ -57,8 +66,32 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     # What is refused: tests/server/test_refusals.py.
     found = await client.transactions.refusals(5, wallet_id=wallet.id)
     assert (found.refusals, found.last_day, found.is_complete) == ((), 0, True)
+    await _filters_and_contacts(client, wallet)
     text = await client.wallets.run_skill(wallet.id, "check_balance")
     assert "walker" in text
+
+
+async def _filters_and_contacts(client: SolwardClient, wallet: Wallet) -> None:
+    named = await client.contacts.put(STRANGER, "Landlord")
+    assert (named.address, named.name) == (STRANGER, "Landlord")
+    (sent,) = await client.transactions.list(only=TransactionFilter(recipient="Landlord"))
+    assert sent.details["to"] == STRANGER
+    airdrops = TransactionFilter(type="airdrop", since=sent.timestamp - timedelta(days=1))
+    assert len(await client.wallets.transactions(wallet.id, only=airdrops)) == 2
+    page = await client.transactions.page(airdrops, limit=1)
+    assert [each.type for each in page.transactions] == ["airdrop"]
+    (older,) = (await client.transactions.page(airdrops, 5, page.next)).transactions
+    assert page.next == page.transactions[0].id != older.id
+    with pytest.raises(InvalidRequest, match="until must be a time with a zone"):
+        await client.transactions.list(only=TransactionFilter(until=datetime(2026, 1, 1)))
+    text = b"".join([piece async for piece in client.transactions.export(airdrops)])
+    assert text.count(b"airdrop") == 2
+    with pytest.raises(BadRequest, match="status must be one of"):
+        await anext(client.transactions.export(TransactionFilter(status="no")))
+    assert await client.contacts.list() == await client.contacts.known() == (named,)
+    await client.contacts.remove(STRANGER)
+    with pytest.raises(NotFoundError):
+        await client.contacts.remove(STRANGER)
 
 
 async def _payments(client: SolwardClient, wallet: Wallet) -> None:

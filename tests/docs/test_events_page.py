@@ -116,6 +116,8 @@ async def everything(api: Api) -> None:
     _, key = await api.key()
     await api.post(f"/keys/{key}/rotate")
     await api.call("DELETE", f"/keys/{key}")
+    for name in ("Landlord", "The landlord"):
+        await api.post("/contacts", {"address": STRANGER, "name": name})
     made = await api.post("/admins", {"name": "ana", "role": "read"})
     await api.call("DELETE", f"/admins/{made.json['id']}")
     body = agent_body(wallet)

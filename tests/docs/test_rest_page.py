@@ -40,7 +40,7 @@ def called() -> set[str]:
     for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
         (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
         path = re.sub(
-            r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT|RECORD|ADMIN)", ":id", path
+            r"\$(WALLET|AGENT|SCHEDULE|KEY|POCKET|HOLD|PAYMENT|RECORD|ADMIN|CONTACT)", ":id", path
         )
         path = re.sub(r"\$(PRINCIPAL|SKILL|PLUGIN)", lambda each: f":{each[1].lower()}", path)
         path = re.sub(r"/settings/\w+$", "/settings/:name", path)

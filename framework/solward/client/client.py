@@ -15,6 +15,7 @@ from solward.client.admins import Admins
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
+from solward.client.contacts import Contacts
 from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http
 from solward.client.keys import Keys
@@ -42,8 +43,8 @@ class SolwardClient:
     """A client of one service; use it in an `async with` block, from one event loop.
 
     Attributes:
-        wallets, transactions, payments, agents, keys, admins, policy, holds: the calls of each
-            resource.
+        wallets, transactions, contacts, payments, agents, keys, admins, policy, holds: the calls
+            of each resource.
 
     Args:
         url: the service's address, such as `http://127.0.0.1:3001`.
@@ -67,6 +68,7 @@ class SolwardClient:
         self._http = Http(url, token, timeout_s=timeout_s, transport=transport)
         self.wallets = Wallets(self._http)
         self.transactions = Transactions(self._http)
+        self.contacts = Contacts(self._http)
         self.payments = Payments(self._http)
         self.agents = Agents(self._http)
         self.schedules = Schedules(self._http)

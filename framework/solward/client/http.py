@@ -189,6 +189,22 @@ class Http:
         except httpx.RequestError as error:
             self._unreachable(error)
 
+    async def download(self, path: str, query: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        """A file in pieces as they arrive; raises `Unreachable` where it ends too early."""
+        request = self._built(_request("GET", path, query), self.timeout_s)
+        try:
+            response = await self._client.send(request, stream=True)
+            try:
+                if response.status_code != 200:
+                    await response.aread()
+                    self._answer(response)
+                async for piece in response.aiter_bytes():
+                    yield piece
+            finally:
+                await response.aclose()
+        except httpx.RequestError as error:
+            self._unreachable(error)
+
     def read(self, kind: Callable[[Any], T], raw: Any) -> T:
         """An answer as a model; raises `BadAnswer` where fields of the model are missing."""
         try:

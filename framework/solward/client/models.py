@@ -12,6 +12,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from solward.errors import InvalidRequest
+
 Raw: TypeAlias = Mapping[str, Any]
 
 
@@ -223,6 +225,77 @@ class Transaction:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFilter:
+    """What the records of a list have in common; None asks for nothing.
+
+    Attributes:
+        recipient: an address; with the admin secret also the name of a contact, of a wallet or, as
+            `@name`, of the address book.
+        since: only records of this moment or later, a time with a zone.
+        until: only records before this moment, a time with a zone.
+    """
+
+    wallet_id: str | None = None
+    agent_id: str | None = None
+    recipient: str | None = None
+    type: str | None = None
+    status: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, str]:
+        """The fields of the query string; raises `InvalidRequest` for a time without a zone."""
+        fields = {
+            "walletId": self.wallet_id,
+            "agentId": self.agent_id,
+            "recipient": self.recipient,
+            "type": self.type,
+            "status": self.status,
+            "since": _with_zone(self.since, "since"),
+            "until": _with_zone(self.until, "until"),
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """One page of a filtered list.
+
+    Attributes:
+        next: the id that the next page begins behind, None where no older record fits. A page may
+            have fewer records than were asked for, and one behind it.
+    """
+
+    transactions: tuple[Transaction, ...]
+    next: str | None
+
+    @classmethod
+    def of(cls, raw: Raw) -> TransactionPage:
+        """From an answer to a filter."""
+        return cls(tuple(map(Transaction.of, raw["transactions"])), raw["next"])
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """What a recipient is called.
+
+    Attributes:
+        created_at: when it was named; None of a name of the policy's address book.
+    """
+
+    address: str
+    name: str
+    created_at: datetime | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Contact:
+        """From a contact, or a name of the address book."""
+        written = raw.get("createdAt")
+        return cls(raw["address"], raw["name"], None if written is None else moment(written), raw)
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The result of a dry run of a money call; nothing was stored, reserved or sent.
@@ -428,6 +501,14 @@ class AuditPage:
 def moment(text: str) -> datetime:
     """An ISO 8601 time of the service."""
     return datetime.fromisoformat(text)
+
+
+def _with_zone(value: datetime | None, field: str) -> str | None:
+    if value is None:
+        return None
+    if value.tzinfo is None:
+        raise InvalidRequest(f"{field} must be a time with a zone")
+    return value.isoformat()
 
 
 def decimal(value: Any) -> Decimal:

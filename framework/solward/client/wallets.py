@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from solward.client.arguments import json_fields, segment
 from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
-from solward.client.models import Balance, Stake, Transaction, Trial, Wallet
+from solward.client.models import (
+    Balance,
+    Stake,
+    Transaction,
+    TransactionFilter,
+    TransactionPage,
+    Trial,
+    Wallet,
+)
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
 from solward.client.refusals import Judged, Refusals
@@ -103,12 +112,14 @@ class Wallets(Operations[Transaction]):
         return self._http.read_list(Stake.of, raw, "stakes")
 
     async def transactions(
-        self, wallet_id: str, limit: int = 50, before: str | None = None
+        self,
+        wallet_id: str,
+        limit: int = 50,
+        before: str | None = None,
+        only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
-        """Its records, newest first; `before` is the id of a record and gives older ones."""
-        query = {"limit": limit, "before": before, "fees": "true"}
-        raw = await self._http.get(_path(wallet_id, "transactions"), query)
-        return self._http.read_list(Transaction.of, raw, "transactions")
+        """Its records, newest first, as `Transactions.list` gives those of all."""
+        return await _records(self._http, _path(wallet_id, "transactions"), limit, before, only)
 
     async def run_skill(
         self,
@@ -192,11 +203,32 @@ class Transactions:
     def __init__(self, http: Http) -> None:
         self._http = http
 
-    async def list(self, limit: int = 50, before: str | None = None) -> tuple[Transaction, ...]:
-        """Newest first; `before` is the id of a record and gives older ones."""
-        query = {"limit": limit, "before": before, "fees": "true"}
-        raw = await self._http.get("/transactions", query)
-        return self._http.read_list(Transaction.of, raw, "transactions")
+    async def list(
+        self,
+        limit: int = 50,
+        before: str | None = None,
+        only: TransactionFilter | None = None,
+    ) -> tuple[Transaction, ...]:
+        """Newest first; `before` is the id of a record and gives older ones.
+
+        Args:
+            only: those that fit; the service looks at a bounded number of records a page, so
+                this asks for pages until there are `limit`.
+        """
+        return await _records(self._http, "/transactions", limit, before, only)
+
+    async def page(
+        self, only: TransactionFilter, limit: int = 50, before: str | None = None
+    ) -> TransactionPage:
+        """One page of those that fit, and where the next one begins."""
+        return await _page(self._http, "/transactions", limit, before, only)
+
+    async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
+        """All that fit as CSV (docs/rest.md), newest first, in pieces as they arrive."""
+        query = {} if only is None else only.query()
+        async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def get(self, transaction_id: str) -> Judged:
         """One record, why it was refused and what it could take; raises `NotFoundError`."""
@@ -207,6 +239,28 @@ class Transactions:
         """What was refused and why, newest first, and how much of it in 24 hours."""
         query = {"limit": limit, "walletId": wallet_id}
         return self._http.read(Refusals.of, await self._http.get("/refusals", query))
+
+
+async def _records(
+    http: Http, path: str, limit: int, before: str | None, only: TransactionFilter | None
+) -> tuple[Transaction, ...]:
+    if only is None or not only.query():
+        raw = await http.get(path, {"limit": limit, "before": before, "fees": "true"})
+        return http.read_list(Transaction.of, raw, "transactions")
+    found: tuple[Transaction, ...] = ()
+    while True:
+        page = await _page(http, path, limit - len(found), before, only)
+        found += page.transactions
+        if page.next is None or len(found) >= limit:
+            return found
+        before = page.next
+
+
+async def _page(
+    http: Http, path: str, limit: int, before: str | None, only: TransactionFilter
+) -> TransactionPage:
+    query = {"limit": limit, "before": before, "fees": "true"} | only.query()
+    return http.read(TransactionPage.of, await http.get(path, query))
 
 
 def find_one(

@@ -29,3 +29,13 @@ def b58decode(text: str) -> bytes:
         number = number * 58 + value
     zeros = len(text) - len(text.lstrip("1"))
     return b"\0" * zeros + number.to_bytes((number.bit_length() + 7) // 8)
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address: base58 of 32 bytes."""
+    if not 32 <= len(text) <= 44:
+        return False
+    try:
+        return len(b58decode(text)) == 32
+    except ValueError:
+        return False

@@ -1,13 +1,20 @@
-"""`solward tx list|show|watch`: records of transactions."""
+"""`solward tx list|export|show|watch`: records of transactions."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import contextlib
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
-from solward_cli.completed_names import wallet_names
+from solward_cli.completed_names import agent_names, wallet_names
 from solward_cli.service_call import (
     EXIT_FAILED,
     ServiceCall,
@@ -20,8 +27,12 @@ from solward_cli.service_call import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Event, Transaction
+    from solward.client import Event, Transaction, TransactionFilter
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PAGE = 500
 _MOST_PAGES = 20
 _POLL_S = 1.0
@@ -38,27 +49,127 @@ def tx() -> None:
     """Transactions of the running service."""
 
 
+def past(text: str) -> datetime:
+    """A moment: ISO 8601, UTC where it names no zone, or a span before now such as `7d`."""
+    span = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
+    if span is not None:
+        return datetime.now(UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            "it must be a time such as 2026-12-31 or 2026-12-31T09:00:00+01:00, or a span such as "
+            "7d, 12h or 30m"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def filter_options(command: F) -> F:
+    """The options that say which records are meant; the command gets them as `filters`."""
+    options: tuple[Callable[[F], F], ...] = (
+        click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's."),
+        click.option("--agent", shell_complete=agent_names, help="Only what this agent asked for."),
+        click.option(
+            "--to",
+            metavar="RECIPIENT",
+            help="Only what pays this address, contact or wallet, or @name of the address book.",
+        ),
+        click.option("--type", "type_", metavar="TYPE", help="Only this type, such as transfer."),
+        click.option(
+            "--status",
+            type=click.Choice(["pending", "confirmed", "failed", "blocked"]),
+            help="Only this status.",
+        ),
+        click.option(
+            "--since", type=past, metavar="TIME", help="Not before: ISO 8601 (UTC), or 7d ago."
+        ),
+        click.option(
+            "--until", type=past, metavar="TIME", help="Before: ISO 8601 (UTC), or 1d ago."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @tx.command("list")
-@click.option("--wallet", shell_complete=wallet_names, help="Only this wallet's.")
+@filter_options
 @limit_option
 @click.option("--before", help="Only those older than the transaction of this id.")
 @service_call
 async def listing(
-    call: ServiceCall, wallet: str | None, limit: int, before: str | None
+    call: ServiceCall, limit: int, before: str | None, **filters: Any
 ) -> RenderableType:
     """List transactions, newest first."""
     from solward.solana.token_list import token_list
     from solward_cli.tx.render import render_records
 
     # Before the records: `--json` prints the last answer.
-    one = None if wallet is None else await call.wallet(wallet)
+    only = await _filter(call, **filters)
     wallets = () if call.as_json else await call.client.wallets.list()
     network = "" if call.as_json else (await call.client.health()).network
-    if one is None:
-        records = await call.client.transactions.list(limit, before)
+    others = replace(only, wallet_id=None)
+    if only.wallet_id is None:
+        records = await call.client.transactions.list(limit, before, only)
     else:
-        records = await call.client.wallets.transactions(one.id, limit, before)
+        records = await call.client.wallets.transactions(only.wallet_id, limit, before, others)
+    if others.query():
+        # Several answers may have been needed for it.
+        call.set_json({"transactions": [each.raw for each in records]})
     return render_records(records, wallets, token_list(network))
+
+
+@tx.command()
+@filter_options
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file.  [standard output]"
+)
+@service_call
+async def export(call: ServiceCall, output: Path | None, **filters: Any) -> None:
+    """Write all that fit as CSV, newest first.
+
+    A file is complete, or is not written. Cells that a spreadsheet would run as a formula begin
+    with a quote.
+    """
+    from solward.atomic_files import whole_file
+
+    if call.as_json:
+        raise click.UsageError("An export is CSV; `solward tx list --json` is JSON.")
+    only = await _filter(call, **filters)
+    with contextlib.ExitStack() as stack:
+        file: BinaryIO = sys.stdout.buffer
+        if output is not None:
+            file = stack.enter_context(whole_file(output))
+        async with contextlib.aclosing(call.client.transactions.export(only)) as pieces:
+            async for piece in pieces:
+                file.write(piece)
+
+
+async def _filter(
+    call: ServiceCall,
+    *,
+    wallet: str | None,
+    agent: str | None,
+    to: str | None,
+    type_: str | None,
+    status: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> TransactionFilter:
+    from solward.client import TransactionFilter
+
+    if agent is not None and _ID.fullmatch(agent) is None:
+        # Of an agent that is deleted the id alone is left.
+        agent = (await call.agent(agent)).id
+    return TransactionFilter(
+        wallet_id=None if wallet is None else (await call.wallet(wallet)).id,
+        agent_id=agent,
+        recipient=to,
+        type=type_,
+        status=status,
+        since=since,
+        until=until,
+    )
 
 
 @tx.command()

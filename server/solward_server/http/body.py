@@ -53,9 +53,11 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
     return Response(jsontext.dumps(body), status, content_type=JSON)
 
 
-def list_response(field: str, texts: Iterable[bytes]) -> Response:
-    """The response `{field: [...]}`, of texts that are JSON."""
-    body = b"".join((b'{"', field.encode(), b'":[', b",".join(texts), b"]}"))
+def list_response(field: str, texts: Iterable[bytes], more: Mapping[str, Any] = {}) -> Response:
+    """The response `{field: [...]}`, of texts that are JSON, with `more` fields behind it."""
+    behind = jsontext.dumps(dict(more)).encode() if more else b"}"
+    end = b"," + behind[1:] if more else behind
+    body = b"".join((b'{"', field.encode(), b'":[', b",".join(texts), b"]", end))
     return Response(body, content_type=JSON)
 
 
@@ -229,6 +231,14 @@ def query_time(field: str) -> int | None:
         raise InvalidRequest(
             f"{field} must be an ISO 8601 time with a zone, such as 2026-12-31T00:00:00Z"
         ) from None
+
+
+def query_choice(field: str, choices: Iterable[str]) -> str | None:
+    """One of some words in the query string."""
+    value = query_text(field)
+    if value is not None and value not in tuple(choices):
+        raise InvalidRequest(f"{field} must be one of {', '.join(choices)}")
+    return value
 
 
 def query_flag(field: str) -> bool:

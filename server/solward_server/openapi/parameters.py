@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from solward.events import EventKind
+from solward.record import TransactionStatus, TransactionType
 from solward.solana.token_list import token_list
 from solward_server.openapi.schema import (
     Schema,
@@ -14,6 +15,7 @@ from solward_server.openapi.schema import (
     flag,
     identifier,
     text,
+    timestamp,
     whole,
 )
 
@@ -99,6 +101,22 @@ EVENT_TYPES = query(
     style="form",
     explode=False,
 )
+
+FILTERS = (
+    query("agentId", identifier("Only what this agent asked for; deleted ones too.")),
+    query(
+        "recipient",
+        text(
+            "Only what pays this address; from the admin also the name of a contact, of a wallet "
+            "or, as `@name`, of the address book."
+        ),
+    ),
+    query("type", choice("Only this type.", *TransactionType)),
+    query("status", choice("Only this status.", *TransactionStatus)),
+    query("since", timestamp("Only records of this moment or later.")),
+    query("until", timestamp("Only records before this moment.")),
+)
+OF_WALLET = query("walletId", identifier("Only this wallet's."))
 
 PARAMETERS: dict[str, Parameter] = {
     "WalletId": WALLET_ID,

@@ -25,6 +25,7 @@ from solward_server.resources import (
     agent_templates,
     agents,
     chat,
+    contacts,
     docs,
     events,
     health,
@@ -65,6 +66,7 @@ _TAGS = {
     "admins": "Admin credentials, each with a role; the admin's alone.",
     "wallets": "Wallets, what they hold, their limits.",
     "transactions": "Records of everything that was asked for.",
+    "contacts": "What the operator calls recipients.",
     "money": "Transfers, swaps, the faucet.",
     "payments": "Requests over HTTP that a wallet pays for.",
     "tokens": "Tokens of a wallet's own.",
@@ -139,6 +141,7 @@ def describe(
         | wallets.PATHS
         | transactions.PATHS
         | refusals.PATHS
+        | contacts.PATHS
         | operations.PATHS
         | payments.PATHS
         | quotes.PATHS

@@ -1,24 +1,50 @@
-"""Transaction records, newest first, of one wallet or of all."""
+"""Transaction records, newest first, of one wallet or of all, and those that fit a filter."""
 
 from __future__ import annotations
 
-from quart import Blueprint, Response
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
 
+from quart import Blueprint, Response, request
+
+from solward.clock import iso, now_ms
+from solward.errors import InvalidRequest, WalletNotFound
+from solward.known_addresses import KnownAddress, KnownAddresses
+from solward.record import TransactionRecord, TransactionStatus, TransactionType, recipient_of
 from solward.roles import Role
+from solward.solana.base58 import is_address
+from solward.vault.store import contacts as contact_store
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.record_filter import RecordFilter
+from solward.vault.wallets.contacts import Contacts, known
+from solward_server import history_csv
+from solward_server.history_csv import Naming
 from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import list_response, query_flag, query_limit, query_text
+from solward_server.http.body import (
+    list_response,
+    query_choice,
+    query_flag,
+    query_limit,
+    query_text,
+    query_time,
+)
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.parameters import (
     BEFORE_RECORD,
     FEES,
+    FILTERS,
     LIMIT,
+    OF_WALLET,
     WALLET,
     WALLET_ADDRESS,
     WALLET_ID,
 )
-from solward_server.openapi.schema import array, ref, response_object
+from solward_server.openapi.schema import array, identifier, nullable, ref, response_object
+
+MAX_FILTER = 200
+CSV = "text/csv"
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -30,6 +56,26 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def across_wallets() -> Response:
         return await _listing(context, caller().wallet_id)
 
+    @routes.get("/transactions.csv")
+    @keyed(Role.READ)
+    async def export() -> Response:
+        wanted = await read_filter(context, caller().wallet_id)
+        records = context.service.filtered_transactions(wanted)
+        # Read before the status is sent, so that an error has its own status.
+        first = await anext(records)
+        body: AsyncGenerator[bytes, None] | bytes = _exported(
+            context, first, records, named=caller().key is None
+        )
+        if request.method != "GET":
+            # A HEAD request has no body to wait for.
+            body = b""
+        response = Response(body, 200, content_type=f"{CSV}; charset=utf-8; header=present")
+        name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        # Their number is not known, so no time is too long for them.
+        response.timeout = None
+        return response
+
     @routes.get("/wallets/<wallet_id>/transactions")
     @keyed(Role.READ)
     async def of_wallet(wallet_id: str) -> Response:
@@ -39,16 +85,123 @@ def blueprint(context: RouteContext) -> Blueprint:
     return routes
 
 
+# What makes a list a filtered one, which goes by time and says where its next page begins.
+_FILTERS = frozenset(each["name"] for each in (*FILTERS, OF_WALLET))
+
+
 async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
     fee = query_flag("fees")
+    if not _FILTERS.isdisjoint(request.args):
+        wanted = await read_filter(context, wallet_id)
+        texts, behind = await context.service.filtered_transactions_json(
+            wanted, limit=query_limit(), before=query_text("before"), fee=fee
+        )
+        return list_response("transactions", texts, {"next": behind})
     records = await context.service.transactions_json(
         wallet_id, limit=query_limit(), before=query_text("before"), fee=fee
     )
     return list_response("transactions", records)
 
 
+async def _exported(
+    context: RouteContext,
+    first: Sequence[TransactionRecord],
+    others: AsyncGenerator[list[TransactionRecord], None],
+    *,
+    named: bool,
+) -> AsyncGenerator[bytes, None]:
+    """The lines of a page at a time, so that no more of a long history is held.
+
+    Args:
+        named: whether the reader may know what wallets and recipients are called.
+    """
+    service = context.service
+    async with service.database.read() as connection:
+        decimals = await transaction_store.launched_decimals(connection)
+        called = await known(connection) if named else []
+    yield history_csv.header()
+    page = first
+    async with contextlib.aclosing(others):
+        while True:
+            naming = Naming(service.tokens, decimals)
+            if named and page:
+                wallets = await _wallets_of(context, page)
+                own = [KnownAddress(each.address, each.name) for each in wallets]
+                names = {each.id: each.name for each in wallets}
+                naming = Naming(service.tokens, decimals, names, KnownAddresses([*own, *called]))
+            if page:
+                yield history_csv.rows(page, naming)
+            next_page = await anext(others, None)
+            if next_page is None:
+                return
+            page = next_page
+
+
+async def _wallets_of(
+    context: RouteContext, page: Sequence[TransactionRecord]
+) -> list[contact_store.WalletName]:
+    paid = (recipient_of(each.type, each.details) for each in page)
+    addresses = {each for each in paid if each is not None}
+    async with context.service.database.read() as connection:
+        ids = {each.wallet_id for each in page}
+        return await contact_store.wallet_names(connection, ids, addresses)
+
+
+async def read_filter(context: RouteContext, wallet_id: str | None) -> RecordFilter:
+    """The filter of the query string, of a wallet that the route or the key names, else of the
+    query's own.
+
+    Raises:
+        InvalidRequest: naming the field.
+        WalletNotFound: no such wallet, or not this key's.
+    """
+    asked = query_text("walletId")
+    if asked is not None and wallet_id not in (None, asked):
+        raise WalletNotFound
+    if asked is not None:
+        await context.wallet(asked)
+    agent_id, recipient = query_text("agentId"), query_text("recipient")
+    for name, value in (("agentId", agent_id), ("recipient", recipient)):
+        if value is not None and not 0 < len(value) <= MAX_FILTER:
+            raise InvalidRequest(f"{name} must be a string of 1 to {MAX_FILTER} characters")
+    since_ms, until_ms = query_time("since"), query_time("until")
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise InvalidRequest("until must be later than since")
+    type_, status = query_choice("type", TransactionType), query_choice("status", TransactionStatus)
+    return RecordFilter(
+        wallet_id=wallet_id if asked is None else asked,
+        agent_id=agent_id,
+        recipient=None if recipient is None else await _address(context, recipient),
+        type=type_,
+        status=status,
+        since_ms=since_ms,
+        until_ms=until_ms,
+    )
+
+
+async def _address(context: RouteContext, recipient: str) -> str:
+    # Names are the operator's: a key that is confined to a wallet is not told of another's.
+    if caller().key is not None:
+        if not is_address(recipient):
+            raise InvalidRequest("recipient must be an address, base58 of 32 bytes")
+        return recipient
+    return await Contacts(context.service.database).address_of(recipient)
+
+
 _LIST = success(
-    response_object({"transactions": array(ref("Transaction"), "Newest first.")}),
+    response_object(
+        {
+            "transactions": array(ref("Transaction"), "Newest first."),
+            "next": nullable(
+                identifier(
+                    "Only in the answer to a filter: `before` of its next page, null where no "
+                    "older record fits. A page may have fewer records than `limit`, or none, and "
+                    "one behind it."
+                )
+            ),
+        },
+        optional=["next"],
+    ),
     {
         "transactions": [
             {
@@ -74,9 +227,31 @@ _BAD_REQUEST = [
     "limit must be a whole number from 1 to 500",
     "before must be the id of a transaction",
     "fees must be true or false",
+    "status must be one of pending, confirmed, failed, blocked",
+    "since must be an ISO 8601 time with a zone, such as 2026-12-31T00:00:00Z",
 ]
 
+_LINES = (
+    "time,status,type,amount,unit,...\r\n2026-11-21T10:34:55.479Z,blocked,transfer,5,SOL,...\r\n"
+)
+
 PATHS = {
+    "/transactions.csv": {
+        "get": operation(
+            "exportTransactions",
+            "Records as CSV",
+            tag="transactions",
+            access=Access.KEY,
+            description="All that fit, newest first. A key that is confined to one wallet gets "
+            "that wallet's, and no key gets names.",
+            parameters=[OF_WALLET, *FILTERS],
+            response={
+                "description": "RFC 4180 in UTF-8, with a header.",
+                "content": {CSV: {"schema": {"type": "string"}, "example": _LINES}},
+            },
+            errors={400: _BAD_REQUEST[3:], 404: NO_WALLET},
+        )
+    },
     "/transactions": {
         "get": operation(
             "listTransactions",
@@ -84,9 +259,9 @@ PATHS = {
             tag="transactions",
             access=Access.KEY,
             description="A key that is confined to one wallet sees that wallet's.",
-            parameters=[LIMIT, BEFORE_RECORD, FEES],
+            parameters=[LIMIT, BEFORE_RECORD, FEES, OF_WALLET, *FILTERS],
             response=_LIST,
-            errors={400: _BAD_REQUEST},
+            errors={400: _BAD_REQUEST, 404: NO_WALLET},
         )
     },
     "/wallets/{walletId}/transactions": {
@@ -95,7 +270,7 @@ PATHS = {
             "Records of one wallet",
             tag="transactions",
             access=Access.KEY,
-            parameters=[WALLET_ID, LIMIT, BEFORE_RECORD, FEES],
+            parameters=[WALLET_ID, LIMIT, BEFORE_RECORD, FEES, *FILTERS],
             response=_LIST,
             errors={400: _BAD_REQUEST, 404: NO_WALLET},
         )

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.known_addresses import SHOWN
 from solward.prepared import Prepared
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
@@ -61,8 +62,6 @@ async def note_paid(
 _NO_POCKET = ~(
     select(pockets.c.counter).where(pockets.c.address == paid_recipients.c.address).exists()
 )
-# The first and last characters are what people compare.
-_SHOWN = 4
 _PAID = Prepared(
     select(paid_recipients.c.address)
     .join(transactions, transactions.c.id == paid_recipients.c.transaction_id)
@@ -85,13 +84,13 @@ async def paid(
     known: set[str] = set()
     alike: dict[str, str] = {}
     for address in addresses:
-        start = address[:_SHOWN]
+        start = address[:SHOWN]
         # "~" follows every character of an address.
         parameters = {"b_wallet": wallet_id, "b_first": start, "b_last": f"{start}~"}
         for (found,) in await _PAID.all(connection, parameters):
             if found == address:
                 known.add(address)
-            elif found[-_SHOWN:] == address[-_SHOWN:]:
+            elif found[-SHOWN:] == address[-SHOWN:]:
                 alike.setdefault(address, found)
     return frozenset(known), {each: other for each, other in alike.items() if each not in known}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
@@ -38,6 +40,13 @@ class RecordPages:
             fee: see `TransactionRecord.to_json`.
         """
         ids = await transactions.history_ids(connection, wallet_id, limit, before)
+        return await self.texts(connection, ids, fee=fee)
+
+    async def texts(
+        self, connection: AsyncConnection, ids: Sequence[str], *, fee: bool = False
+    ) -> list[bytes]:
+        """The records of these ids, in their order, each as JSON in UTF-8; one query, for those
+        that are not kept."""
         texts = {id_: self._kept.get((id_, fee)) for id_ in ids}
         missing = [id_ for id_, text in texts.items() if text is None]
         if missing:

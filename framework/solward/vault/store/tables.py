@@ -119,7 +119,27 @@ transactions = Table(
     Column("compute_unit_limit", BigInteger),
     Column("compute_unit_price", BigInteger),  # micro-lamports
     Column("plugin", Text),  # the distribution of a third party's plugin that asked for it
+    Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
     Index(None, "wallet_id", "seq"),
+    # What a filtered history walks, newest first (`solward.vault.store.record_filter`).
+    Index(None, "created_ms", "seq"),
+    Index(None, "wallet_id", "created_ms", "seq"),
+    Index(
+        "ix_transactions_agent",
+        "agent_id",
+        "created_ms",
+        "seq",
+        sqlite_where=text("agent_id IS NOT NULL"),
+        postgresql_where=text("agent_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_transactions_recipient",
+        "recipient",
+        "created_ms",
+        "seq",
+        sqlite_where=text("recipient IS NOT NULL"),
+        postgresql_where=text("recipient IS NOT NULL"),
+    ),
     # What each of these asked of a wallet; the others' records cost nothing for it.
     Index(
         "ix_transactions_plugin",
@@ -218,6 +238,16 @@ address_book = Table(
     Column("name", Text, primary_key=True),
     Column("address", Text, primary_key=True),
     Column("note", Text),
+)
+
+# What people call recipients, for tables and forms alone: no grant and no plugin reads it.
+contacts = Table(
+    "contacts",
+    metadata,
+    Column("address", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("skeleton", Text, nullable=False, unique=True),  # what the name looks like
+    Column("created_ms", BigInteger, nullable=False),
 )
 
 # One row, which every change of grants or of the book counts up: caches end with it.

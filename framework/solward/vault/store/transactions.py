@@ -18,7 +18,7 @@ from solward import jsontext
 from solward.audit import outbox
 from solward.entries import HistoryRequest
 from solward.prepared import Prepared
-from solward.record import TransactionRecord, TransactionStatus
+from solward.record import TransactionRecord, TransactionStatus, recipient_of
 from solward.vault.store import alerts
 from solward.vault.store.tables import transactions, wallets
 
@@ -90,6 +90,7 @@ async def insert_record(
             "owner": owner,
             "trace": trace,
             "plugin": plugin,
+            "recipient": recipient_of(record.type, record.details),
         },
     )
     record_event(connection, record, trace)
@@ -377,6 +378,20 @@ async def launched(
         if any(jsontext.loads(details).get("mint") == mint for details in rows.scalars()):
             found.add(mint)
     return frozenset(found)
+
+
+_LAUNCHES = select(transactions.c.details).where(
+    # As the index has it.
+    text("transactions.type = 'token_launch'"),
+    transactions.c.status == TransactionStatus.CONFIRMED.value,
+)
+
+
+async def launched_decimals(connection: AsyncConnection) -> dict[str, int]:
+    """mint -> decimals, of every token that a wallet launched."""
+    rows = await connection.execute(_LAUNCHES)
+    found = map(jsontext.loads, rows.scalars())
+    return {each["mint"]: int(each["decimals"]) for each in found}
 
 
 # As the index has it.

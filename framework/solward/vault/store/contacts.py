@@ -1,0 +1,101 @@
+"""What people call recipients: contacts, own wallets, and the policy's address book."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sqlalchemy import bindparam, delete, func, insert, or_, select, union
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.known_addresses import SHOWN
+from solward.prepared import Prepared
+from solward.vault.store.tables import address_book, contacts, wallets
+
+
+class ContactRow(NamedTuple):
+    """One contact."""
+
+    address: str
+    name: str
+    created_ms: int
+
+
+_SHOWN = select(contacts.c.address, contacts.c.name, contacts.c.created_ms)
+_LISTED = Prepared(_SHOWN.order_by(contacts.c.name))
+_ADDRESSES = Prepared(
+    union(
+        select(contacts.c.address).where(contacts.c.name == bindparam("b_name")),
+        select(wallets.c.public_key).where(wallets.c.name == bindparam("b_name")),
+        select(address_book.c.address).where("@" + address_book.c.name == bindparam("b_name")),
+    )
+)
+_WALLETS = Prepared(
+    select(wallets.c.id, wallets.c.name, wallets.c.public_key).where(
+        or_(
+            wallets.c.id.in_(bindparam("b_ids", expanding=True)),
+            wallets.c.public_key.in_(bindparam("b_addresses", expanding=True)),
+        )
+    )
+)
+
+
+async def listed(connection: AsyncConnection) -> list[ContactRow]:
+    """Every contact, by name."""
+    return [ContactRow(*row) for row in await _LISTED.all(connection)]
+
+
+async def of_address(connection: AsyncConnection, address: str) -> ContactRow | None:
+    """The contact of an address."""
+    row = (await connection.execute(_SHOWN.where(contacts.c.address == address))).first()
+    return None if row is None else ContactRow(*row)
+
+
+async def of_skeleton(connection: AsyncConnection, skeleton: str) -> ContactRow | None:
+    """The contact whose name looks like this."""
+    row = (await connection.execute(_SHOWN.where(contacts.c.skeleton == skeleton))).first()
+    return None if row is None else ContactRow(*row)
+
+
+async def count(connection: AsyncConnection) -> int:
+    """How many there are."""
+    return int((await connection.execute(select(func.count()).select_from(contacts))).scalar_one())
+
+
+async def put(connection: AsyncConnection, row: ContactRow, skeleton: str) -> None:
+    """Store a contact in place of the one that its address may have."""
+    await remove(connection, row.address)
+    await connection.execute(insert(contacts).values(**row._asdict(), skeleton=skeleton))
+
+
+async def remove(connection: AsyncConnection, address: str) -> None:
+    """Delete the contact of an address."""
+    await connection.execute(delete(contacts).where(contacts.c.address == address))
+
+
+async def addresses_named(connection: AsyncConnection, name: str) -> list[str]:
+    """The addresses that a contact or wallet of this name has, or `@name` of the address book."""
+    return sorted(row[0] for row in await _ADDRESSES.all(connection, {"b_name": name}))
+
+
+async def wallet_like(connection: AsyncConnection, address: str) -> str | None:
+    """The address of a wallet that this one can be taken for, or is."""
+    ends = f"{address[:SHOWN]}%{address[-SHOWN:]}".lower()
+    statement = select(wallets.c.public_key).where(func.lower(wallets.c.public_key).like(ends))
+    return (await connection.execute(statement.limit(1))).scalar()
+
+
+class WalletName(NamedTuple):
+    """What a wallet is called."""
+
+    id: str
+    name: str
+    address: str
+
+
+async def wallet_names(
+    connection: AsyncConnection, ids: Collection[str], addresses: Collection[str]
+) -> list[WalletName]:
+    """The wallets of these ids, and those of these addresses."""
+    parameters = {"b_ids": list(ids), "b_addresses": list(addresses)}
+    return [WalletName(*row) for row in await _WALLETS.all(connection, parameters)]

@@ -1,0 +1,64 @@
+"""`solward contacts add|list|remove`: what recipients are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.console import RenderableType
+
+
+@click.group()
+def contacts() -> None:
+    """Names for recipients, in lists and forms; they allow nothing, and need the admin secret."""
+
+
+@contacts.command()
+@click.argument("name")
+@click.argument("address")
+@service_call
+async def add(call: ServiceCall, name: str, address: str) -> RenderableType:
+    """Call ADDRESS by NAME, or rename it."""
+    from solward_cli.render import plain, visible
+
+    made = await call.client.contacts.put(address, name)
+    return plain(f"{made.address} is called {visible(made.name)}.")
+
+
+@contacts.command("list")
+@service_call
+async def listing(call: ServiceCall) -> RenderableType:
+    """List the contacts, and behind them the address book of the policy, as @name."""
+    from solward_cli.render import moment, table, visible
+
+    def named(at: datetime | None) -> str:
+        return "" if at is None else moment(at)
+
+    found = await call.client.contacts.known()
+    rows = [(visible(each.name), each.address, named(each.created_at)) for each in found]
+    return table(("NAME", "ADDRESS", "NAMED (UTC)"), rows, "There are no contacts yet.")
+
+
+@contacts.command()
+@click.argument("contact")
+@yes_option
+@service_call
+async def remove(call: ServiceCall, contact: str, yes: bool) -> RenderableType:
+    """Take CONTACT's name away: by its name or its address."""
+    from solward.client import NotFoundError
+    from solward_cli.render import plain, visible
+
+    found = [
+        each for each in await call.client.contacts.list() if contact in (each.name, each.address)
+    ]
+    if not found:
+        raise NotFoundError(404, f"No contact has the name or the address {contact!r}")
+    confirmed(f"Take the name {visible(found[0].name)} away from {found[0].address}?", yes)
+    await call.client.contacts.remove(found[0].address)
+    return plain(f"{found[0].address} has no name any more.")

@@ -1,0 +1,118 @@
+"""Contacts: names of recipients for people, which allow nothing."""
+
+from __future__ import annotations
+
+import pytest
+from solders.pubkey import Pubkey
+from tests.support.api import STRANGER, Api
+
+from solward.solana.base58 import is_address
+from solward.vault.wallets import contacts
+
+OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+
+
+async def name(api: Api, address: str, given: str) -> tuple[int, str]:
+    answer = await api.post("/contacts", {"address": address, "name": given})
+    return answer.status, answer.json.get("error", answer.json.get("name"))
+
+
+def alike(address: str) -> str:
+    """Another address with the same first and last four characters."""
+    for place in range(10, 30):
+        for letter in "abcdefgh":
+            made = address[:place] + letter + address[place + 1 :]
+            if made != address and is_address(made):
+                return made
+    raise AssertionError(address)
+
+
+async def test_contacts_are_named_renamed_listed_and_removed(api: Api) -> None:
+    assert await name(api, STRANGER, "Landlord") == (200, "Landlord")
+    assert await name(api, OTHER, "Accountant") == (200, "Accountant")
+    assert await name(api, STRANGER, "The landlord") == (200, "The landlord")
+    await api.call("PUT", "/policy", {"book": {"vendors": [STRANGER]}, "grants": []})
+    listed = (await api.get("/contacts")).json
+    assert [(each["name"], each["address"]) for each in listed["contacts"]] == [
+        ("Accountant", OTHER),
+        ("The landlord", STRANGER),
+    ]
+    assert listed["book"] == [{"name": "@vendors", "address": STRANGER}]
+    removed = await api.call("DELETE", f"/contacts/{OTHER}")
+    assert removed.json == {"address": OTHER, "removed": True}
+    again = await api.call("DELETE", f"/contacts/{OTHER}")
+    assert (again.status, again.error) == (404, "Contact not found")
+    told = [
+        each["data"]
+        for each in (await api.get("/audit")).json["entries"]
+        if each["event"] == "contact:changed"
+    ]
+    assert [(each.get("before"), each.get("after")) for each in told[:2]] == [
+        ({"name": "Accountant"}, {"name": None}),
+        ({"name": "Landlord"}, {"name": "The landlord"}),
+    ]
+    assert {each["principal"] for each in told} == {"admin"}
+
+
+async def test_a_name_or_an_address_that_can_be_taken_for_another_is_refused(api: Api) -> None:
+    made = (await api.post("/wallets", {"name": "till"})).json
+    assert (await name(api, OTHER, "Landlord"))[0] == 200
+    for given in ("landlord", "L4ndlord", "Lаndlоrd", "LANDLORD."):
+        status, error = await name(api, STRANGER, given)
+        assert (status, "name is, or looks like, that of" in error) == (400, True), given
+    for given in ("@vendors", "", " Bob", "x" * 65, "\u202eBob", "***", STRANGER):
+        assert (await name(api, STRANGER, given))[0] == 400, given
+    assert await name(api, STRANGER, "till") == (400, "name is that of a wallet of this service")
+    status, error = await name(api, alike(OTHER), "Other")
+    assert status == 400
+    assert f"address looks like Landlord ({OTHER}) and is another" in error
+    status, error = await name(api, alike(made["address"]), "Other")
+    assert (status, "looks like a wallet of this service" in error) == (400, True)
+    status, error = await name(api, made["address"], "Other")
+    assert (status, "is a wallet of this service" in error) == (400, True)
+    for address in ("nobody", OTHER[:-4], OTHER + "1"):
+        status, error = await name(api, address, "Other")
+        assert (status, error) == (400, "address must be an address, base58 of 32 bytes")
+
+
+async def test_there_are_so_many_contacts_and_no_more(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contacts, "MAX_CONTACTS", 2)
+    assert (await name(api, STRANGER, "One"))[0] == 200
+    assert (await name(api, OTHER, "Two"))[0] == 200
+    status, error = await name(api, str(Pubkey.new_unique()), "Three")
+    assert (status, error) == (400, "There are 2 contacts; remove one first")
+    assert (await name(api, OTHER, "Second"))[0] == 200
+
+
+async def test_a_contact_is_no_recipient_of_a_payment_and_of_no_grant(api: Api) -> None:
+    wallet = await api.wallet(1)
+    assert (await name(api, STRANGER, "landlord"))[0] == 200
+    for named in ("landlord", "@landlord"):
+        answer = await api.post(f"/wallets/{wallet}/transfer", {"to": named, "amount": 0.1})
+        assert answer.status == 400, named
+    grant = {
+        "who": f"wallet:{wallet}",
+        "may": ["transfer"],
+        "assets": {"SOL": {"perTx": "1", "per": {"24h": "1"}}},
+    }
+    for named in ("@landlord", "landlord"):
+        policy = {"grants": [grant | {"to": [named]}]}
+        assert (await api.call("PUT", "/policy", policy)).status == 400, named
+    # And one of the same name as an entry of the address book changes nothing of it.
+    policy = {"book": {"landlord": [OTHER]}, "grants": [grant | {"to": ["@landlord"]}]}
+    assert (await api.call("PUT", "/policy", policy)).status == 200
+    body = {"to": STRANGER, "amount": 0.1}
+    assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 500
+    assert (await api.records(wallet))[0]["status"] == "blocked"
+
+
+async def test_a_key_reads_and_writes_no_contact(api: Api) -> None:
+    key, _ = await api.key()
+    for method, path, body in (
+        ("GET", "/contacts", None),
+        ("POST", "/contacts", {"address": STRANGER, "name": "Me"}),
+        ("DELETE", f"/contacts/{STRANGER}", None),
+    ):
+        assert (await api.call(method, path, body, token=key)).status == 401

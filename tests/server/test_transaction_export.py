@@ -1,0 +1,214 @@
+"""The history as CSV: exact, named, harmless in a spreadsheet, and a page at a time."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from tests.support.api import STRANGER, Api
+
+from solward import service as service_module
+from solward.known_addresses import KnownAddress, KnownAddresses
+from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.token_list import token_list
+from solward.vault.store import tables
+from solward_server import history_csv
+from solward_server.history_csv import COLUMNS, Naming, harmless
+
+OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+TOKENS = token_list("localnet")
+USDC = TOKENS.resolve("USDC", "mint")
+RECORD = TransactionRecord(
+    "t1",
+    "w1",
+    "transfer",
+    TransactionStatus.CONFIRMED,
+    {"from": OTHER, "to": STRANGER, "amount": Decimal("0.000000001")},
+    ("max_per_tx",),
+    created_ms=1_795_424_127_123,
+    principal="admin",
+    signature="5sig",
+    fee_lamports=5_000,
+)
+
+
+def read(text: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text.decode(), newline="")))
+
+
+def row_of(record: TransactionRecord, **naming: Any) -> dict[str, str]:
+    text = history_csv.header() + history_csv.rows(
+        [record], Naming(TOKENS, naming.pop("decimals", {}), **naming)
+    )
+    (row,) = read(text)
+    return row
+
+
+def test_a_row_is_exact_and_has_its_units() -> None:
+    named = KnownAddresses([KnownAddress(STRANGER, "Landlord")])
+    row = row_of(RECORD, known=named, wallets={"w1": "till"})
+    assert row == dict.fromkeys(COLUMNS, "") | {
+        "time": "2026-11-23T08:55:27.123Z",
+        "status": "confirmed",
+        "type": "transfer",
+        "amount": "0.000000001",
+        "unit": "SOL",
+        "raw amount": "1",
+        "counterpart": STRANGER,
+        "counterpart name": "Landlord",
+        "wallet": "w1",
+        "wallet name": "till",
+        "requested by": "admin",
+        "fee SOL": "0.000005",
+        "fee lamports": "5000",
+        "signature": "5sig",
+        "transaction": "t1",
+    }
+
+
+def test_a_swap_has_what_left_and_what_arrived() -> None:
+    details = {
+        "inputToken": "So11111111111111111111111111111111111111112",
+        "outputToken": USDC,
+        "inputAmount": Decimal("1E+1"),
+        "outputAmount": Decimal("1499.123456"),
+    }
+    row = row_of(replace(RECORD, type="swap", details=details))
+    assert (row["amount"], row["unit"], row["raw amount"]) == ("10", "SOL", "10000000000")
+    assert (row["received"], row["received unit"]) == ("1499.123456", "USDC")
+    assert (row["received mint"], row["raw received"]) == (USDC, "1499123456")
+    # Nothing is made up of a mint whose decimals nobody knows.
+    other = {"to": STRANGER, "mint": OTHER, "amount": Decimal("0.5"), "received": Decimal("0.4")}
+    row = row_of(replace(RECORD, type="token_transfer", details=other))
+    assert (row["amount"], row["unit"], row["mint"], row["raw amount"]) == ("0.5", "", OTHER, "")
+    row = row_of(replace(RECORD, type="token_transfer", details=other), decimals={OTHER: 2})
+    assert (row["raw amount"], row["raw received"]) == ("50", "40")
+
+
+def test_a_refusal_has_its_rule_and_reason_and_no_fee() -> None:
+    refused = replace(
+        RECORD, status=TransactionStatus.BLOCKED, error="too much", signature=None, fee_lamports=5
+    )
+    row = row_of(refused)
+    assert (row["rule"], row["reason"], row["fee SOL"]) == ("max_per_tx", "too much", "")
+
+
+def test_an_address_that_only_looks_like_a_known_one_is_named_as_that() -> None:
+    other = STRANGER[:12] + ("a" if STRANGER[12] != "a" else "b") + STRANGER[13:]
+    known = KnownAddresses([KnownAddress(other, "Landlord")])
+    assert row_of(RECORD, known=known)["counterpart name"] == "looks like Landlord but is another"
+
+
+FORMULAS = (
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    " =1",
+    "\u00a0=1",
+    "\uff1d1",
+    "\uff0b1",
+)
+
+
+@pytest.mark.parametrize("text", FORMULAS, ids=range(len(FORMULAS)))
+def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
+    assert harmless(text) == f"'{text}"
+    hostile = replace(
+        RECORD,
+        type="other",
+        status=TransactionStatus.BLOCKED,
+        agent_id=text,
+        principal=text,
+        signature=text,
+        error=text,
+        guardrails_applied=(text,),
+        details={"validator": text, "mint": text, "amount": Decimal(-5)},
+    )
+    known = KnownAddresses([KnownAddress(text, text)])
+    row = row_of(hostile, known=known, wallets={"w1": text})
+    for value in row.values():
+        assert not value.lstrip(" \u00a0").startswith(history_csv._FORMULA), row
+    # And only those cells are changed.
+    assert harmless("1+1=2, -5") == "1+1=2, -5"
+
+
+def test_commas_quotes_and_line_ends_are_quoted() -> None:
+    said = 'a "b", c\r\nd'
+    raw = history_csv.rows([replace(RECORD, error=said)], Naming(TOKENS, {}))
+    assert b'"a ""b"", c\r\nd"' in raw
+    assert raw.endswith(b"\r\n")
+    assert row_of(replace(RECORD, error=said))["reason"] == said
+
+
+async def exported(api: Api, query: str = "", **options: Any) -> list[dict[str, str]]:
+    answer = await api.get(f"/transactions.csv{query}", **options)
+    assert answer.status == 200, answer.text
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    return read(answer.text.encode())
+
+
+async def test_what_is_listed_is_what_is_exported(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "_EXPORT_PAGE", 2)
+    wallet = (await api.post("/wallets", {"name": "=till"})).json["walletId"]
+    await api.post(f"/wallets/{wallet}/airdrop", {"amount": 2})
+    await api.post("/contacts", {"address": STRANGER, "name": "Landlord"})
+    for amount in ("0.1", "0.2", "5"):
+        body = {"to": STRANGER, "amount": Decimal(amount)}
+        await api.post(f"/wallets/{wallet}/transfer", body)
+    rows = await exported(api)
+    assert [each["transaction"] for each in rows] == [
+        each["id"] for each in await api.records(wallet)
+    ]
+    assert [each["amount"] for each in rows] == ["5", "0.2", "0.1", "2"]
+    assert {each["wallet name"] for each in rows} == {"'=till"}
+    assert [each["counterpart name"] for each in rows] == ["Landlord"] * 3 + ["'=till"]
+    (refused,) = await exported(api, "?status=blocked")
+    assert (refused["rule"], refused["raw amount"]) == ("max_per_tx", "5000000000")
+    assert await exported(api, "?recipient=Landlord&status=failed") == []
+    # A key sees its own wallet's, without what the operator calls anybody.
+    await api.wallet(1)
+    key, _ = await api.key(walletId=wallet)
+    seen = await exported(api, token=key)
+    assert [each["transaction"] for each in seen] == [each["transaction"] for each in rows]
+    assert {each["wallet name"] + each["counterpart name"] for each in seen} == {""}
+    assert (await api.get("/transactions.csv?status=nope")).status == 400
+    assert (await api.get("/transactions.csv", token="sk-" + "0" * 32)).status == 401
+
+
+async def test_a_long_history_is_read_and_written_a_page_at_a_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wallet = await api.wallet()
+    row = {
+        "wallet_id": wallet,
+        "principal": "admin",
+        "type": "transfer",
+        "status": "confirmed",
+        "details": '{"amount":0.1}',
+        "guardrails_applied": [],
+        "held_lamports": 0,
+    }
+    async with api.service.database.write() as connection:
+        rows = [row | {"id": f"t{n}", "created_ms": n} for n in range(2_000)]
+        await connection.execute(tables.transactions.insert(), rows)
+    written: list[int] = []
+    real = history_csv.rows
+
+    def counted(records: list[TransactionRecord], naming: Naming) -> bytes:
+        written.append(len(records))
+        return real(records, naming)
+
+    monkeypatch.setattr(history_csv, "rows", counted)
+    assert len(await exported(api)) == 2_000
+    assert max(written) == service_module._EXPORT_PAGE == 200
+    assert len(written) == 10

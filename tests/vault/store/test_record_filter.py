@@ -1,0 +1,231 @@
+"""A filtered history: exactly the records that fit, in pages of bounded work on an index."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import product
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.query_plans import query_plans
+
+from solward.record import TransactionRecord, TransactionStatus, recipient_of
+from solward.vault.store import record_filter, transactions, wallets
+from solward.vault.store.database import Database
+from solward.vault.store.record_filter import RecordFilter, filtered_ids
+
+TYPES = ("transfer", "airdrop", "swap", "other")
+STATUSES = tuple(TransactionStatus)
+
+
+def record(number: int, dice: random.Random) -> TransactionRecord:
+    return TransactionRecord(
+        f"t{number}",
+        dice.choice(("w0", "w1")),
+        dice.choice(TYPES),
+        dice.choice(STATUSES),
+        {"to": dice.choice(("alice", "bob"))},
+        ("max_per_tx",),
+        # Of several processes' clocks: neither in order nor all different.
+        created_ms=1_000 + 10 * (number // 3) + dice.choice((-20, 0, 0)),
+        agent_id=dice.choice((None, "a0", "a1")),
+        principal="admin",
+    )
+
+
+async def store(database: Database, records: Sequence[TransactionRecord]) -> None:
+    async with database.write() as connection:
+        for each in ("w0", "w1"):
+            row = {"id": each, "name": each, "public_key": each, "tags": [], "created_ms": 1}
+            sealed = {"kek_version": 1, "wrapped_data_key": b"", "sealed_key": b""}
+            await wallets.insert_wallets(connection, [row | sealed], ["admin"])
+        for each_record in records:
+            await transactions.insert_record(connection, each_record, action_key=None)
+
+
+def fits(each: TransactionRecord, wanted: RecordFilter) -> bool:
+    recipient = recipient_of(each.type, each.details)
+    found = {
+        "wallet_id": each.wallet_id,
+        "agent_id": each.agent_id,
+        "recipient": recipient,
+        "type": each.type,
+        "status": each.status.value,
+    }
+    since = 0 if wanted.since_ms is None else wanted.since_ms
+    until = 2**62 if wanted.until_ms is None else wanted.until_ms
+    return since <= each.created_ms < until and all(
+        getattr(wanted, name) in (None, value) for name, value in found.items()
+    )
+
+
+async def walked(database: Database, wanted: RecordFilter, limit: int) -> list[str]:
+    """Every page of a filtered history."""
+    found: list[str] = []
+    before: str | None = None
+    while True:
+        async with database.read() as connection:
+            page = await filtered_ids(connection, wanted, limit, before)
+        assert len(page.ids) <= limit
+        found += page.ids
+        if page.next is None:
+            return found
+        before = page.next
+
+
+def every_filter() -> list[RecordFilter]:
+    """Every set of fields, each with a value that some records have."""
+    choices: dict[str, tuple[Any, ...]] = {
+        "wallet_id": (None, "w1"),
+        "agent_id": (None, "a1"),
+        "recipient": (None, "alice"),
+        "type": (None, "transfer"),
+        "status": (None, "blocked"),
+        "since_ms": (None, 1_050),
+        "until_ms": (None, 1_150),
+    }
+    assert set(choices) == {each.name for each in fields(RecordFilter)}
+    return [
+        RecordFilter(**dict(zip(choices, values, strict=True)))
+        for values in product(*choices.values())
+    ]
+
+
+async def stored(database: Database) -> list[TransactionRecord]:
+    """Some records, newest first by time."""
+    dice = random.Random(20)
+    records = [record(number, dice) for number in range(60)]
+    await store(database, records)
+    numbered = sorted(
+        enumerate(records), key=lambda pair: (pair[1].created_ms, pair[0]), reverse=True
+    )
+    return [each for _, each in numbered]
+
+
+def expected(newest: Sequence[TransactionRecord], wanted: RecordFilter) -> list[str]:
+    return [each.id for each in newest if fits(each, wanted)]
+
+
+@pytest.mark.parametrize(
+    "most_walked",
+    [
+        7,
+        pytest.param(1, marks=pytest.mark.more),
+        pytest.param(record_filter.MOST_WALKED, marks=pytest.mark.more),
+    ],
+)
+async def test_pages_of_every_filter_are_the_records_that_fit(
+    database: Database, monkeypatch: pytest.MonkeyPatch, most_walked: int
+) -> None:
+    monkeypatch.setattr(record_filter, "MOST_WALKED", most_walked)
+    records = await stored(database)
+    for wanted in every_filter():
+        assert await walked(database, wanted, 3) == expected(records, wanted), wanted
+
+
+async def test_a_page_goes_on_behind_any_record(database: Database) -> None:
+    dice = random.Random(1)
+    records = [replace(record(number, dice), created_ms=number) for number in range(20)]
+    await store(database, records)
+    async with database.read() as connection:
+        # The one it begins behind is itself outside of the range, and newer than its end.
+        wanted = RecordFilter(until_ms=10)
+        page = await filtered_ids(connection, wanted, 3, "t15")
+        assert page.ids == ["t9", "t8", "t7"]
+        page = await filtered_ids(connection, wanted, 3, "t5")
+        assert page.ids == ["t4", "t3", "t2"]
+        assert (await filtered_ids(connection, wanted, 3, "nobody")).ids == []
+
+
+async def test_what_a_plugin_says_in_words_is_no_recipient(database: Database) -> None:
+    dice = random.Random(2)
+    said = replace(record(1, dice), type="other", details={"to": "alice"})
+    paid = replace(record(2, dice), type="transfer", details={"to": "alice"})
+    odd = replace(record(3, dice), type="transfer", details={"to": 5})
+    await store(database, [said, paid, odd])
+    assert await walked(database, RecordFilter(recipient="alice"), 5) == ["t2"]
+
+
+_INDEX = {
+    "wallet_id": "ix_transactions_wallet_id_created_ms_seq",
+    "recipient": "ix_transactions_recipient",
+    "agent_id": "ix_transactions_agent",
+    None: "ix_transactions_created_ms_seq",
+}
+
+
+ASKED = (
+    *((name,) for name in _INDEX),
+    ("type",),
+    ("recipient", "status"),
+    ("agent_id", "type"),
+    ("wallet_id", "recipient"),
+)
+
+
+def _of(names: tuple[str | None, ...]) -> RecordFilter:
+    return RecordFilter(**{name: "x" for name in names if name is not None}, until_ms=5)
+
+
+@pytest.mark.sqlite("its query plans")
+async def test_each_filter_walks_its_index_in_order(database: Database) -> None:
+    for names, before in product(ASKED, (None, "t1")):
+
+        async def one(connection: AsyncConnection) -> None:
+            await filtered_ids(connection, _of(names), 50, before)  # noqa: B023
+
+        walked = next((each for each in names if each in _INDEX), None)
+        ((statement, plan),) = await query_plans(database, one)
+        reads = [step for step in plan if step.startswith(("SEARCH t", "SCAN t"))]
+        assert f"USING INDEX {_INDEX[walked]} " in reads[0].replace("COVERING ", ""), plan
+        assert "created_ms>? AND created_ms<?" in reads[0], plan
+        # The others find the record that the page begins behind.
+        assert all("(id=?)" in step for step in reads[1:]), plan
+        # What is walked is bounded, so it may be sorted; the rest comes as the index has it.
+        is_sorted = any("B-TREE" in step for step in plan)
+        assert not is_sorted or "row_number" in statement, (statement, plan)
+
+
+@pytest.mark.more
+async def test_postgres_gives_the_same_pages_by_the_same_indexes(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_filter, "MOST_WALKED", 7)
+    records = await stored(postgres_database)
+    for wanted in every_filter():
+        assert await walked(postgres_database, wanted, 3) == expected(records, wanted), wanted
+    # By each of the statements that were run, with an index wherever there is one.
+    async with postgres_database.write() as connection:
+        await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        for names, older in product(ASKED, (False, True)):
+            plan = await postgres_plan(connection, _of(names), "t1" if older else None)
+            index = _INDEX[next((each for each in names if each in _INDEX), None)]
+            scans = [line for line in plan if "Scan" in line and "_pkey" not in line]
+            assert any(f"Scan Backward using {index} " in line for line in scans), plan
+            assert not any("Seq Scan" in line for line in plan), plan
+
+
+async def postgres_plan(
+    connection: AsyncConnection, wanted: RecordFilter, before: str | None
+) -> list[str]:
+    """How PostgreSQL runs a page."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    real = driver.execute
+    plan: list[str] = []
+
+    async def explained(statement: str, parameters: Any = None) -> Any:
+        rows = await (await real(f"EXPLAIN {statement}", parameters)).fetchall()
+        plan.extend(line for (line,) in rows)
+        return await real(statement, parameters)
+
+    driver.execute = explained
+    try:
+        await filtered_ids(connection, wanted, 50, before)
+    finally:
+        del driver.execute
+    return plan
