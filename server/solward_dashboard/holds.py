@@ -12,11 +12,13 @@ from nicegui import ui
 
 from solward.client import Hold, Transaction
 from solward.errors import SolwardError
-from solward.money import format_sol
+from solward.money import SOL_DECIMALS, format_sol
 from solward.solana.token_list import TokenList, known_decimals
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, result_of, titled
-from solward_dashboard.wording import day, left, plain
+from solward_dashboard.limits import left_texts
+from solward_dashboard.people import People
+from solward_dashboard.wording import day, exact, left
 
 _MAX_NOTE = 500
 _CLASSES = {
@@ -35,11 +37,10 @@ class Told:
     """What a card needs beside its hold.
 
     Attributes:
-        names: principal or `wallet:<id>` -> name.
         records: id -> the record that a hold ended in.
     """
 
-    names: Mapping[str, str]
+    people: People
     tokens: TokenList
     records: Mapping[str, Transaction]
     network: str
@@ -52,6 +53,7 @@ class HoldCards:
         refresh: called after a decision.
         open_record: shows the record that a hold ended in.
         empty: what stands there where there is none.
+        compact: without what the sentence says too, for a page with more on it.
     """
 
     def __init__(
@@ -60,7 +62,10 @@ class HoldCards:
         open_record: Callable[[Transaction, Told], Awaitable[None]],
         empty: str,
         testid: str,
+        *,
+        compact: bool = False,
     ) -> None:
+        self._compact = compact
         self._refresh = refresh
         self._open_record = open_record
         self._shown: list[tuple[Hold, Transaction | None]] = []
@@ -106,21 +111,18 @@ class HoldCards:
                 self._outcome(hold, record, told)
 
     def _facts(self, hold: Hold, told: Told) -> None:
-        fact("Asked by", _who(hold.principal, told.names))
-        fact("From wallet", _who(f"wallet:{hold.wallet_id}", told.names))
+        if not self._compact:
+            fact("Asked by", told.people.who(hold.principal))
+            fact("From wallet", told.people.who(f"wallet:{hold.wallet_id}"))
         for line in hold.lines:
             amount = units_text(line["asset"], int(line["units"]), told.tokens, line)
-            receiver = line.get("account")
-            to = "" if receiver is None else f"\nto {receiver}"
-            owner = line.get("owner")
-            if owner is not None and owner != receiver:
-                to += f"\nwhich belongs to {owner}"
+            to = "".join(f"\n{each}" for each in receiver_texts(line, told.people))
             fact(f"Leaves by {line['operation']}", f"{amount}{to}", "sw-mono sw-pre")
         if not hold.lines:
             fact("Leaves", "nothing but fee and rent")
         for mint, units in hold.arrives.items():
             fact("Arrives at least", units_text(mint, units, told.tokens), "sw-mono")
-        fact("Fee and rent at most", f"{plain(hold.costs_sol.normalize())} SOL", "sw-mono")
+        fact("Fee and rent at most", f"{exact(hold.costs_sol)} SOL", "sw-mono")
         if hold.state == "held":
             with ui.element("div"):
                 with ui.element("dt"):
@@ -130,7 +132,7 @@ class HoldCards:
             if hold.repeats:
                 fact("Approved", "it is carried out when who asks repeats it before then")
         if hold.decided_by is not None and hold.decided_at is not None:
-            by = _who(hold.decided_by, told.names)
+            by = told.people.who(hold.decided_by)
             fact("Decided by", f"{by}, {day(hold.decided_at)}")
         if hold.note is not None:
             fact("Note", hold.note)
@@ -194,13 +196,23 @@ class HoldCards:
 
 async def _confirmed(hold: Hold, told: Told, verb: str) -> str | None:
     """The note, empty or not, where the person confirms; else None."""
+    left = await _left_after(hold) if verb == "Approve" else []
     with titled(f"{verb} this?") as dialog:
         ui.label(hold.sentence).classes("sw-text sw-sentence").props('data-testid="asked"')
         for line in hold.lines:
-            ui.label(units_text(line["asset"], int(line["units"]), told.tokens, line)).classes(
-                "sw-strong"
-            )
-            ui.label(str(line.get("account", ""))).classes("sw-mono")
+            with ui.element("div"):
+                amount = units_text(line["asset"], int(line["units"]), told.tokens, line)
+                ui.label(amount).classes("sw-strong")
+                for text in receiver_texts(line, told.people):
+                    ui.label(text).classes("sw-mono")
+        if verb == "Approve":
+            with ui.element("dl").classes("sw-facts"):
+                for mint, units in hold.arrives.items():
+                    fact("Arrives at least", units_text(mint, units, told.tokens))
+                fact("Fee and rent at most", f"{exact(hold.costs_sol)} SOL")
+                fact("Left of the wallet's limits after it", "\n".join(left))
+                fact("May be approved until", _until(hold))
+            ui.label("It is judged once more: an approval passes no limit.").classes("sw-dim")
         note = (
             ui.input("Note (optional)").classes("sw-field").props(f"outlined maxlength={_MAX_NOTE}")
         )
@@ -213,6 +225,27 @@ async def _confirmed(hold: Hold, told: Told, verb: str) -> str | None:
     return None if result is None else str(result).strip()
 
 
+async def _left_after(hold: Hold) -> list[str]:
+    """What it would leave of the limits, or that they are not known."""
+    lamports = sum(int(each["units"]) for each in hold.lines if each["asset"] == "SOL")
+    taken = Decimal(lamports).scaleb(-SOL_DECIMALS)
+    try:
+        limits = await api().wallets.limits(hold.wallet_id)
+    except SolwardError as error:
+        return [f"not known: {error}"]
+    return left_texts(limits, taken, hold.costs_sol)
+
+
+def receiver_texts(line: Mapping[str, Any], people: People) -> list[str]:
+    """`to wallet savings, <address>`, and on which account; empty where nobody receives."""
+    receiver, owner = line.get("account"), line.get("owner")
+    if receiver is None:
+        return []
+    if owner is None or owner == receiver:
+        return [f"to {people.receiver(receiver)}"]
+    return [f"to {people.receiver(owner)}", f"on its account {receiver}"]
+
+
 def units_text(
     asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
 ) -> str:
@@ -223,7 +256,7 @@ def units_text(
     name = tokens.symbol_of(asset) or f"of the token {asset}"
     if decimals is None:
         return f"{units:,} smallest units {name}"
-    return f"{plain(Decimal(units).scaleb(-int(decimals)))} {name}"
+    return f"{exact(Decimal(units).scaleb(-int(decimals)))} {name}"
 
 
 def _version(hold: Hold, record: Transaction | None) -> tuple[Any, ...]:
@@ -233,12 +266,3 @@ def _version(hold: Hold, record: Transaction | None) -> tuple[Any, ...]:
 def _until(hold: Hold) -> str:
     rest = left(hold.expires_at, datetime.now(UTC))
     return f"{day(hold.expires_at)} ({rest})"
-
-
-def _who(principal: str, names: Mapping[str, str]) -> str:
-    """Its name and its id, which tells two of one name apart."""
-    kind, _, own_id = principal.partition(":")
-    name = names.get(principal)
-    if not own_id:
-        return principal
-    return f"{kind} {own_id}" if name is None else f"{kind} {name} ({own_id})"

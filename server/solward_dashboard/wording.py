@@ -20,6 +20,12 @@ def plain(amount: Decimal | int) -> str:
     return f"{Decimal(amount):,f}"
 
 
+def exact(amount: Decimal | int) -> str:
+    """As `plain`, without zeros at the end of a fraction."""
+    text = plain(amount)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def short(text: str, ends: int = 4) -> str:
     """An address or an id with its middle left out."""
     return text if len(text) <= 2 * ends + 1 else f"{text[:ends]}…{text[-ends:]}"

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from solward.client import NotFoundError, Skill, SolwardClient, Transaction, Wallet
+from solward.client.wallets import SKILL_ROUTES
 from solward_mcp.conversion import (
     DRY_RUN,
     DRY_RUN_OUTPUT,
@@ -32,24 +33,6 @@ from solward_mcp.paying import (
 )
 from solward_mcp.protocol import Json
 from solward_mcp.scope import WalletScope
-
-# Skill -> money route whose dry run judges the same operation.
-ROUTES = {
-    "airdrop": "airdrop",
-    "burn_tokens": "burn",
-    "close_token_account": "close-account",
-    "launch_token": "launch-token",
-    "mint_supply": "mint-supply",
-    "revoke_mint_authority": "revoke-authority",
-    "stake_sol": "stake",
-    "swap": "swap",
-    "transfer": "transfer",
-    "transfer_token": "transfer-token",
-    "unstake_sol": "unstake",
-    "unwrap_sol": "unwrap-sol",
-    "withdraw_stake": "withdraw-stake",
-    "wrap_sol": "wrap-sol",
-}
 
 _PAGE = 500
 _PAGES = 20
@@ -90,20 +73,20 @@ async def quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> 
 def is_triable(skill: Skill) -> bool:
     """Whether a skill has a dry run that its tool can ask for."""
     own = skill.parameters.get("properties", {})
-    return skill.name in ROUTES and skill.effects != READ and DRY_RUN not in own
+    return skill.name in SKILL_ROUTES and skill.effects != READ and DRY_RUN not in own
 
 
 async def try_skill(
     scope: WalletScope, wallet: Wallet, name: str, params: _Params
 ) -> Mapping[str, Any]:
     """What would become of a skill that `is_triable`; raises `ClientError`."""
-    return (await scope.client.wallets.try_route(wallet.id, ROUTES[name], params)).raw
+    return (await scope.client.wallets.try_route(wallet.id, SKILL_ROUTES[name], params)).raw
 
 
 async def _dry_run(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
     tool, arguments = params.get("tool"), params.get("arguments", {})
-    if tool not in ROUTES:
-        raise BadArgument(f"tool must be one of {', '.join(ROUTES)}")
+    if tool not in SKILL_ROUTES:
+        raise BadArgument(f"tool must be one of {', '.join(SKILL_ROUTES)}")
     if not isinstance(arguments, dict):
         raise BadArgument("arguments must be an object: what the tool takes")
     return await try_skill(scope, wallet, tool, arguments)
@@ -211,7 +194,7 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], Json, _Answer]] = {
         " nothing is sent, reserved or recorded.",
         _schema(
             ("tool",),
-            tool={"type": "string", "enum": [*ROUTES], "description": "The tool to try."},
+            tool={"type": "string", "enum": [*SKILL_ROUTES], "description": "The tool to try."},
             arguments={
                 "type": "object",
                 "description": "What it takes, without the wallet.",

@@ -72,6 +72,6 @@ def test_the_newest_decisions_of_all_agents_bear_their_names() -> None:
 def test_the_sum_says_whose_it_is(wallets: int, said: str) -> None:
     nothing: Any = None
     budgets = (budget("1", "10"), budget("0.5", "10"))[: min(wallets, 2)]
-    seen = Overview(nothing, wallets, budgets, (), (), nothing)
+    seen = Overview(nothing, wallets, budgets, (), (), nothing, nothing, (), nothing)
     assert seen.spent_by == said
     assert seen.spent == sum(each.used for each in budgets)

@@ -11,9 +11,10 @@ from tests.support.api import STRANGER, Api
 from tests.support.grants import grant, limit
 
 from solward import jsontext
+from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
 from solward.vault.transactions.policy import replace_set
-from solward_mcp.built_in import ROUTES, built_in
+from solward_mcp.built_in import built_in
 from solward_mcp.conversion import IDEMPOTENCY_META
 
 SOL = 10**9
@@ -175,8 +176,8 @@ async def test_every_skill_that_spends_can_be_tried(api: Api) -> None:
     skills = (await api.get("/skills")).json["skills"]
     spending = {each["name"] for each in skills if each["effects"] == "spend"}
     # What `pay` would do, `quote_payment` says.
-    assert ROUTES.keys() == spending - {"pay_request"}
-    assert {each.replace("-", "_") for each in ROUTES.values()} == OPERATIONS.keys()
+    assert SKILL_ROUTES.keys() == spending - {"pay_request"}
+    assert {each.replace("-", "_") for each in SKILL_ROUTES.values()} == OPERATIONS.keys()
 
 
 @pytest.mark.parametrize("one_wallet", [True, False])

@@ -34,6 +34,7 @@ def furnish(service: Service) -> dict[str, str]:
         _done(api, f"{run}/transfer", {"to": address, "amount": 0.25})
         refused = api.post(f"{run}/transfer", json={"to": address, "amount": 3})
         assert "max_per_tx" in refused.text, refused.text
+        record = str(refused.headers["Solward-Transaction"])
         _done(api, f"{run}/pay", {"url": f"http://{_seller(api)}/forecast", "max": "0.05 USDC"})
         schedule = {"name": "look", "skill": "check_balance", "every": "1h"}
         _done(api, f"{run}/schedules", schedule)
@@ -44,7 +45,13 @@ def furnish(service: Service) -> dict[str, str]:
         book = {"book": {"vendors": [{"address": address, "note": "the shop"}]}}
         _put(api, "/policy", _got(api, "/policy")["policy"] | book)
         _done(api, "/freeze", {"walletId": frozen, "reason": "lost laptop"})
-    return {"wallet_id": wallet, "agent_id": agent, "hold_id": hold, "frozen": frozen}
+    return {
+        "wallet_id": wallet,
+        "agent_id": agent,
+        "hold_id": hold,
+        "transaction_id": record,
+        "frozen": frozen,
+    }
 
 
 def _held(service: Service, api: httpx.Client, wallet: str, to: str) -> str:

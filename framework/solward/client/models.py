@@ -303,12 +303,14 @@ class Trial:
     Attributes:
         rule: the rule that refuses it.
         reason: why it is not allowed.
+        numbers: `asked`, `limit`, `left`, `used`, `unit` and `window`, as far as the reason says.
         effects: the simulated effects (docs/transactions.md), where the simulation ran.
     """
 
     allowed: bool
     rule: str | None
     reason: str | None
+    numbers: Mapping[str, str]
     guardrails_applied: tuple[str, ...]
     effects: Mapping[str, Any] | None
     raw: Raw = field(repr=False)
@@ -322,6 +324,7 @@ class Trial:
             allowed=raw["allowed"],
             rule=raw.get("rule"),
             reason=raw.get("reason"),
+            numbers=raw.get("numbers", {}),
             guardrails_applied=tuple(raw["guardrailsApplied"]),
             effects=raw.get("effects"),
             raw=raw,

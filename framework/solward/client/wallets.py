@@ -33,6 +33,24 @@ class _Named(Protocol):
 
 N = TypeVar("N", bound=_Named)
 
+SKILL_ROUTES = {
+    "airdrop": "airdrop",
+    "burn_tokens": "burn",
+    "close_token_account": "close-account",
+    "launch_token": "launch-token",
+    "mint_supply": "mint-supply",
+    "revoke_mint_authority": "revoke-authority",
+    "stake_sol": "stake",
+    "swap": "swap",
+    "transfer": "transfer",
+    "transfer_token": "transfer-token",
+    "unstake_sol": "unstake",
+    "unwrap_sol": "unwrap-sol",
+    "withdraw_stake": "withdraw-stake",
+    "wrap_sol": "wrap-sol",
+}
+"""Built-in skill -> money route whose dry run judges the same operation."""
+
 # Shorter prefixes of an id are too easily a typo.
 MIN_ID_PREFIX = 4
 

@@ -64,6 +64,11 @@ class Form:
         """Show errors at their fields, such as the service's; those of other fields go."""
         self._group.show_errors(errors)
 
+    def unchecked(self) -> dict[str, Any] | None:
+        """The values, None where they do not fit; nothing is shown of that."""
+        values, errors = read(self._schema, self._fields, self._group.content())
+        return None if errors else values
+
     def clear(self) -> None:
         """Reset every field to its first content."""
         self._group.set_content({each.name: each.initial for each in self._fields})

@@ -9,6 +9,7 @@ from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
 from solward_dashboard.pages.plugins import page as plugins
+from solward_dashboard.pages.transactions import detail as transaction
 from solward_dashboard.pages.transactions import page as transactions
 from solward_dashboard.pages.wallets import detail as wallet
 from solward_dashboard.pages.wallets import page as wallets
@@ -22,6 +23,7 @@ def register() -> None:
     ui.page("/wallets")(wallets.page)
     ui.page("/wallets/{wallet_id}")(wallet.page)
     ui.page("/transactions")(transactions.page)
+    ui.page("/transactions/{transaction_id}")(transaction.page)
     ui.page("/payments")(payments.page)
     ui.page("/holds")(holds.page)
     ui.page("/holds/{hold_id}")(holds.one)

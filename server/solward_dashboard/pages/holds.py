@@ -14,6 +14,7 @@ from solward_dashboard.api import api
 from solward_dashboard.frame import frame
 from solward_dashboard.holds import HoldCards, Told
 from solward_dashboard.pages.transactions.detail import show_record
+from solward_dashboard.people import People
 from solward_dashboard.polling import Poll
 
 EVERY_S = 3.0
@@ -52,17 +53,19 @@ async def fetch_one(hold_id: str) -> Inbox | None:
 
 async def told_of(holds: Sequence[Hold]) -> Told:
     """What the cards of these holds need."""
-    health, wallets, agents, keys = await asyncio.gather(
-        api().health(), api().wallets.list(), api().agents.list(), api().keys.list()
+    health, wallets, agents, keys, policy = await asyncio.gather(
+        api().health(),
+        api().wallets.list(),
+        api().agents.list(),
+        api().keys.list(),
+        api().policy.get(),
     )
-    names = {f"wallet:{each.id}": each.name for each in wallets}
-    names |= {f"agent:{each.id}": each.name for each in agents}
-    names |= {f"key:{each.id}": each.name for each in keys}
+    people = People.of(wallets, agents, keys, policy)
     known = {each.id for each in wallets}
     of = sorted({each.wallet_id for each in holds if each.transaction_id is not None} & known)
     found = await asyncio.gather(*(api().wallets.transactions(each, limit=_RECORDS) for each in of))
     records = {each.id: each for some in found for each in some}
-    return Told(names, token_list(health.network), records, health.network)
+    return Told(people, token_list(health.network), records, health.network)
 
 
 def page() -> None:
@@ -102,5 +105,4 @@ def one(hold_id: str) -> None:
 
 async def open_record(record: Transaction, told: Told) -> None:
     """The dialog of the record that a hold ended in."""
-    wallet = told.names.get(f"wallet:{record.wallet_id}", record.wallet_id)
-    await show_record(record, wallet, told.network)
+    await show_record(record, told.people.wallet(record.wallet_id), told.network)

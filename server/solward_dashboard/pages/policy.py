@@ -16,6 +16,8 @@ from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
+_REPLAYED_DAYS = 7
+_SHOWN_CHANGES = 3
 _NOBODY = (
     "Nobody is under grants: agents and keys are bounded by their limits in SOL, and may swap any"
     " token. A grant puts its principal under grants: from then on it may do what they say, and"
@@ -67,19 +69,23 @@ class _Editor:
         if [each["who"] for each in policy.grants].count(who) == 1:
             left = "not be paid" if _is_site(who) else "only read"
             details.append(f"It is its last one: it may {left} then.")
+        document = without(policy, at)
         with self._dialogs:
+            details += await consequences(document)
             agreed = await confirmed("Remove this grant?", details, "Remove")
         if agreed:
-            await self._replace(without(policy, at), "The grant is removed")
+            await self._replace(document, "The grant is removed")
 
     async def only_read(self, policy: Policy, who: str) -> None:
         question, done = ("Let it only read?", "It may only read")
         if _is_site(who):
             question, done = ("Let nobody pay it?", "It may not be paid")
+        document = reading(policy, who)
         with self._dialogs:
-            agreed = await confirmed(question, [who, "Its grants go."], _withdraw(who))
+            details = [who, "Its grants go.", *await consequences(document)]
+            agreed = await confirmed(question, details, _withdraw(who))
         if agreed:
-            await self._replace(reading(policy, who), done)
+            await self._replace(document, done)
 
     async def _replace(self, document: Mapping[str, Any], done: str) -> None:
         try:
@@ -102,6 +108,29 @@ def _withdraw(who: str) -> str:
 
 async def _nothing() -> None:
     return
+
+
+async def consequences(document: Mapping[str, Any]) -> list[str]:
+    """What a policy would have said otherwise of the last days, or that this is not known."""
+    try:
+        found = await api().policy.replay(_REPLAYED_DAYS, document)
+    except SolwardError as error:
+        return [f"What it would have changed is not known: {error}"]
+    return consequence_texts(found)
+
+
+def consequence_texts(replay: Mapping[str, Any]) -> list[str]:
+    """The answer of `POST /policy/replay` in words; the first of what is changed one by one."""
+    judged, changed = replay["judged"], replay["changed"]
+    of = f"Of {judged:,} transactions of the last {replay['days']} days"
+    if not changed:
+        return [f"{of} none would have ended otherwise."]
+    texts = [f"{of} {changed:,} would have ended otherwise."]
+    for each in replay["changes"][:_SHOWN_CHANGES]:
+        why = f": {each['sentence']}" if each.get("sentence") else ""
+        kind = str(each["type"]).replace("_", " ")
+        texts.append(f"A {kind} was {each['then']}, and would be {each['now']}{why}")
+    return texts
 
 
 def without(policy: Policy, at: int) -> dict[str, Any]:
@@ -186,6 +215,8 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
         error = ui.label().classes("sw-error").props("role=alert")
         said = ui.label().classes("sw-text sw-outcome sw-outcome-good")
         said.props('data-testid="said"').set_visibility(False)
+        changed = ui.label().classes("sw-dim sw-text").props('data-testid="consequences"')
+        changed.set_visibility(False)
         with ui.element("div").classes("sw-decide"):
             back = ui.button("Cancel", color=None, on_click=lambda: dialog.submit(None))
             back.props("outline no-caps")
@@ -196,7 +227,7 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
     def unread() -> None:
         checked.clear()
         error.set_text("")
-        for each in (said, save):
+        for each in (said, changed, save):
             each.set_visibility(False)
 
     async def read() -> None:
@@ -208,13 +239,15 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
             (one,) = (await api().policy.check({"grants": [grant], "book": book})).grants
             document = with_grant(policy, one)
             whole = await api().policy.check(document)
+            effects = await consequences(document)
         except (SolwardError, ValueError) as refused:
             error.set_text(str(refused))
             return
         if (text.value or "") == written:
             checked[:] = [document]
             said.set_text(whole.sentences[len(whole.grants) - 1])
-            for each in (said, save):
+            changed.set_text("\n".join(effects))
+            for each in (said, changed, save):
                 each.set_visibility(True)
 
     text.on_value_change(unread)

@@ -444,6 +444,9 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
     "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),
+    "RefusalNumbers": response_object(
+        {name: text(meaning) for name, meaning in _NUMBERS.items()}, optional=tuple(_NUMBERS)
+    ),
     "JudgedTransaction": response_object(
         RECORD
         | {
@@ -451,10 +454,7 @@ SCHEMAS: dict[str, Schema] = {
                 {
                     "rule": text("The rule that refused it."),
                     "reason": text("Why, in its words."),
-                    "numbers": response_object(
-                        {name: text(meaning) for name, meaning in _NUMBERS.items()},
-                        optional=tuple(_NUMBERS),
-                    ),
+                    "numbers": ref("RefusalNumbers"),
                 }
             ),
             "couldLeave": response_object(
@@ -473,6 +473,7 @@ SCHEMAS: dict[str, Schema] = {
             "rule": text("The rule that refuses it; only where one does."),
             "held": flag("That a person would be asked; only where one would.", const=True),
             "reason": text("Why it is not allowed, or a person would be asked; only then."),
+            "numbers": ref("RefusalNumbers"),
             "guardrailsApplied": RECORD["guardrailsApplied"],
             "effects": response_object(
                 {
@@ -499,7 +500,7 @@ SCHEMAS: dict[str, Schema] = {
                 description="What the simulation shows; absent where it failed.",
             ),
         },
-        optional=["rule", "held", "reason", "effects"],
+        optional=["rule", "held", "reason", "numbers", "effects"],
     ),
     "Stake": response_object(
         {

@@ -43,6 +43,7 @@ _DRY_RUN: dict[str, Any] = {
     "allowed": False,
     "rule": "max_per_tx",
     "reason": "5 SOL is more than the 2 SOL allowed per transaction (limit of the wallet)",
+    "numbers": {"asked": "5", "limit": "2", "unit": "SOL"},
     "guardrailsApplied": ["max_per_tx"],
     "effects": {
         "solOut": 5,

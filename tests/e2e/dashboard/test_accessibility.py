@@ -78,6 +78,14 @@ def fills(label: str, value: str) -> Act:
     return lambda browser: browser.fill(label, value)
 
 
+def refused_transfer(browser: Browser) -> None:
+    """A preview with everything that one can show but effects."""
+    browser.fill("To", "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g")
+    browser.fill("Amount", "3")
+    browser.press("run-transfer")
+    browser.marked("refused")
+
+
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "freeze._confirmed": ("/", (presses("freeze-all"),)),
@@ -85,6 +93,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.plugins.entries.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
     "holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
+    "previews.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
     "pages.agents.form.create_agent": ("/agents", (clicks("New agent"), presses("create"))),
     "pages.agents.form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
     "pages.agents.chat.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import httpx
 import pytest
-from tests.support.browser import Browser
+from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.service_process import funded_wallet
+
+from solward.jsontext import loads
 
 pytestmark = pytest.mark.samples("test_a_fresh_home_says_what_to_do_next")
 
@@ -23,3 +27,99 @@ def test_what_was_spent_shows_without_a_reload(browser: Browser, api: httpx.Clie
     to = api.get(f"/wallets/{other}").json()["publicKey"]
     api.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 0.25})
     browser.wait_for("0.25 of 10 SOL")
+
+
+def test_a_refusal_shows_with_its_numbers_and_links_to_its_transaction(
+    browser: Browser, api: httpx.Client
+) -> None:
+    wallet = funded_wallet(api, "guarded", 2)
+    to = api.get(f"/wallets/{funded_wallet(api, 'stall', 0)}").json()["publicKey"]
+    browser.open("/")
+    assert api.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 3}).status_code == 500
+    card = browser.marked("refusals")
+    browser.until(lambda: "Asked 3 SOL" in card.text, "the refusal")
+    for text in (
+        "max_per_tx",
+        f"3 SOL by transfer to wallet stall, {to}",
+        "Allowed 2 SOL",
+        "Asked by you (admin), from wallet guarded",
+    ):
+        assert text in card.text, card.text
+    assert browser.marked("figure-block").text == "1"
+    browser.click("transfer", within='[data-testid="refusals"]')
+    refusal = browser.marked("refusal")
+    assert "Refused by max_per_tx: the most of one transaction" in refusal.text
+    assert [each.text for each in browser.all('[data-testid="refusal"] li')] == [
+        "Asked 3 SOL", "Allowed 2 SOL",
+    ]  # fmt: skip
+    assert f"to wallet stall, {to}" in browser.marked("could-leave").text
+    assert "none of it was sent" in browser.text()
+    # The JSON is there for who wants it.
+    assert '"couldLeave"' not in browser.text()
+    browser.one('[data-testid="raw"] .q-item').click()
+    browser.wait_for('"refusal"')
+    assert browser.errors() == []
+
+
+def test_what_is_held_and_can_leave_is_added_up(browser: Browser, api: httpx.Client) -> None:
+    funded_wallet(api, "till", 1)
+    # Without grants any token may be swapped, which is said plainly.
+    api.post("/keys", json={"name": "loose"})
+    wallets = api.get("/wallets").json()["wallets"]
+    held = sum(loads(api.get(f"/wallets/{each['id']}/balance").content)["sol"] for each in wallets)
+    browser.open("/")
+    row = browser.marked("asset-SOL")
+    assert f"{held:,f}" in row.text
+    assert "of fees and rent" in row.text
+    assert f"Of {len(wallets)} wallets" in browser.marked("exposure").text
+    assert "not bounded in" in browser.marked("exposure").text
+
+
+def test_what_waits_is_decided_from_the_overview(browser: Browser, api: httpx.Client) -> None:
+    wallet, other = funded_wallet(api, "purse", 2), funded_wallet(api, "kiosk", 0)
+    to = api.get(f"/wallets/{other}").json()["publicKey"]
+    grant = {"may": ["transfer", "fund"], "assets": {"SOL": {"per": {"24h": "2"}, "hold": "0.1"}}}
+    key = api.post("/keys", json={"name": "asker", "grants": [grant]}).json()["apiKey"]
+    asked = [
+        api.post(
+            f"/wallets/{wallet}/transfer",
+            json={"to": to, "amount": amount},
+            headers={"Authorization": f"Bearer {key}"},
+        ).json()["holdId"]
+        for amount in (0.2, 0.3, 0.4, 0.5)
+    ]
+    browser.open("/")
+    waits = browser.marked("waits")
+    browser.until(lambda: "4 wait for you" in waits.text, "the holds")
+    assert "and 1 more" in waits.text
+    card = browser.marked(f"hold-{asked[0]}")
+    for text in ("0.2 SOL", f"to wallet kiosk, {to}", "asks a person", "min left)"):
+        assert text in card.text, card.text
+    browser.press(f"approve-{asked[0]}")
+    dialog = browser.one(".q-dialog .sw-dialog")
+    browser.until(lambda: "of 10 SOL in 24 hours" in dialog.text, "what is left")
+    browser.press("confirm")
+    browser.until(lambda: "3 wait for you" in waits.text, "one less")
+    assert loads(api.get(f"/wallets/{other}/balance").content)["sol"] == Decimal("0.2")
+    for each in asked[1:]:
+        browser.press(f"deny-{each}")
+        browser.press("confirm")
+    browser.until(lambda: not browser.all('[data-testid="waits"]'), "none")
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(
+    browser: Browser, api: httpx.Client, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: browser.size(*DESKTOP))
+    browser.size(*PHONE)
+    record = api.get("/refusals").json()["refusals"][0]["id"]
+    for path, card in (("/", "exposure"), (f"/transactions/{record}", "transaction")):
+        browser.open(path)
+        browser.marked(card)
+        browser.wait_for("As JSON" if record in path else "of fees and rent")
+        assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
+
+
+def test_a_transaction_that_is_not_there_is_said_to_be_missing(browser: Browser) -> None:
+    browser.open("/transactions/nothing")
+    browser.wait_for("There is no such transaction.")

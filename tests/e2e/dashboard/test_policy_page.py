@@ -82,12 +82,14 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     assert grants_of(api, key) == []
     add(browser, said)
     browser.until(lambda: browser.marked("said").text == said, "the sentence read back")
+    assert "transactions of the last 7 days" in browser.marked("consequences").text
     browser.press("confirm")
     browser.wait_for("The grant is in force")
     assert sentences(api) == [said]
     # Its last grant gone it may only read: never more than before.
     browser.click("Remove grant 1")
     browser.wait_for("It is its last one: it may only read then.")
+    browser.wait_for("none would have ended otherwise")
     browser.press("confirm")
     browser.wait_for("The grant is removed")
     assert grants_of(api, key) == []

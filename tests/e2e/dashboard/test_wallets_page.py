@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import segno
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from tests.support.browser import PHONE, Browser
 from tests.support.service_process import Service, funded_wallet, sol_of
@@ -113,9 +114,14 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     shown.fill("To", _address(api, other))
     shown.fill("Amount", "0.300000001")
     shown.press("run-transfer")
-    shown.wait_for("amount: 0.300000001")
+    shown.wait_for("Left of the wallet's limits after it")
+    effects = shown.marked("effects").text
+    for text in ("0.300000001 SOL", "0.000005 SOL", "9.699999999 of 10 SOL in 24 hours"):
+        assert text in effects, effects
+    # Whose address it is.
+    assert "wallet shop" in shown.one(".q-dialog").text
     shown.click("Cancel")
-    shown.wait_gone("amount: 0.300000001")
+    shown.wait_gone("Left of the wallet's limits after it")
     assert _holds(api, other) == 0
     shown.press("run-transfer")
     shown.press("confirm")
@@ -133,12 +139,91 @@ def test_a_refusal_is_told_in_the_words_of_the_service(
     shown.fill("To", _address(api, wallet))
     shown.fill("Amount", "3")
     shown.press("run-transfer")
+    refused = shown.marked("refused").text
+    assert "Refused by max_per_tx" in refused
+    assert "3 SOL is more than the 2 SOL allowed per transaction" in refused
+    assert [each.text for each in shown.all('[data-testid="refused"] li')] == [
+        "Asked 3 SOL", "Allowed 2 SOL",
+    ]  # fmt: skip
+    # There is nothing to confirm, and a dry run leaves no record.
+    assert not shown.all('[data-testid="confirm"]')
+    shown.click("Cancel")
+    assert "blocked" not in [each["status"] for each in _records(api, wallet)]
+    assert _holds(api, wallet) == 4
+
+
+def test_what_is_refused_after_its_preview_is_told_in_the_words_of_the_service(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    shown.fill("To", _address(api, wallet))
+    shown.fill("Amount", "1")
+    shown.press("run-transfer")
+    shown.marked("confirm")
+    api.post("/freeze", json={"walletId": wallet, "reason": "incident 9"})
     shown.press("confirm")
-    _outcome(shown, "transfer")("3 SOL is more than the 2 SOL allowed per transaction")
-    notification = shown.one(".q-notification").text
-    assert "Transaction blocked by guardrail max_per_tx" in notification
+    _outcome(shown, "transfer")("transactions are frozen: incident 9")
+    assert "blocked by guardrail freeze" in shown.one(".q-notification").text
     shown.wait_for("blocked")
     assert _holds(api, wallet) == 4
+
+
+def test_a_form_that_is_changed_under_its_preview_sends_nothing(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    shown.fill("To", _address(api, funded_wallet(api, "target", 0)))
+    shown.fill("Amount", "0.5")
+    shown.press("run-transfer")
+    shown.marked("confirm")
+    # Under the dialog, as a program on the page, or another hand at a keyboard, might.
+    field = shown.one('input[aria-label="Amount"]')
+    shown.script(
+        "arguments[0].value = '0.6'; arguments[0].dispatchEvent(new Event('input'))", field
+    )
+    shown.press("confirm")
+    shown.wait_for("The form was changed since")
+    assert not shown.all('[data-testid="confirm"]')
+    shown.click("Cancel")
+    shown.press("run-transfer")
+    shown.wait_for("0.6 SOL")
+    shown.click("Cancel")
+    assert _holds(api, wallet) == 4
+    assert len(_records(api, wallet)) == 2
+
+
+def test_a_double_click_sends_once(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    other = funded_wallet(api, "once", 0)
+    shown.fill("To", _address(api, other))
+    shown.fill("Amount", "0.25")
+    for button in ("run-transfer", "confirm"):
+        element = shown.marked(button)
+        shown.still()
+        ActionChains(shown.driver).double_click(element).perform()
+    _outcome(shown, "transfer")("Transfer confirmed")
+    assert not shown.all('[data-testid="confirm"]')
+    assert [each["type"] for each in _records(api, wallet)].count("transfer") == 1
+    assert _holds(api, other) == Decimal("0.25")
+
+
+def test_tokens_are_sent_with_what_arrives_and_what_nothing_limits(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    other = funded_wallet(api, "token shop", 0)
+    body = {"name": "Paper", "symbol": "PPR", "decimals": 2, "initialSupply": 9}
+    mint = api.post(f"/wallets/{wallet}/launch-token", json=body).json()["mint"]
+    shown.click("Transfer token")
+    panel = '.q-tab-panel:has([data-testid="run-transfer-token"])'
+    shown.fill("Mint", mint, within=panel)
+    shown.fill("To", _address(api, other), within=panel)
+    shown.fill("Amount", "2.5", within=panel)
+    shown.press("run-transfer-token")
+    shown.wait_for(f"2.5 of the token {mint}")
+    effects = shown.marked("effects").text
+    assert "for 1 new account" in effects
+    assert "nothing limits" in effects
+    shown.press("confirm")
+    _outcome(shown, "transfer-token")("confirmed")
+    (held,) = loads(api.get(f"/wallets/{other}/balance").content)["tokens"]
+    assert held["uiBalance"] == Decimal("2.5")
 
 
 def test_a_swap_shows_its_tokens_by_symbol(shown: Browser, api: httpx.Client, wallet: str) -> None:
@@ -146,6 +231,9 @@ def test_a_swap_shows_its_tokens_by_symbol(shown: Browser, api: httpx.Client, wa
     shown.fill("Buy", "USDC")
     shown.fill("Amount", "0.1", within='.q-tab-panel:has([data-testid="run-swap"])')
     shown.press("run-swap")
+    shown.wait_for("Arrives")
+    assert "0.1 SOL" in shown.marked("effects").text
+    shown.press("confirm")
     _outcome(shown, "swap")("Swap confirmed")
     tokens = loads(api.get(f"/wallets/{wallet}/balance").content)["tokens"]
     (usdc,) = (each for each in tokens if each["symbol"] == "USDC")
@@ -164,7 +252,8 @@ def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wal
     shown.fill("Symbol", "PPR")
     shown.fill("Initial supply (optional)", "21.5")
     shown.press("run-launch_token")
-    shown.wait_for("initialSupply: 21.5")
+    shown.wait_for("nothing but fee and rent")
+    assert "21.5" in shown.one(".q-dialog").text
     shown.press("confirm")
     _outcome(shown, "launch_token")("Paper")
     shown.wait_for("21.5")
@@ -192,6 +281,7 @@ def test_a_stake_is_made_listed_and_undone(shown: Browser, api: httpx.Client, wa
     shown.wait_for("1.5000 SOL")
     shown.click(f"Unstake {short}")
     shown.wait_for(stake["address"])
+    shown.wait_for("Network fee")
     shown.press("confirm")
     shown.wait_for("Unstake: confirmed")
     assert "unstake" in [each["type"] for each in _records(api, wallet)]
@@ -217,6 +307,8 @@ def test_a_wallet_is_frozen_and_unfrozen_only_when_confirmed(
     shown.press("run-airdrop")
     _outcome(shown, "airdrop")("transactions are frozen: incident 7")
     shown.press("freeze")
+    # What then can leave.
+    shown.wait_for("can leave wallet")
     shown.press("confirm")
     shown.wait_gone("Unfreeze")
     assert not frozen()
@@ -332,14 +424,37 @@ def test_a_payment_whose_answer_was_lost_is_paid_once(
     service.stop()
     service.start(armed="kill:sent:1")
     shown.press("run-transfer")
+    shown.wait_for("Left of the wallet's limits after it")
     shown.press("confirm")
     service.wait_killed()
     _outcome(shown, "transfer", 60)("pays at most once")
     service.start()
     shown.press("run-transfer")
+    # No dry run: it would judge a second payment.
+    shown.wait_for("It was sent, and no answer came")
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     assert sol_of(api, other) == Decimal("0.5")
+
+
+@pytest.mark.timeout(240)
+def test_without_the_service_there_is_nothing_to_confirm_until_it_is_back(
+    shown: Browser, api: httpx.Client, wallet: str, service: Service
+) -> None:
+    shown.fill("To", _address(api, wallet))
+    shown.fill("Amount", "0.5")
+    service.stop()
+    try:
+        shown.press("run-transfer")
+        failed = shown.one('[data-testid="preview-failed"]', 60)
+        assert "Nothing was sent" in failed.text
+        assert not shown.all('[data-testid="confirm"]')
+    finally:
+        service.start()
+    shown.press("ask-again")
+    shown.marked("confirm")
+    shown.click("Cancel")
+    assert _holds(api, wallet) == 4
 
 
 def _skill(browser: Browser, name: str) -> None:

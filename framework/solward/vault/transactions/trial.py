@@ -8,6 +8,7 @@ from typing import Any
 from solward.guardrail import TransactionEffects
 from solward.money import lamports_to_sol
 from solward.vault.guardrails import Verdict
+from solward.vault.guardrails.refusal_numbers import numbers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Trial:
         reason = self.verdict.reason or self.failure or self.verdict.hold
         if reason is not None:
             body["reason"] = reason
+        if self.verdict.rule is not None and (numbers := numbers_of(self.verdict.reason or "")):
+            body["numbers"] = dict(numbers)
         body["guardrailsApplied"] = list(self.verdict.applied)
         if self.effects is not None:
             body["effects"] = _effects_json(self.effects)

@@ -8,14 +8,30 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from solward.client import Agent, Decision, Health, NotFoundError, Plugins, Transaction, Wallet
+from solward.client import (
+    Agent,
+    Decision,
+    Health,
+    Hold,
+    NotFoundError,
+    Plugins,
+    Refusals,
+    Transaction,
+    Wallet,
+)
+from solward.solana.token_list import token_list
 from solward_dashboard.api import api
+from solward_dashboard.holds import Told
+from solward_dashboard.people import People
 
 # The most that one request returns.
 TRANSACTIONS = 500
 WALLETS = 10
 _AGENTS = 10
-DECISIONS = 8
+DECISIONS = 6
+REFUSALS = 6
+HOLDS = 3
+_MOST_HOLDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,9 @@ class Overview:
     transactions: tuple[Transaction, ...]
     decisions: tuple[AgentDecision, ...]
     plugins: Plugins
+    refusals: Refusals
+    holds: tuple[Hold, ...]
+    told: Told
 
     @property
     def spent(self) -> Decimal:
@@ -81,6 +100,13 @@ async def fetch() -> Overview:
         api().agents.list(),
         api().plugins(),
     )
+    refusals, holds, keys, policy = await asyncio.gather(
+        api().transactions.refusals(REFUSALS),
+        api().holds.list(is_open=True, limit=_MOST_HOLDS),
+        api().keys.list(),
+        api().policy.get(),
+    )
+    people = People.of(wallets, agents, keys, policy)
     active = most_active(wallets, transactions)[:WALLETS]
     deciding = running_first(agents)[:_AGENTS]
     limits, decisions = await asyncio.gather(
@@ -94,6 +120,9 @@ async def fetch() -> Overview:
         transactions,
         latest(zip(deciding, decisions, strict=True)),
         plugins,
+        refusals,
+        tuple(each for each in holds if each.state == "held"),
+        Told(people, token_list(health.network), {}, health.network),
     )
 
 

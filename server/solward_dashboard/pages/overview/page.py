@@ -1,4 +1,4 @@
-"""The overview: health, transactions, spending, decisions, plugins."""
+"""The overview: what waits, what was refused and why, what can leave; then all the rest."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import Health, Plugins, Transaction
+from solward.client import Health, Plugins, Refusals, Transaction
 from solward_dashboard import charts
 from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import frame
+from solward_dashboard.pages.overview import exposure
 from solward_dashboard.pages.overview.data import TRANSACTIONS, Overview, fetch
+from solward_dashboard.pages.overview.guarded import ExposureRows, RefusalRows, Waiting
 from solward_dashboard.pages.overview.rows import DecisionRows, LimitRows
 from solward_dashboard.polling import Poll
 from solward_dashboard.wording import sol
 
 EVERY_S = 5.0
+EXPOSURE_EVERY_S = 30.0
 
 
 def page() -> None:
@@ -27,6 +30,11 @@ def page() -> None:
             network = _Figure("Network", "lan")
             agents = _Figure("Agents running", "smart_toy")
             spent = _Figure("Spent in 24 hours", "payments")
+            blocked = _Figure("Refused in 24 hours", "block")
+        waiting = Waiting(lambda: poll.refresh())
+        with ui.element("div").classes("sw-wide sw-top"):
+            refused = RefusalRows()
+            exposed = ExposureRows()
         with ui.element("div").classes("sw-wide"):
             times = _Chart("Transactions over time")
             kinds = _Chart("Transactions by type")
@@ -46,13 +54,26 @@ def page() -> None:
             agents.set(str(running), f"of {total}" if total else "none made yet")
             spent.set(sol(latest.spent), latest.spent_by)
             now = datetime.now(UTC)
+            _show_refused(latest.refusals, blocked)
+            waiting.show(latest.holds, latest.told)
+            refused.show(latest.refusals, latest.told, now)
             times.show(charts.by_time(latest.transactions, now), latest.transactions)
             kinds.show(charts.by_type(latest.transactions), latest.transactions)
             limits.show(latest.budgets)
             decisions.show(latest.decisions, now)
             problems.show(latest.plugins)
 
-        Poll(freshness, EVERY_S, fetch, show)
+        poll = Poll(freshness, EVERY_S, fetch, show)
+        # Each balance is a request of the ledger.
+        Poll(freshness, EXPOSURE_EVERY_S, exposure.fetch, exposed.show)
+
+
+def _show_refused(refusals: Refusals, figure: _Figure) -> None:
+    count = f"{refusals.last_day:,}" + ("" if refusals.is_complete else " or more")
+    rules = refusals.by_rule
+    most = next(iter(rules), None)
+    note = "nothing was refused" if most is None else f"most by {most}: {rules[most]:,}"
+    figure.set(count, note)
 
 
 def _show_health(health: Health, service: _Figure, network: _Figure) -> None:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from nicegui import ui
 
-from solward.client import ClientError, Skill, Transaction, Wallet
+from solward.client import ClientError, Skill, Transaction, Trial, Wallet
+from solward.client.wallets import SKILL_ROUTES
 from solward.errors import SolwardError
 from solward.jsontext import dumps
-from solward.operations.declared import Operation, sol, swap
+from solward.operations.declared import Operation, sol, swap, tokens
+from solward.record import TransactionType
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms.form import FormError, schema_form
+from solward_dashboard.people import People
+from solward_dashboard.previews import previewed
 from solward_dashboard.wording import value_text
+
+# The distribution of built-in skills: another's skill of the same name is another.
+_OWN: Final = "solward"
+_NO_TRIAL: Final = (
+    "This skill has no dry run: what it makes is judged when it makes it, and the wallet's limits"
+    " bound it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,7 @@ class Action:
     Attributes:
         run: does it with the form's values under an idempotency key; returns the outcome as text.
         asks: whether a person confirms it first.
+        trial: a dry run with the form's values; None where it has none.
     """
 
     name: str
@@ -34,6 +48,7 @@ class Action:
     schema: Mapping[str, Any]
     run: Callable[[str, Mapping[str, Any], str], Awaitable[str]]
     asks: bool = False
+    trial: Callable[[str, Mapping[str, Any]], Awaitable[Trial]] | None = None
 
 
 def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None) -> Action:
@@ -43,10 +58,18 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         defaults: what the form starts with, by field, beside the operation's own defaults.
     """
 
+    def fields(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {field.name: _stripped(values.get(field.json)) for field in declared.fields}
+
     async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
-        fields = {field.name: _stripped(values.get(field.json)) for field in declared.fields}
         method = getattr(api().wallets, declared.name)
-        return _ended(await method(wallet_id, **fields, idempotency_key=key))
+        return _ended(await method(wallet_id, **fields(values), idempotency_key=key))
+
+    async def trial(wallet_id: str, values: Mapping[str, Any]) -> Trial:
+        found: Trial = await getattr(api().wallets.dry_run, declared.name)(
+            wallet_id, **fields(values)
+        )
+        return found
 
     schema = declared.schema()
     for field in declared.fields:
@@ -60,7 +83,8 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         f"{declared.title}." + (" It cannot be taken back." if declared.is_irreversible else ""),
         schema,
         run,
-        asks=declared.is_irreversible,
+        asks=declared.type != TransactionType.AIRDROP,
+        trial=trial,
     )
 
 
@@ -70,11 +94,24 @@ def of_skill(skill: Skill) -> Action:
     async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
         return await api().wallets.run_skill(wallet_id, skill.name, values, idempotency_key=key)
 
+    async def trial(wallet_id: str, values: Mapping[str, Any]) -> Trial:
+        return await api().wallets.try_route(wallet_id, SKILL_ROUTES[skill.name], values)
+
     spends = skill.effects != "read"
-    return Action(skill.name, "Run", skill.description, skill.parameters, run, asks=spends)
+    is_built_in = skill.distribution == _OWN and skill.name in SKILL_ROUTES
+    return Action(
+        skill.name,
+        "Run",
+        skill.description,
+        skill.parameters,
+        run,
+        asks=spends,
+        trial=trial if spends and is_built_in else None,
+    )
 
 
 AIRDROP, TRANSFER = of_operation(sol.AIRDROP), of_operation(sol.TRANSFER)
+TRANSFER_TOKEN = of_operation(tokens.TRANSFER_TOKEN)
 SWAP = of_operation(swap.SWAP, {"inputToken": "SOL"})
 
 
@@ -92,19 +129,30 @@ class ActionPanel:
         self._done = done
         # A payment whose fate is not known is asked for again under its own key.
         self._open: tuple[Mapping[str, Any], str] | None = None
+        self._busy = False
         with ui.element("div").classes("sw-form"):
             ui.label(action.about).classes("sw-dim sw-text")
             self._form = schema_form(action.schema)
             with ui.element("div").classes("sw-row"):
                 self._button = ui.button(action.verb, on_click=self._run)
                 self._button.props("no-caps unelevated")
-                self._button.props["data-testid"] = f"run-{action.name.lower()}"
+                self._button.props["data-testid"] = f"run-{_slug(action.name)}"
             with ui.element("div").props("role=status"):
                 self._outcome = ui.label().classes("sw-outcome sw-text")
-                self._outcome.props["data-testid"] = f"outcome-{action.name.lower()}"
+                self._outcome.props["data-testid"] = f"outcome-{_slug(action.name)}"
         self._outcome.set_visibility(False)
 
     async def _run(self) -> None:
+        # A second click, or one that came late, sends nothing of its own.
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            await self._run_once()
+        finally:
+            self._busy = False
+
+    async def _run_once(self) -> None:
         wallet = self._wallet()
         if wallet is None:
             return
@@ -112,23 +160,42 @@ class ActionPanel:
             values = self._form.values()
         except FormError:
             return
-        if self._action.asks and not await confirmed(
-            f"{self._action.verb} {self._action.name} on {wallet.name}?"
-            if self._action.verb == "Run"
-            else f"{self._action.verb} from {wallet.name}?",
-            [f"{name}: {_said(value)}" for name, value in values.items()],
-            self._action.verb,
-        ):
+        key = self._key(values)
+        if not await self._agreed(wallet, values):
             return
         self._button.props("loading").disable()
         try:
-            self._tell(await self._action.run(wallet.id, values, self._key(values)), good=True)
+            self._tell(await self._action.run(wallet.id, values, key), good=True)
             self._open = None
         except SolwardError as error:
             self._failed(error, values)
         finally:
             self._button.props(remove="loading").enable()
         await self._done()
+
+    async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
+        """Whether a person confirms it, where one is asked."""
+        action = self._action
+        if not action.asks:
+            return True
+        of, name = ("on", action.name) if action.verb == "Run" else ("from", "")
+        question = f"{' '.join(filter(None, (action.verb, name, of)))} {wallet.name}?"
+        if self._open is not None and self._open[0] == values:
+            # It may be paid: a dry run would judge a second payment, and might refuse that.
+            again = "It was sent, and no answer came. Under its own key it pays at most once."
+            return await confirmed(question, [again, *_lines(values)], action.verb)
+        trial = action.trial
+        if trial is None:
+            about = [*_lines(values), _NO_TRIAL, await _can_leave(wallet.id)]
+            return await confirmed(question, about, action.verb)
+        return await previewed(
+            wallet.id,
+            question,
+            await _facts(values, action.schema["properties"]),
+            action.verb,
+            lambda: trial(wallet.id, values),
+            lambda: self._form.unchecked() == values,
+        )
 
     def _key(self, values: Mapping[str, Any]) -> str:
         if self._open is not None and self._open[0] == values:
@@ -185,6 +252,41 @@ class SkillChooser:
                 ActionPanel(of_skill(skill), self._wallet, self._done)
 
 
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name}: {_said(value)}" for name, value in values.items()]
+
+
+async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was asked for; addresses with their names, where the service says them."""
+    try:
+        wallets, policy = await asyncio.gather(api().wallets.list(), api().policy.get())
+    except SolwardError:
+        people = People()
+    else:
+        people = People.of(wallets, policy=policy)
+    found = []
+    for name, value in values.items():
+        text = _said(value)
+        if name == "to" and isinstance(value, str):
+            known = people.addresses.get(value.strip())
+            text = f"{value.strip()}\n{known or 'no own wallet, and not in the address book'}"
+        found.append((fields[name].get("title", _titled(name)), text))
+    return found
+
+
+async def _can_leave(wallet_id: str) -> str:
+    try:
+        sentence = (await api().wallets.limits(wallet_id))["canLeave"]["sentence"]
+    except SolwardError as error:
+        return f"What can leave the wallet is not known: {error}"
+    return str(sentence)
+
+
+def _titled(name: str) -> str:
+    """`outputToken` as `Output token`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
+
+
 def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
@@ -199,3 +301,7 @@ def _ended(record: Transaction) -> str:
     arrived = record.details.get("outputAmount")
     got = "" if arrived is None else f", {value_text(arrived)} received"
     return f"{what} {record.status}{got}{signature}"
+
+
+def _slug(name: str) -> str:
+    return name.lower().replace(" ", "-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading
 from solward_dashboard.pages.wallets.data import token_name
 from solward_dashboard.pages.wallets.dialogs import freeze_reason, new_tags, show_qr
+from solward_dashboard.previews import previewed
 from solward_dashboard.wording import ago, plain, short, sol, value_text
 
 _RECENT = 8
@@ -84,9 +86,8 @@ class Head:
         if wallet is None:
             return
         if self._frozen:
-            agreed = await confirmed(
-                f"Unfreeze {wallet.name}?", ["It may make transactions again."], "Unfreeze"
-            )
+            details = ["It may make transactions again.", *await _unfrozen(wallet)]
+            agreed = await confirmed(f"Unfreeze {wallet.name}?", details, "Unfreeze")
             reason: str | None = "" if agreed else None
         else:
             reason = await freeze_reason(wallet.name)
@@ -103,6 +104,21 @@ class Head:
         finally:
             self._switch.enable()
         await self._refresh()
+
+
+async def _unfrozen(wallet: Wallet) -> list[str]:
+    """What can happen once it is unfrozen."""
+    try:
+        limits, holds = await asyncio.gather(
+            api().wallets.limits(wallet.id), api().holds.list(wallet_id=wallet.id, is_open=True)
+        )
+    except SolwardError as error:
+        return [f"What can leave it then is not known: {error}"]
+    texts = [limits["canLeave"]["sentence"]]
+    if holds:
+        waits = "transaction waits" if len(holds) == 1 else "transactions wait"
+        texts.append(f"{len(holds)} {waits} for a person, and may be approved then.")
+    return texts
 
 
 class Holdings:
@@ -189,7 +205,7 @@ class Pockets:
             heading("At risk in pockets")
             self._list = ui.element("div").classes("sw-list")
 
-    def show(self, pockets: Sequence[Mapping[str, Any]]) -> None:
+    def show(self, pockets: Sequence[Mapping[str, Any]], wallet: Wallet, refresh: Refresh) -> None:
         if pockets == self._shown:
             return
         self._shown = pockets
@@ -202,12 +218,49 @@ class Pockets:
                     ui.label(short(each["address"])).classes("sw-mono sw-dim")
                     copy_button(each["address"], "Pocket")
                     ui.space()
-                    for asset, units in each["atRisk"].items():
-                        if asset == "SOL":
-                            text = f"{format_sol(int(units))} SOL"
-                        else:
-                            text = f"{int(units):,} units of {short(asset)}"
+                    for text in _at_risk(each):
                         ui.label(text).classes("sw-number")
+                    button = ui.button("Sweep", color=None)
+                    button.props('outline no-caps padding="2px 10px"')
+                    button.props["aria-label"] = f"Sweep {short(each['address'])}"
+                    button.on_click(
+                        lambda each=each, button=button: _sweep(wallet, each, button, refresh)
+                    )
+
+
+def _at_risk(pocket: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{format_sol(int(units))} SOL"
+        if asset == "SOL"
+        else f"{int(units):,} units of {short(asset)}"
+        for asset, units in pocket["atRisk"].items()
+    ]
+
+
+async def _sweep(
+    wallet: Wallet, pocket: Mapping[str, Any], button: ui.button, refresh: Refresh
+) -> None:
+    """Take home what a pocket holds, where a person confirms it. It has no dry run: what is in the
+    pocket is what comes."""
+    address = str(pocket["address"])
+    details = [
+        f"From the pocket {address}",
+        *(f"Arrives: {text}, as the service knows it" for text in _at_risk(pocket)),
+        f"To wallet {wallet.name}, {wallet.address}",
+        "The network's fee is paid by the wallet; nothing goes to anybody else.",
+    ]
+    button.disable()
+    try:
+        if not await confirmed("Sweep this pocket?", details, "Sweep"):
+            return
+        record = await api().wallets.sweep_pocket(wallet.id, address)
+        ui.notify(f"Sweep: {record.status}", type="positive")
+    except SolwardError as error:
+        ui.notify(str(error), type="negative", multi_line=True)
+    finally:
+        if not button.is_deleted:
+            button.enable()
+    await refresh()
 
 
 def _bar(
@@ -269,12 +322,24 @@ class Stakes:
 
     async def _run(self, stake: Stake, verb: str, button: ui.button) -> None:
         wallet = self._wallet()
-        details = [stake.address, sol(stake.balance)]
-        if wallet is None or not await confirmed(f"{verb} this stake?", details, verb):
+        if wallet is None:
             return
+        is_unstake = verb == "Unstake"
+        wallets = api().wallets
+        call = wallets.unstake if is_unstake else wallets.withdraw_stake
+        dry = wallets.dry_run.unstake if is_unstake else wallets.dry_run.withdraw_stake
         button.disable()
-        call = api().wallets.unstake if verb == "Unstake" else api().wallets.withdraw_stake
         try:
+            facts = [("Stake account", stake.address), ("It holds", f"{plain(stake.balance)} SOL")]
+            agreed = await previewed(
+                wallet.id,
+                f"{verb} this stake?",
+                facts,
+                verb,
+                lambda: dry(wallet.id, stake_account=stake.address),
+            )
+            if not agreed:
+                return
             record = await call(wallet.id, stake_account=stake.address)
             ui.notify(f"{verb}: {record.status}", type="positive")
         except SolwardError as error:

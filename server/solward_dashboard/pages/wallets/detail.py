@@ -30,6 +30,7 @@ from solward_dashboard.pages.wallets.actions import (
     AIRDROP,
     SWAP,
     TRANSFER,
+    TRANSFER_TOKEN,
     ActionPanel,
     SkillChooser,
 )
@@ -166,7 +167,7 @@ def page(wallet_id: str) -> None:
             leaving.show(latest.limits["canLeave"])
             grants.show(latest.limits["grants"])
             waiting.show(latest.waiting)
-            pockets.show(latest.pockets)
+            pockets.show(latest.pockets, latest.wallet, refresh)
             schedules.show(latest.schedules, latest.skills)
             stakes.show(latest.stakes)
             recent.show(latest.records)
@@ -188,7 +189,9 @@ def page(wallet_id: str) -> None:
 
 def _actions(wallet: Any, refresh: Any) -> tuple[SkillChooser, ui.tab]:
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
-        action_tabs = [(each, ui.tab(each.name)) for each in (TRANSFER, SWAP, AIRDROP)]
+        action_tabs = [
+            (each, ui.tab(each.name)) for each in (TRANSFER, TRANSFER_TOKEN, SWAP, AIRDROP)
+        ]
         more = ui.tab("Any skill")
     with ui.tab_panels(tabs, value=action_tabs[0][1]).props("keep-alive").classes("sw-panels"):
         for action, tab in action_tabs:
@@ -196,7 +199,7 @@ def _actions(wallet: Any, refresh: Any) -> tuple[SkillChooser, ui.tab]:
                 ActionPanel(action, wallet, refresh)
         with ui.tab_panel(more), ui.element("div").classes("sw-form"):
             chooser = SkillChooser(wallet, refresh)
-    return chooser, action_tabs[2][1]
+    return chooser, action_tabs[-1][1]
 
 
 def _history(

@@ -1,0 +1,115 @@
+"""Refusals as pages show them: the rule, its numbers in units, and what could have left to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nicegui import ui
+
+from solward.client import Judged
+from solward.solana.token_list import TokenList
+from solward_dashboard.holds import receiver_texts, units_text
+from solward_dashboard.people import People
+from solward_dashboard.wording import exact, value_text
+
+_NUMBERS: Final = (("asked", "Asked"), ("limit", "Allowed"), ("left", "Left"), ("used", "Used"))
+_OF_MINT: Final = "tokens of mint "
+# The first of these in a record's details is what was asked for, and in what.
+_AMOUNTS: Final = ("amount", "inputAmount", "supply")
+_ASSETS: Final = ("inputToken", "mint", "symbol")
+_SOL: Final = frozenset({"transfer", "airdrop", "stake", "unstake", "withdraw_stake", "wrap_sol"})
+_RULES: Final = {
+    "max_per_tx": "the most of one transaction",
+    "rate_limit": "transactions in a minute",
+    "daily_limit": "the limit of a day",
+    "program_allowlist": "programs that are not known",
+    "blocked_address": "a blocked address",
+    "spending_limit_check": "the API key's limit of a day",
+    "fee_limit": "fee and rent of one transaction",
+    "simulated_effects": "more than was declared",
+    "authority_change": "control given away",
+    "costs_limit": "fees and rent of a day",
+    "swap_bounds": "the price of a swap",
+    "grants": "grants",
+    "freeze": "frozen",
+    "clock": "a wrong clock",
+}
+
+
+def rule_text(rule: str) -> str:
+    """The rule's name, and what it is about where it is built in."""
+    about = _RULES.get(rule)
+    return rule if about is None or about == rule else f"{rule}: {about}"
+
+
+def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
+    """`Asked 3 SOL`, `Allowed 2 SOL`, as far as a refusal says them."""
+    unit = unit_text(numbers.get("unit", ""), tokens)
+    window = numbers.get("window", "")
+    texts = []
+    for name, title in _NUMBERS:
+        if name in numbers and (name, numbers[name]) != ("used", "0"):
+            text = f"{title} {numbers[name]} {unit}".rstrip()
+            in_window = name == "limit" and bool(window)
+            texts.append(f"{text} in {_period(window)}" if in_window else text)
+    return texts
+
+
+def unit_text(unit: str, tokens: TokenList) -> str:
+    """A refusal's unit, with the symbol of a token that has one."""
+    if not unit.startswith(_OF_MINT):
+        return unit
+    mint = unit.removeprefix(_OF_MINT)
+    return tokens.symbol_of(mint) or unit
+
+
+def _period(window: str) -> str:
+    return f"a {window}" if window == "minute" else window
+
+
+def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
+    """What could have left, each with its lines of to whom: by the bytes where these were judged,
+    else what was asked for."""
+    if judged.could_leave is None:
+        return _asked_texts(judged, tokens, people)
+    found = []
+    for line in judged.could_leave.lines:
+        amount = units_text(line["asset"], int(line["units"]), tokens, line)
+        verb = str(line["operation"]).replace("_", " ")
+        found.append([f"{amount} by {verb}", *receiver_texts(line, people)])
+    if judged.could_leave.costs_sol:
+        found.append([f"{exact(judged.could_leave.costs_sol)} SOL of fee and rent"])
+    return found
+
+
+def _asked_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
+    record = judged.transaction
+    details = record.details
+    amount = next((details[name] for name in _AMOUNTS if name in details), None)
+    if amount is None:
+        return []
+    asset = next((str(details[name]) for name in _ASSETS if name in details), "")
+    unit = "SOL" if record.type in _SOL else tokens.symbol_of(asset) or f"of the token {asset}"
+    text = f"{value_text(amount)} {unit} by {record.type.replace('_', ' ')}"
+    to = details.get("to")
+    return [[text] if not isinstance(to, str) else [text, f"to {people.receiver(to)}"]]
+
+
+def number_list(numbers: Mapping[str, str], tokens: TokenList) -> None:
+    """The numbers of a refusal, side by side; nothing where it says none."""
+    texts = number_texts(numbers, tokens)
+    if texts:
+        with ui.element("ul").classes("sw-numbers").props('data-testid="numbers"'):
+            for text in texts:
+                with ui.element("li"):
+                    ui.label(text).classes("sw-text")
+
+
+def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
+    """What could have left, a paragraph each."""
+    for first, *further in leaving_texts(judged, tokens, people):
+        with ui.element("div"):
+            ui.label(first).classes("sw-strong sw-text")
+            for text in further:
+                ui.label(text).classes("sw-mono")
