@@ -86,11 +86,16 @@ class CanLeave:
         with self._list:
             for asset, each in leaving["assets"].items():
                 with ui.element("div").classes("sw-row"):
-                    ui.label(_KEPT.get(asset, asset)).classes("sw-strong sw-mono")
+                    ui.label(asset_name(asset)).classes("sw-strong sw-mono")
                     ui.space()
                     bounded = each["most"] is not None
                     text = most_text(asset, each)
                     ui.label(text).classes("sw-number" if bounded else "sw-bad sw-text")
+
+
+def asset_name(asset: str) -> str:
+    """An asset of `canLeave` in words: fees and rent, every other token, or its own name."""
+    return _KEPT.get(asset, asset)
 
 
 def most_text(asset: str, each: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solward.client import Agent, Plugin
+from solward.client import Plugin
 from solward_dashboard.pages.agents import fields
 
 
@@ -76,21 +76,7 @@ def test_seconds_are_whole_milliseconds(seconds: Any, milliseconds: int | None) 
     ("milliseconds", "seconds"), [(5_000, "5"), (1_500, "1.5"), (1_001, "1.001"), (10_000, "10")]
 )
 def test_an_interval_comes_back_as_it_was_typed(milliseconds: int, seconds: str) -> None:
-    agent = Agent.of(
-        {
-            "id": "a1",
-            "name": "saver",
-            "walletId": "w1",
-            "status": "idle",
-            "llmProvider": "rules",
-            "llmModel": "rules",
-            "strategy": "always do wait",
-            "loopIntervalMs": milliseconds,
-            "guardrails": {},
-            "createdAt": "2026-11-21T10:00:00.000Z",
-        }
-    )
-    assert fields.form_values(agent) == {"strategy": "always do wait", "seconds": seconds}
+    assert fields.seconds_text(milliseconds) == seconds
     assert fields.milliseconds(Decimal(seconds)) == milliseconds
 
 
@@ -131,3 +117,17 @@ def test_a_limit_that_was_emptied_is_taken_away() -> None:
         "maxTokensPerDay": 1_000,
         "maxUsdPerDay": None,
     }
+
+
+def test_a_template_and_copied_grants_are_sent_where_they_are_chosen() -> None:
+    chosen = VALUES | {"template": "stake-keeper", "parameters": {"amount": 2}, "strategy": None}
+    sent = fields.create_parameters(chosen, None)
+    assert (sent["template"], sent["template_parameters"]) == ("stake-keeper", {"amount": 2})
+    assert sent["strategy"] is None
+    grants = fields.grants_to_copy([{"who": "agent:a1", "may": ["launch"]}])
+    assert fields.create_parameters(VALUES | {"grants": grants}, None)["grants"] == [
+        {"may": ["launch"]}
+    ]
+    # None is no grants at all, and nothing is sent; an empty list is one that only reads.
+    assert "grants" not in fields.create_parameters(VALUES | {"grants": None}, None)
+    assert fields.create_parameters(VALUES | {"grants": []}, None)["grants"] == []

@@ -86,6 +86,10 @@ def refused_transfer(browser: Browser) -> None:
     browser.marked("refused")
 
 
+def chooses(label: str, option: str) -> Act:
+    return lambda browser: browser.choose(label, option)
+
+
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "freeze._confirmed": ("/", (presses("freeze-all"),)),
@@ -94,7 +98,14 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
     "holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
     "previews.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
-    "pages.agents.form.create_agent": ("/agents", (clicks("New agent"), presses("create"))),
+    "pages.agents.form.create_agent": (
+        "/agents",
+        (clicks("New agent"), chooses("Start from", "Stake keeper"), presses("create")),
+    ),
+    "pages.agents.strategy_editor.reviewed": (
+        "/agents/{agent_id}",
+        (clicks("Change"), fills("Strategy", "always do wait, or not"), presses("save")),
+    ),
     "pages.agents.form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
     "pages.agents.chat.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transactions.detail.show_record": ("/transactions", (first(".ag-row"),)),

@@ -151,6 +151,9 @@ def test_what_the_service_refuses_is_told_in_the_dialog(wide: Browser, api: http
     wide.wait_for("name must have printable characters only")
     wide.fill("Name", "cancelled")
     wide.click("Cancel")
+    # What was written is given up only when that is said.
+    wide.wait_for("The strategy that you wrote is lost.")
+    wide.click("Leave")
     wide.wait_gone("Guardrails")
     assert "cancelled" not in _agents(api)
 
@@ -303,6 +306,13 @@ def test_an_agent_is_changed(wide: Browser, api: httpx.Client) -> None:
     wide.click('Expand "What the model may cost"')
     wide.fill("Most tokens in a day (optional)", "")
     wide.press("save")
+    wide.wait_for("Save the changes of draft?")
+    wide.wait_for("Most SOL in 24 hours: 10 becomes 2.5")
+    wide.wait_for("This widens a bound")
+    wide.wait_for("Most tokens in a day: 500,000 becomes no limit of its own, which is wider")
+    assert _agents(api)["draft"]["strategy"] == "be calm"
+    wide.press("save-changes")
+    wide.wait_gone("Save the changes of draft?")
     wide.wait_for("be very calm")
     wide.wait_for("0 of 2.5 SOL")
     wide.wait_gone("of 500,000")
@@ -310,6 +320,111 @@ def test_an_agent_is_changed(wide: Browser, api: httpx.Client) -> None:
     assert (changed["strategy"], changed["llmBudget"]) == ("be very calm", {"maxUsdPerDay": 5})
     assert changed["guardrails"]["dailySpendingLimitSol"] == Decimal("2.5")
     assert changed["llmModel"] == "m"
+
+
+def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: httpx.Client) -> None:
+    lines = "first line\nsecond line\nthird line"
+    agent = _made(api, "writer", strategy=lines)
+    wide.open(f"/agents/{agent}")
+    wide.click("Change")
+    wide.wait_for("33 of 20,000 characters")
+    field = wide.driver.find_element("css selector", ".sw-strategy textarea")
+    field.send_keys(Keys.END, Keys.ENTER, "fourth line")
+    wide.wait_for("45 of 20,000 characters")
+    wide.wait_for("Not saved")
+    assert wide.driver.execute_script("return typeof window.onbeforeunload") == "function"
+    # Somebody else changes it meanwhile: what is replaced is what is stored now.
+    other = {"strategy": "first line\nsecond line, another\nthird line"}
+    assert api.patch(f"/agents/{agent}", json=other).status_code == 200
+    wide.press("save")
+    wide.wait_for("It was changed elsewhere since you opened it.")
+    expected = [
+        "  first line",
+        "- second line, another",
+        "+ second line",
+        "  third line",
+        "+ fourth line",
+    ]
+    wide.until(
+        lambda: [each.text for each in wide.all('[data-testid="diff"] > *')] == expected,
+        "the lines that change",
+    )
+    wide.click("Go on editing")
+    wide.press("save")
+    wide.press("save-changes")
+    wide.until(lambda: _agents(api)["writer"]["strategy"] == f"{lines}\nfourth line", "it is saved")
+    wide.wait_gone("Change writer")
+    wide.until(
+        lambda: wide.driver.execute_script("return window.onbeforeunload") is None,
+        "the page may be left",
+    )
+    # What it was before can be had again.
+    wide.click("Change")
+    wide.click('Expand "Earlier strategies (2)"')
+    wide.click("Put into the editor")
+    wide.wait_for("Not saved")
+    text = wide.driver.find_element("css selector", ".sw-strategy textarea").get_attribute("value")
+    assert text == other["strategy"]
+    wide.click("Cancel")
+    wide.click("Leave")
+    wide.wait_gone("Change writer")
+    assert wide.errors() == []
+
+
+def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx.Client) -> None:
+    payee = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+    wide.open("/agents")
+    wide.click("New agent")
+    wide.fill("Name", "payer")
+    wide.choose("Provider", "openai")
+    wide.fill("Model", "m")
+    wide.choose("Start from", "Payee with approval")
+    wide.wait_for("Pays one address once a day")
+    wide.press("create")
+    wide.wait_for("is required")
+    wide.fill("Recipient", "not an address")
+    wide.press("fill-in")
+    wide.wait_for("must match")
+    wide.fill("Recipient", payee)
+    wide.press("fill-in")
+    wide.wait_for("at most 0.1 SOL")
+    wide.wait_for(f"to {payee}; above 0 SOL a person is asked")
+    # Another parameter is another agent: it is shown anew before it is made.
+    wide.fill("Amount per day (optional)", "0.25")
+    wide.press("create")
+    wide.wait_for("The template is filled in now")
+    wide.wait_for("at most 0.25 SOL")
+    wide.press("start-at-once")
+    wide.press("create")
+    wide.wait_for("Create payer?")
+    assert "payer" not in _agents(api)
+    wide.press("confirm")
+    _shows(wide, "payer", "idle")
+    made = _agents(api)["payer"]
+    assert f'"recipient":"{payee}"' in made["strategy"]
+    assert made["strategy"].count("\n") > 8
+    said = _sentences(api, made["id"])
+    assert "up to 0.1 SOL at once and 0.25 a day" in said[0]
+
+    wide.open(f"/agents/{made['id']}")
+    wide.click("Clone")
+    wide.wait_for("Copy of payer")
+    wide.wait_for("Grants that are copied")
+    wide.press("create")
+    wide.until(lambda: "payer copy" in _agents(api), "the copy is made")
+    copy = _agents(api)["payer copy"]
+    same = ("strategy", "guardrails", "loopIntervalMs", "llmProvider", "llmModel", "llmBudget")
+    assert {name: copy[name] for name in same} == {name: made[name] for name in same}
+    assert copy["walletId"] != made["walletId"]
+    assert [each.partition(" may ")[2] for each in _sentences(api, copy["id"])] == [
+        each.partition(" may ")[2] for each in said
+    ]
+    assert wide.errors() == []
+
+
+def _sentences(api: httpx.Client, agent: str) -> list[str]:
+    (grants,) = api.get(f"/agents/{agent}/limits").json()["grants"]
+    return [each["sentence"] for each in grants["grants"]]
 
 
 def test_a_card_keeps_the_focus_while_others_come_and_go(wide: Browser, api: httpx.Client) -> None:

@@ -162,7 +162,7 @@ def ask(service: Supervised, wallet: str, schedule: str) -> bool:
     return True
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_runs_that_were_asked_for_killed_at_every_point_pay_once(service: Supervised) -> None:
     service.live()
     with service.client() as client:

@@ -17,7 +17,7 @@ from solward_dashboard.grants import GrantsLeft, OpenHolds
 from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
 from solward_dashboard.pages.agents.chat import Chat
 from solward_dashboard.pages.agents.data import bars, interval_text
-from solward_dashboard.pages.agents.form import change_agent
+from solward_dashboard.pages.agents.form import change_agent, create_agent
 from solward_dashboard.pages.agents.timeline import NEWEST, Timeline
 from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago, plain, value_text
@@ -145,7 +145,13 @@ class _Head:
                 )
                 change = ui.button("Change", icon="edit", color=None, on_click=self._change)
                 change.props("outline dense no-caps")
+                clone = ui.button("Clone", icon="content_copy", color=None, on_click=self._clone)
+                clone.props("outline dense no-caps")
         self._buttons.show(agent)
+
+    async def _clone(self) -> None:
+        if self._agent is not None:
+            await create_agent(self._dialogs, _leave, self._agent)
 
     async def _change(self) -> None:
         if self._agent is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from solward.client import Agent, Plugin
+from solward.client import Plugin
 
 _MAX_SECONDS = 2_147_483
 # The service's default limits (docs/configuration.md).
@@ -20,14 +20,9 @@ NAME: Mapping[str, Any] = {
     "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
     "required": ["name"],
 }
-STRATEGY: Mapping[str, Any] = {
+INTERVAL: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "strategy": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 20_000,
-        },
         "seconds": {
             "type": "number",
             "title": "Seconds between cycles",
@@ -36,7 +31,7 @@ STRATEGY: Mapping[str, Any] = {
             "default": 60,
         },
     },
-    "required": ["strategy", "seconds"],
+    "required": ["seconds"],
 }
 GUARDRAILS: Mapping[str, Any] = {
     "type": "object",
@@ -129,9 +124,14 @@ def limits_now(limits: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:
-    """Parameters of `agents.create`; without a wallet the agent gets a new one."""
+    """Parameters of `agents.create`; without a wallet the agent gets a new one.
+
+    Args:
+        values: `template` and `parameters` too where it starts from one, and then no strategy where
+            the template's is to be; `grants` where it is a copy of an agent that has some.
+    """
     rails = values["guardrails"]
-    return {
+    found = {
         "name": values["name"],
         "wallet_id": wallet_id,
         "strategy": values["strategy"],
@@ -146,6 +146,11 @@ def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[
         "daily_spending_limit_sol": rails["dailySpendingLimitSol"],
         "max_costs_sol_per_day": rails.get("maxCostsSolPerDay"),
     }
+    if "template" in values:
+        found |= {"template": values["template"], "template_parameters": values["parameters"]}
+    if values.get("grants") is not None:
+        found["grants"] = values["grants"]
+    return found
 
 
 def change_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,8 +167,12 @@ def change_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def form_values(agent: Agent) -> dict[str, Any]:
-    """An agent as values of its form."""
-    whole, rest = divmod(agent.loop_interval_ms, 1_000)
-    seconds = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
-    return {"strategy": agent.strategy, "seconds": seconds}
+def seconds_text(milliseconds: int) -> str:
+    """An interval as its field has it."""
+    whole, rest = divmod(milliseconds, 1_000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+
+
+def grants_to_copy(grants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Grants of one agent as another's: without whose they were."""
+    return [{name: each for name, each in grant.items() if name != "who"} for grant in grants]

@@ -1,48 +1,85 @@
-"""Dialogs that create an agent or change one."""
+"""Dialogs that create an agent, from a template or as a copy too, or change one."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
 
-from solward.client import Agent, NotFoundError, Plugin, Wallet
+from solward.client import (
+    Agent,
+    AgentTemplate,
+    AuditFilter,
+    Event,
+    NotFoundError,
+    Plugin,
+    PrincipalGrants,
+    TemplatePreview,
+    Wallet,
+)
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of, titled
+from solward_dashboard.dialogs import confirmed, heading, result_of, titled
 from solward_dashboard.forms.form import Form, FormError, schema_form
+from solward_dashboard.grants import asset_name, most_text
 from solward_dashboard.pages.agents import fields
+from solward_dashboard.pages.agents.changes import changes
+from solward_dashboard.pages.agents.strategy_editor import (
+    EarlierStrategies,
+    StrategyEditor,
+    reviewed,
+)
+from solward_dashboard.pages.agents.template_picker import TemplatePicker
 
 _NEW = ""
+_LONGEST_COPIED = 95
+_MOST_EARLIER = 50
 
 
-async def create_agent(page: ui.element, refresh: Callable[[], Awaitable[None]]) -> None:
+async def create_agent(
+    page: ui.element, refresh: Callable[[], Awaitable[None]], copied: Agent | None = None
+) -> None:
     """The dialog that creates an agent; returns when it is closed.
 
     Args:
         page: an element that outlives the button that was pressed.
         refresh: called when the agent is created.
+        copied: an agent whose fields and grants the new one begins with.
     """
+    grants: PrincipalGrants | None = None
     try:
         providers, wallets = await _providers(), await api().wallets.list()
-        limits = await _limits(wallets)
+        limits = await _limits(wallets) if copied is None else copied.guardrails
+        templates = () if copied is not None else await api().agents.templates()
+        if copied is not None:
+            grants = await api().policy.of(f"agent:{copied.id}")
     except SolwardError as error:
         ui.notify(str(error), type="negative", multi_line=True)
         return
 
-    with page, titled("New agent", wide=True) as dialog:
+    title = "New agent" if copied is None else f"Copy of {copied.name}"
+    with page, titled(title, wide=True) as dialog:
         dialog.props("persistent")
-        forms = _Forms(providers, None, limits, wallets)
-        start = ui.switch("Start it at once", value=True).props('data-testid="start-at-once"')
+        forms = _Forms(providers, copied, limits, wallets, templates)
+        if grants is not None:
+            _show_copied(grants)
+        start = ui.switch("Start it at once", value=copied is None)
+        start.props('data-testid="start-at-once"')
         with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+            cancel = ui.button("Cancel").props("flat no-caps")
             make = ui.button("Create").props('no-caps unelevated data-testid="create"')
 
     async def create() -> None:
         values = forms.read()
-        if values is None:
+        try:
+            if values is None or not await forms.settled(values):
+                return
+        except SolwardError as error:
+            forms.say(str(error))
             return
+        if grants is not None and grants.grants is not None:
+            values["grants"] = fields.grants_to_copy(grants.grants)
         make.disable()
         try:
             agent = await api().agents.create(**fields.create_parameters(values, forms.wallet))
@@ -51,11 +88,13 @@ async def create_agent(page: ui.element, refresh: Callable[[], Awaitable[None]])
             return
         finally:
             make.enable()
+        forms.editor.release()
         dialog.close()
         with page:
             await _start(agent) if start.value else ui.notify(f"{agent.name} is made", type="info")
         await refresh()
 
+    cancel.on_click(lambda: _leave(dialog, forms.editor))
     make.on_click(create)
     await result_of(dialog)
 
@@ -66,15 +105,17 @@ async def change_agent(
     """The dialog that changes an agent; returns when it is closed."""
     try:
         providers = await _providers()
+        only = AuditFilter(types=("agent:changed",), agent_id=agent.id)
+        history = await api().audit_page(only, limit=_MOST_EARLIER)
     except SolwardError as error:
         ui.notify(str(error), type="negative", multi_line=True)
         return
 
     with page, titled(f"Change {agent.name}", wide=True) as dialog:
         dialog.props("persistent")
-        forms = _Forms(providers, agent, agent.guardrails)
+        forms = _Forms(providers, agent, agent.guardrails, history=history.entries)
         with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+            cancel = ui.button("Cancel").props("flat no-caps")
             save = ui.button("Save").props('no-caps unelevated data-testid="save"')
 
     async def change() -> None:
@@ -83,23 +124,68 @@ async def change_agent(
             return
         save.disable()
         try:
+            # What is replaced is what is stored now, whoever changed it since.
+            stored = await api().agents.get(agent.id)
+            found = changes(stored, values)
+            if not found and stored.strategy == values["strategy"]:
+                forms.say("Nothing is changed.")
+                return
+            is_other = stored.strategy != agent.strategy
+            with page:
+                agreed = await reviewed(
+                    agent.name, found, stored.strategy, values["strategy"], is_other=is_other
+                )
+            if not agreed:
+                return
             await api().agents.change(agent.id, **fields.change_parameters(values))
         except SolwardError as error:
             forms.say(str(error))
             return
         finally:
             save.enable()
+        forms.editor.release()
         dialog.close()
         with page:
             ui.notify("Changed; it goes by it from its next cycle", type="positive")
         await refresh()
 
+    cancel.on_click(lambda: _leave(dialog, forms.editor))
     save.on_click(change)
     await result_of(dialog)
 
 
+async def _leave(dialog: ui.dialog, editor: StrategyEditor) -> None:
+    """Close a dialog; a strategy that was not saved is given up only when the user says so."""
+    if editor.is_changed and not await confirmed(
+        "Leave without saving?", ["The strategy that you wrote is lost."], "Leave"
+    ):
+        return
+    editor.release()
+    dialog.close()
+
+
+def _show_copied(grants: PrincipalGrants) -> None:
+    with ui.element("div").classes("sw-outcome").props('data-testid="copied-grants"'):
+        if grants.grants is None:
+            ui.label(
+                "The agent that is copied has no grants, so the copy has none: it acts within its"
+                " guardrails alone."
+            ).classes("sw-text")
+            return
+        heading("Grants that are copied", 3)
+        for each in grants.sentences:
+            ui.label(each).classes("sw-text")
+
+
 class _Forms:
-    """The forms of a dialog; options and model follow the chosen provider."""
+    """The forms of a dialog; options and model follow the chosen provider.
+
+    Args:
+        agent: whose fields they begin with; None for none.
+        wallets: to choose from for a new agent; None where one is changed.
+        templates: to start a new agent from.
+        history: entries of the audit log that changed the agent, the newest first.
+    """
 
     def __init__(
         self,
@@ -107,28 +193,34 @@ class _Forms:
         agent: Agent | None,
         limits: Mapping[str, Any],
         wallets: tuple[Wallet, ...] | None = None,
+        templates: Sequence[AgentTemplate] = (),
+        history: Sequence[Event] = (),
     ) -> None:
         self._providers = providers
         self._agent = agent
         self._options: Form | None = None
         self._wallet: ui.select | None = None
+        self._picker: TemplatePicker | None = None
         with ui.element("div").classes("sw-form"):
-            self._name = schema_form(fields.NAME, None if agent is None else {"name": agent.name})
+            if templates:
+                self._picker = TemplatePicker(templates, self._fill_in)
+            self._name = schema_form(fields.NAME, _named(agent, is_copy=wallets is not None))
             if wallets is not None:
                 self._wallet = _wallets(wallets)
             chosen = fields.first_choice(providers) if agent is None else agent.llm_provider
             self._add_provider(chosen, agent)
             self._about = ui.label().classes("sw-dim sw-text").props("aria-live=polite")
-            self._strategy = schema_form(
-                fields.STRATEGY, None if agent is None else fields.form_values(agent)
-            )
+            self.editor = StrategyEditor("" if agent is None else agent.strategy)
+            if agent is not None:
+                EarlierStrategies(self.editor, history, agent.strategy)
+            self._interval_place = ui.element("div").classes("sw-form")
             with ui.element("fieldset").classes("sw-fieldset"):
                 with ui.element("legend"):
                     ui.label("Guardrails")
                 ui.label(
                     "Held by the service for every transaction of the agent, beside its own limits."
                 ).classes("sw-dim")
-                self._rails = schema_form(fields.GUARDRAILS, limits)
+                self._rails_place = ui.element("div").classes("sw-form")
             with ui.expansion("What the model is asked with").props("dense") as self._model_options:
                 self._model_options.classes("sw-expansion")
                 self._place = ui.element("div").classes("sw-form")
@@ -139,6 +231,7 @@ class _Forms:
                 )
             self._error = ui.label().classes("sw-error").props("role=alert")
         self._error.set_visibility(False)
+        self._show_bounds(None if agent is None else agent.loop_interval_ms, limits)
         self._show_provider(None if agent is None else agent.llm_options)
 
     @property
@@ -156,10 +249,11 @@ class _Forms:
         self.say("")
         read: dict[str, dict[str, Any] | None] = {
             "name": _values(self._name),
-            "strategy": _values(self._strategy),
+            "interval": _values(self._interval),
             "guardrails": _values(self._rails),
             "options": {} if self._options is None else _values(self._options),
-            "budget": _values(self._budget) if self._cost.visible else {},
+            # What is not shown stays as it is.
+            "budget": _values(self._budget) if self._cost.visible else self._budget_now(),
         }
         if read["options"] is None:
             self._model_options.open()
@@ -168,16 +262,17 @@ class _Forms:
         model = (self._model.value or "").strip()
         self._model.error = None if model else "is required"
         found = {name: each for name, each in read.items() if each is not None}
-        if not model or len(found) < len(read):
+        strategy = self.editor.read()
+        if not model or strategy is None or len(found) < len(read):
             self.say("Something above does not fit; it is told at its field.")
             return None
-        interval = fields.milliseconds(found["strategy"]["seconds"])
+        interval = fields.milliseconds(found["interval"]["seconds"])
         if interval is None:
             self.say("Seconds between cycles: at most 3 decimals.")
             return None
         return {
             "name": found["name"]["name"],
-            "strategy": found["strategy"]["strategy"],
+            "strategy": strategy,
             "milliseconds": interval,
             "provider": self._provider.value,
             "model": model,
@@ -185,6 +280,57 @@ class _Forms:
             "budget": found["budget"],
             "guardrails": found["guardrails"],
         }
+
+    def _budget_now(self) -> dict[str, Any]:
+        return {} if self._agent is None else dict(self._agent.llm_budget)
+
+    async def settled(self, values: dict[str, Any]) -> bool:
+        """Whether an agent of the chosen template is what the form shows and the user was shown
+        what can leave by it; the template's own values are put among `values`."""
+        picker = self._picker
+        if picker is None or picker.chosen is None:
+            return True
+        if not picker.is_filled_in:
+            if await picker.fill_in():
+                self.say("The template is filled in now: read what can leave, and create it then.")
+            else:
+                self.say("A parameter of the template does not fit; it is told at its field.")
+            return False
+        values |= {"template": picker.chosen.name, "parameters": picker.parameters()}
+        assert picker.preview is not None
+        if values["strategy"] == picker.preview.strategy:
+            values["strategy"] = None
+        rails = {name: each for name, each in values["guardrails"].items() if each is not None}
+        preview = await api().agents.preview(
+            picker.chosen.name, values["parameters"], guardrails=rails
+        )
+        leaving = [
+            f"{asset_name(asset)}: {most_text(asset, each)}"
+            for asset, each in preview.can_leave["assets"].items()
+            if each["most"] != "0"
+        ]
+        details = ["What it can move out of its wallet in a day:"]
+        details += leaving or ["Nothing: it signs no transaction."]
+        return await confirmed(f"Create {values['name']}?", details, "Create")
+
+    def _fill_in(self, preview: TemplatePreview) -> None:
+        """Show what a template comes to; a strategy that the user wrote stays."""
+        assert self._picker is not None
+        before = self._picker.preview
+        if not self.editor.text.strip() or (before and self.editor.text == before.strategy):
+            self.editor.put(preview.strategy)
+        self._show_bounds(preview.loop_interval_ms, preview.guardrails)
+
+    def _show_bounds(self, milliseconds: int | None, limits: Mapping[str, Any]) -> None:
+        self._interval_place.clear()
+        with self._interval_place:
+            seconds = None if milliseconds is None else fields.seconds_text(milliseconds)
+            self._interval = schema_form(
+                fields.INTERVAL, None if seconds is None else {"seconds": seconds}
+            )
+        self._rails_place.clear()
+        with self._rails_place:
+            self._rails = schema_form(fields.GUARDRAILS, limits)
 
     def _add_provider(self, chosen: str | None, agent: Agent | None) -> None:
         choices = fields.provider_choices(self._providers)
@@ -213,6 +359,12 @@ class _Forms:
             schema = provider.options if provider else None
             self._options = None if not schema else schema_form(schema, options)
         self._model_options.set_visibility(self._options is not None and not self._options.empty)
+
+
+def _named(agent: Agent | None, *, is_copy: bool) -> dict[str, str] | None:
+    if agent is None:
+        return None
+    return {"name": f"{agent.name[:_LONGEST_COPIED]} copy" if is_copy else agent.name}
 
 
 def _values(form: Form) -> dict[str, Any] | None:

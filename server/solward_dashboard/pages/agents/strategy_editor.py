@@ -1,0 +1,159 @@
+"""The editor of a strategy: several lines, their count, what changed, and what there was before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicegui import ui
+
+from solward.client import Event
+from solward_dashboard.dialogs import heading, result_of, titled
+from solward_dashboard.pages.agents.changes import Change, diff, earlier_strategies
+from solward_dashboard.wording import ago
+
+LONGEST = 20_000
+_COUNTED = "{:,} of {:,} characters"
+# The browser asks before the page is left; `null` takes the question away.
+_GUARD = "window.onbeforeunload = {}"
+_ASKS = "event => { event.preventDefault(); return '' }"
+_SIGNS = {"+": "added", "-": "removed", " ": "unchanged", "…": "left out"}
+
+
+class StrategyEditor:
+    """A strategy, in a field that keeps its line breaks.
+
+    Args:
+        text: what is stored.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._stored = text
+        with ui.element("div").classes("sw-form"):
+            self._area = ui.textarea("Strategy", value=text).without_auto_validation()
+            self._area.classes("sw-field sw-strategy")
+            # A line break is part of the strategy, so Enter never sends the form.
+            self._area.props("outlined dense autogrow hide-bottom-space spellcheck=true")
+            self._area.props["data-testid"] = "strategy"
+            with ui.element("div").classes("sw-row"):
+                self._count = ui.label().classes("sw-dim sw-number")
+                self._count.props["data-testid"] = "strategy-count"
+                self._unsaved = ui.label("Not saved").classes("sw-dim")
+                ui.space()
+                self._mono = ui.switch("Monospace").props("dense")
+        self._area.on_value_change(self._changed)
+        self._mono.on_value_change(self._set_font)
+        self._show()
+
+    @property
+    def text(self) -> str:
+        """What stands in the field."""
+        return str(self._area.value or "")
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is another text than what is stored."""
+        return self.text != self._stored
+
+    def put(self, text: str) -> None:
+        """Replace the text, as typing does."""
+        self._area.set_value(text)
+
+    def read(self) -> str | None:
+        """The strategy; None where it does not fit, which the field shows."""
+        length = len(self.text)
+        error = None
+        if not self.text.strip():
+            error = "is required"
+        elif length > LONGEST:
+            error = f"has {length - LONGEST:,} characters too many"
+        self._area.error = error
+        return None if error else self.text
+
+    def release(self) -> None:
+        """Let the page be left without a question: it was saved, or given up."""
+        ui.run_javascript(_GUARD.format("null"))
+
+    def _changed(self) -> None:
+        self._area.error = None
+        self._show()
+        ui.run_javascript(_GUARD.format(_ASKS if self.is_changed else "null"))
+
+    def _show(self) -> None:
+        length = len(self.text)
+        self._count.set_text(_COUNTED.format(length, LONGEST))
+        self._count.classes(
+            add="sw-bad" if length > LONGEST else "",
+            remove="" if length > LONGEST else "sw-bad",
+        )
+        self._unsaved.set_visibility(self.is_changed)
+
+    def _set_font(self) -> None:
+        if self._mono.value:
+            self._area.classes(add="sw-strategy-mono")
+        else:
+            self._area.classes(remove="sw-strategy-mono")
+
+
+class EarlierStrategies:
+    """What an agent's strategy was before, from the audit log; each can be put into the editor."""
+
+    def __init__(self, editor: StrategyEditor, entries: Sequence[Event], stored: str) -> None:
+        found = earlier_strategies(entries, stored)
+        if not found:
+            return
+        with ui.expansion(f"Earlier strategies ({len(found)})").props("dense") as element:
+            element.classes("sw-expansion")
+            for entry, text in found:
+                with ui.element("div").classes("sw-form"):
+                    with ui.element("div").classes("sw-row"):
+                        when = "" if entry.timestamp is None else f"until {ago(entry.timestamp)}, "
+                        ui.label(f"{when}changed by {entry.data['principal']}").classes("sw-dim")
+                        ui.space()
+                        use = ui.button("Put into the editor", color=None)
+                        use.props("outline dense no-caps")
+                        use.on_click(lambda text=text: editor.put(text))
+                    ui.label(text).classes("sw-text sw-clamp")
+
+
+def show_diff(before: str, after: str) -> None:
+    """The lines of a strategy that change, added and removed ones marked by sign and colour."""
+    with ui.element("div").classes("sw-diff").props('role=list data-testid="diff"'):
+        for sign, line in diff(before, after):
+            kind = _SIGNS[sign]
+            row = ui.label(f"{sign} {line}").classes(f"sw-mono sw-diff-{kind.split()[0]}")
+            row.props["role"] = "listitem"
+            row.props["aria-label"] = f"{kind}: {line}"
+
+
+async def reviewed(
+    name: str, found: Sequence[Change], before: str, after: str, *, is_other: bool
+) -> bool:
+    """Whether the user saves these changes, which are shown.
+
+    Args:
+        before: the strategy that is stored now.
+        is_other: somebody else changed the strategy since it was opened here.
+    """
+    wider = [each for each in found if each.is_wider]
+    with titled(f"Save the changes of {name}?", wide=True) as dialog:
+        if wider:
+            bounds = "a bound" if len(wider) == 1 else f"{len(wider)} bounds"
+            ui.label(f"This widens {bounds}: more can leave, or be spent, than before.").classes(
+                "sw-bad sw-text"
+            ).props("role=alert")
+        with ui.element("div").classes("sw-list"):
+            for each in found:
+                ui.label(each.text).classes("sw-bad sw-text" if each.is_wider else "sw-text")
+        if before != after:
+            heading("Strategy", 3)
+            if is_other:
+                ui.label(
+                    "It was changed elsewhere since you opened it. Below is what saving makes of"
+                    " what is stored now."
+                ).classes("sw-bad sw-text")
+            show_diff(before, after)
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Go on editing", on_click=lambda: dialog.submit(False)).props("flat no-caps")
+            save = ui.button("Save", on_click=lambda: dialog.submit(True))
+            save.props('no-caps unelevated data-testid="save-changes"')
+    return bool(await result_of(dialog))
