@@ -141,7 +141,8 @@ async def _confirmed(frozen: Frozen) -> str | None:
 def _freezing() -> ui.input:
     _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
     _list("Does not stop:", GOES_ON)
-    reason = ui.input("Reason (optional), shown to whoever is refused").classes("sw-field")
+    reason = ui.input("Reason (optional)").classes("sw-field")
+    reason.props["hint"] = "Shown to whoever is refused."
     return reason.props(f'outlined dense maxlength={_MAX_REASON} data-testid="freeze-reason"')
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.query_plans import query_plans
 
 from solward.audit import outbox, search
 from solward.audit.search import AuditFilter
@@ -56,6 +58,8 @@ async def found(database: Database, wanted: AuditFilter, limit: int = 100) -> li
     [
         (AuditFilter(), [8, 7, 6, 5, 4, 3, 2, 1]),
         (AuditFilter(kinds=frozenset({"agent:decision", "wallet:created"})), [8, 5, 1]),
+        (AuditFilter(kinds=frozenset({"agent:changed", "wallet:created"})), [6, 1]),
+        (AuditFilter(kinds=frozenset({"switch:frozen"}), principal="admin"), [7]),
         (AuditFilter(wallet_id="w1"), [3, 1]),
         (AuditFilter(agent_id="a1"), [5, 3, 2]),
         (AuditFilter(agent_id="a2"), [8, 6]),
@@ -66,7 +70,7 @@ async def found(database: Database, wanted: AuditFilter, limit: int = 100) -> li
         (AuditFilter(until_ms=MINUTE), []),
         (AuditFilter(principal="admin", since_ms=2 * MINUTE, agent_id="a1"), [2]),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 async def test_pages_of_any_size_have_all_that_fit_once(
     database: Database,
@@ -100,3 +104,32 @@ async def test_newer_entries_alone_are_found(database: Database) -> None:
         assert newer.next is None
         none = await search.search(connection, AuditFilter(), 100, after=whole.entries[0].seq)
         assert (none.entries, none.next) == ((), None)
+
+
+async def test_rare_kinds_are_found_without_walking_over_the_frequent_ones(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "WALKED", 4)
+    rare = AuditFilter(kinds=frozenset({"wallet:created"}))
+    async with database.read() as connection:
+        # Four are rare, and four of the eight newer than the one that is wanted are not.
+        page = await search.search(connection, rare, 100)
+        assert [each.event for each in page.entries] == ["wallet:created"]
+        both = AuditFilter(kinds=rare.kinds | {"transaction:pending"})
+        assert (await search.search(connection, both, 100)).entries == ()
+
+
+@pytest.mark.sqlite("its query plans")
+async def test_no_page_walks_the_whole_log(database: Database) -> None:
+    rare = AuditFilter(kinds=frozenset({"wallet:created"}), principal="admin")
+    any_kind = AuditFilter(principal="admin", since_ms=MINUTE, until_ms=4 * MINUTE)
+
+    async def asked(connection: AsyncConnection) -> None:
+        for wanted in (rare, any_kind):
+            await search.search(connection, wanted, 5, before=100)
+
+    plans = await query_plans(database, asked)
+    assert any("ix_audit_rare" in step for _, steps in plans for step in steps)
+    for statement, steps in plans:
+        assert " LIMIT " in " ".join(statement.split()), statement
+        assert not [each for each in steps if "TEMP B-TREE" in each], (statement, steps)

@@ -1,25 +1,27 @@
 """Entries of the audit log that fit a filter, in bounded pages.
 
-No index finds them: writing one would cost every payment. A page looks at `WALKED` entries at most,
-and says where the next one goes on.
+A page looks at `WALKED` entries at most, and says where the next one goes on: at all of them, or
+where only rare kinds are asked for, at those. There is no index of the frequent ones, which every
+payment would have to write.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit.log import SETTLED, AuditEntry, entry_of, latest
-from solward.audit.tables import audit
+from solward.audit.tables import FREQUENT, RARE, audit
 
 WALKED: Final = 10_000
 """Entries that one page looks at, at most."""
 # The entries' times are of the clocks of several machines, and their order is that of commits.
 _CLOCKS_MS: Final = 10 * 60_000
+_RARE: Final = cast("ColumnElement[bool]", RARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ async def search(
             return AuditPage((), None)
         after = max(after, since - 1)
     dialect = connection.dialect.name
-    within = [SETTLED[dialect], audit.c.seq > after]
+    within: list[ColumnElement[bool]] = [SETTLED[dialect], audit.c.seq > after]
+    if wanted.kinds and wanted.kinds.isdisjoint(FREQUENT):
+        within.append(_RARE)
     if before is not None:
         within.append(audit.c.seq < before)
     walked = (

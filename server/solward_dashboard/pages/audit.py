@@ -24,6 +24,8 @@ from solward_dashboard.wording import short, value_text
 
 EVERY_S = 3.0
 LIMIT = 50
+# Pages in which nothing fits that are passed over before a person is asked whether to go on.
+_LOOKS = 10
 # New ones that are shown when the visitor asks for them; of more the list begins anew.
 MOST_NEW = 100
 # Lines of one file; `solward audit export` has no such bound.
@@ -92,6 +94,16 @@ async def names() -> Names:
         | {f"key:{each.id}": each.name for each in keys}
         | {admin_principal(each.id): each.name for each in admins}
     )
+
+
+async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
+    """The first page that has an entry, of some that the service looks at."""
+    for _ in range(_LOOKS - 1):
+        page = await api().audit_page(only, LIMIT, before)
+        if page.entries or page.next is None:
+            return page
+        before = page.next
+    return await api().audit_page(only, LIMIT, before)
 
 
 def page(wallet: str = "", agent: str = "") -> None:
@@ -260,7 +272,7 @@ class _Log:
             page = await api().audit_page(only, MOST_NEW, after=self._newest)
             return Answer(only, page, known, None)
         newest = await api().audit(limit=1)
-        page = await api().audit_page(only, LIMIT)
+        page = await _first_of(only, None)
         return Answer(only, page, known, newest[0].seq if newest else 0)
 
     def _show(self, answer: Answer) -> None:
@@ -331,7 +343,7 @@ class _Log:
         only, before = self._only, self._next
         self._older.disable()
         try:
-            page = await api().audit_page(only, LIMIT, before=before)
+            page = await _first_of(only, before)
         except SolwardError as error:
             ui.notify(str(error), type="negative", multi_line=True)
             return

@@ -103,12 +103,12 @@ class _Entries:
                 )
                 if entry["status"] is not None:
                     ui.label(f"with a transaction that is {entry['status']}").classes("sw-dim")
-                ui.space()
+            with ui.element("div").classes("sw-row sw-nowrap"):
+                ui.label(jsontext.dumps(entry["value"])).classes("sw-mono sw-text sw-grow")
                 delete = ui.button("Delete", color=None)
                 delete.props('outline dense no-caps padding="2px 10px"')
                 delete.props["aria-label"] = f"Delete {key}"
                 delete.on_click(lambda: self._delete(entry))
-            ui.label(jsontext.dumps(entry["value"])).classes("sw-mono sw-text")
 
     async def _delete(self, entry: dict[str, Any]) -> None:
         wallet, key = self._wallet.value, entry["key"]
