@@ -77,6 +77,11 @@ class _LazyGroup(click.Group):
                 path = f"{path} {rest[0]}"
             with needs(path, extra):
                 return super().invoke(ctx)
+        except click.NoSuchOption as unknown:
+            if not unknown.option_name[1:2].isdecimal():
+                raise
+            text = f"{unknown.option_name} is taken for an option: no amount is negative."
+            raise click.UsageError(text, unknown.ctx) from None
         except ExtraMissing as missing:
             from solward_cli.entrypoint import refuse
 

@@ -287,6 +287,10 @@ def test_an_amount_that_is_none_is_told_in_a_line(live: Live) -> None:
     long = live.invoke("wallet", "transfer", "a", STRANGER, "9" * 5000)
     assert (long.exit_code, len(long.stderr) < 400) == (2, True)
     assert f"got '{'9' * 40}…'" in long.stderr
+    negative = live.invoke("wallet", "transfer", "a", STRANGER, "-1")
+    assert (negative.exit_code, "no amount is negative" in negative.stderr) == (2, True)
+    option = live.invoke("wallet", "transfer", "a", STRANGER, "1", "--dry")
+    assert (option.exit_code, "--dry-run" in option.stderr) == (2, True)
 
 
 def test_a_yes_is_enough(live: Live) -> None:

@@ -69,6 +69,25 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
         ended(process, signal.SIGTERM)
 
 
+def test_what_is_frozen_is_said_at_the_start(tmp_path: Path) -> None:
+    arguments = ("up", "--port", "0", "--no-rpc", "--no-dashboard")
+    with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+        assert "unfreeze" not in screen
+        wallet = api.post("/wallets", json={"name": "cold"}).json()["walletId"]
+        assert api.post("/freeze", json={"walletId": wallet}).status_code == 200
+        ended(process, signal.SIGINT)
+    with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+        assert "Notice: 1 wallet is frozen, until `solward unfreeze --wallet NAME`." in screen
+        assert api.post("/freeze", json={"reason": "a drill"}).status_code == 200
+        ended(process, signal.SIGINT)
+    with running(tmp_path / "home", *arguments) as (process, screen):
+        said = (
+            "Notice: Transactions are frozen (a drill): nothing is signed until `solward unfreeze`."
+        )
+        assert said in screen
+        ended(process, signal.SIGINT)
+
+
 def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: Path) -> None:
     arguments = ("up", "--demo", "--port", "0", "--no-rpc", "--dashboard-port", "0")
     with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:

@@ -109,6 +109,19 @@ class Screen:
         return f'curl -H "Authorization: Bearer {secret}" "{self.address.url}/api/v1/{path}"'
 
 
+async def frozen_notice(service: Solward) -> str | None:
+    """That nothing is paid since somebody froze the service, or a restore did; None where it may
+    be."""
+    switch, _, wallets = await service.frozen(0)
+    if switch is not None:
+        why = f" ({switch.reason})" if switch.reason else ""
+        return f"Transactions are frozen{why}: nothing is signed until `solward unfreeze`."
+    if wallets:
+        many = "1 wallet is" if wallets == 1 else f"{wallets} wallets are"
+        return f"{many} frozen, until `solward unfreeze --wallet NAME`."
+    return None
+
+
 def show(screen: Screen) -> None:
     """Print the screen: rich on a terminal, plain lines elsewhere."""
     if sys.stdout.isatty():
