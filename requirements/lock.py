@@ -58,6 +58,8 @@ _OPTIONS = (
 )  # fmt: skip
 WHEELS = ("--only-binary", ":all:")
 _ENTRY = re.compile(r"^(?P<name>[\w.-]+)==.*(?:\n .*)*\n", re.M)
+# Left in what is known, uv would keep hashes as they are for as long as a version stays.
+_HASH = re.compile(r" \\\n    --hash=\S+")
 _OWN = re.compile(r"solward\[([\w,]+)\]")
 
 Lock = dict[str, str]
@@ -105,7 +107,7 @@ def resolved(
         wanted, pins, output = (Path(folder, name) for name in ("in", "pins", "out"))
         wanted.write_text("\n".join(line for root in roots for line in expanded(root)))
         pins.write_text("".join(pinned.values()) if pinned is not None else "")
-        output.write_text(known)
+        output.write_text(_HASH.sub("", known))
         asked = (*_OPTIONS, *wheels, *options, "-c", pins, "-o", output, wanted)
         subprocess.run(  # noqa: S603 - no shell
             ["uv", "pip", "compile", *asked],  # noqa: S607

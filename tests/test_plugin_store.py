@@ -21,6 +21,7 @@ from solward import (
 )
 from solward.errors import KeyRevoked, TakenOver
 from solward.testing import TestWallet, open_stand
+from solward.vault.transactions.plugin_entries import WriteBudget
 from solward.vault.transactions.request import ADMIN, Actor, AgentRun, ScheduleRun
 
 ELSEWHERE = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
@@ -424,3 +425,36 @@ async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: Test
     await transactions_of(())
     database.on_transaction = begun.append
     assert await transactions_of((Put("k", 1),)) == await transactions_of(())
+
+
+async def test_a_plugin_writes_so_often_a_minute_and_others_go_on(tmp_path: Path) -> None:
+    async with open_stand(tmp_path, plugin_store_writes_per_minute=3) as stand:
+        wallet, other = await stand.wallet(), await stand.wallet()
+        store = context_of(wallet).store
+        await store.put("k", 1)
+        await context_of(other).store.put("k", 1)
+        await store.delete("k")
+        for write in (store.put("k", 2), store.delete("k"), context_of(other).store.put("k", 2)):
+            with pytest.raises(SkillError, match=r"3 times in a minute.*_PER_MINUTE\).* in \d+ s"):
+                await write
+        assert await store.get("k") is None
+        await context_of(wallet, "another").store.put("k", 1)
+        # What a money call remembers is bounded with the money.
+        await context_of(wallet).transfer(
+            to=ELSEWHERE, amount=Decimal("0.1"), remember=[Put("e", 1)]
+        )
+        assert await store.get("e") is not None
+
+
+def test_the_next_minute_has_room_again() -> None:
+    now = [100.0]
+    budget = WriteBudget(2, lambda: now[0])
+    budget.take("acme")
+    now[0] += 59.5
+    budget.take("acme")
+    with pytest.raises(SkillError, match="in 1 s") as raised:
+        budget.take("acme")
+    assert raised.value.code == "store_busy"
+    now[0] += 0.5
+    budget.take("acme")
+    budget.take("acme")

@@ -147,12 +147,17 @@ class TransactionError(SolwardError):
 
 
 class GuardrailBlocked(TransactionError):
-    """A guardrail refused the transaction; nothing was sent."""
+    """A guardrail refused the transaction; nothing was sent.
+
+    Attributes:
+        retry_after_s: seconds after which it may be asked for again, where that is known.
+    """
 
     def __init__(self, rule: str, reason: str, record: TransactionRecord) -> None:
         super().__init__(f"Transaction blocked by guardrail {rule}: {reason}", record)
         self.rule = rule
         self.reason = reason
+        self.retry_after_s = record.retry_after_s
 
 
 class TransactionFailed(TransactionError):

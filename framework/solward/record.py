@@ -138,6 +138,8 @@ class TransactionRecord:
         compute_unit_limit: how many it may use, None where its bytes set no limit.
         compute_unit_price: micro-lamports for each unit of the limit; of several steps the highest.
         created_ms: milliseconds since the Unix epoch.
+        retry_after_s: seconds after which what was blocked just now may be asked for again, where
+            that is known; not stored.
     """
 
     id: str
@@ -155,6 +157,7 @@ class TransactionRecord:
     compute_unit_limit: int | None = None
     compute_unit_price: int | None = None
     principal: str = field(kw_only=True)
+    retry_after_s: int | None = field(default=None, kw_only=True, compare=False)
 
     def to_json(self, *, fee: bool = False) -> dict[str, Any]:
         """The record as the API shows it; absent fields are omitted.

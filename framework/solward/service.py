@@ -834,6 +834,7 @@ def _engine_options(
             keys=settings.plugin_store_max_keys,
             value_bytes=settings.plugin_store_max_value_bytes,
             total_bytes=settings.plugin_store_max_bytes,
+            writes_a_minute=settings.plugin_store_writes_per_minute,
         ),
         wallet_limits=wallet_limits(settings),
         plugin_guardrails=registry.guardrails,

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from websockets.asyncio.server import serve as serve_websocket
 
+from solward.connection_bounds import ConnectionBounds, bounded
 from solward_localnet.http import MAX_BODY_BYTES, Application, application
 from solward_localnet.jsonrpc import Call
 from solward_localnet.records import Commit
@@ -17,6 +19,7 @@ from solward_localnet.websocket import PubSub
 
 _BACKLOG = 512
 _PAIR_ATTEMPTS = 20
+BOUNDS = ConnectionBounds()
 
 # web3.js keeps a free connection for 19 seconds and expects its server to keep it longer.
 _KEEP_ALIVE_SECONDS = 75
@@ -122,7 +125,7 @@ def _http_config(app: Application) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         # Of the versions with a C parser; without, uvicorn takes another.
-        http="auto",
+        http=bounded(AutoHTTPProtocol, BOUNDS),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -73,9 +73,9 @@ class CanLeave:
         with ui.element("section").classes("sw-card").props('data-testid="can-leave"'):
             heading("What can leave this wallet today")
             self._list = ui.element("div").classes("sw-list")
-            ui.label("Whoever asks but you: all agents and keys that may use it, at once.").classes(
-                "sw-dim sw-text"
-            )
+            ui.label(
+                "Whoever asks but you: all agents, keys and schedules that may use it, at once."
+            ).classes("sw-dim sw-text")
 
     def show(self, leaving: Mapping[str, Any]) -> None:
         """As `GET /wallets/:id/limits` has it."""

@@ -12,13 +12,16 @@ from threading import Thread
 import uvicorn
 from fastapi import FastAPI
 from nicegui import core, ui
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from solward.connection_bounds import ConnectionBounds, bounded
 from solward_dashboard import pages
 from solward_dashboard.access import AccessGate, bind_sockets
 from solward_dashboard.api import open_api
 from solward_dashboard.options import Options
 
 _RECONNECT_S = 60.0
+BOUNDS = ConnectionBounds()
 _ICON = Path(__file__).parent / "static" / "icon.svg"
 
 
@@ -38,7 +41,12 @@ def serve(
     """
     app = build(options)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=2
+        app,
+        http=bounded(AutoHTTPProtocol, BOUNDS),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
     # uvicorn replaces these handlers, and calls them with the signal when it ends.

@@ -387,3 +387,16 @@ async def test_while_an_agent_runs_on_the_wallet_nothing_is_swept(tmp_path: Path
             await check_idle(call, found)
         await stand.client.agents.stop(agent.id)
         await check_idle(call, found)
+
+
+async def test_while_a_schedule_runs_on_the_wallet_nothing_is_swept(tmp_path: Path) -> None:
+    async with standing(tmp_path, sol=0) as stand:
+        found = await stand.client.wallets.get(stand.wallet)
+        call = ServiceCall(stand.client, Settings(_env_file=None), False, RecordingTransport())
+        schedule = await stand.client.schedules.create(
+            stand.wallet, name="look", skill="check_balance", every="1h"
+        )
+        with pytest.raises(InvalidRequest, match=f"pause {stand.wallet} {schedule.id}"):
+            await check_idle(call, found)
+        await stand.client.schedules.pause(stand.wallet, schedule.id)
+        await check_idle(call, found)

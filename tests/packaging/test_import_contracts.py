@@ -101,7 +101,7 @@ MUTATIONS = [
     (
         "framework/solward_localnet/node.py",
         "import solward.errors",
-        "Embedded ledger: of Solward it knows Solana alone",
+        "Embedded ledger: of Solward it knows Solana, and how connections are bounded",
     ),
     (
         "framework/solward/agents/service.py",

@@ -137,3 +137,15 @@ def test_it_is_light(weights: dict[str, Weight], module: str) -> None:
 def test_the_names_come_from_the_modules_that_are_weighed() -> None:
     assert {"solward.context", "solward.errors", "solward.venue"} <= set(HOMES)
     assert "solward_plugins.skills.transfer" in MODULES
+
+
+def test_a_client_needs_nothing_of_posix() -> None:
+    posix = "import sys\nfor name in ('fcntl', 'resource', 'termios'): sys.modules[name] = None\n"
+
+    def ends(module: str) -> int:
+        command = [sys.executable, "-c", f"{posix}import {module}"]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    assert [ends(module) for module in ("solward", "solward.client", "solward.skill")] == [0] * 3
+    # So the service is not said to run where these are not.
+    assert ends("solward.service") != 0

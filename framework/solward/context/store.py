@@ -57,7 +57,8 @@ class Store:
 
         Raises:
             SkillError: `store_changed`: it has another version. `store_full`: there would be more
-                keys or bytes than the operator allows; names the bound.
+                keys or bytes than the operator allows; names the bound. `store_busy`: the plugin
+                wrote too often in this minute; says when it may again.
         """
         return await self._calls.put(checked_put(Put(key, value, version)))
 

@@ -167,6 +167,8 @@ class Settings(AccessSettings, VendorSettings):
     plugin_store_max_keys: int = Field(256, ge=1, le=10_000)
     plugin_store_max_value_bytes: int = Field(8_192, ge=2, le=16_384)
     plugin_store_max_bytes: int = Field(262_144, ge=2, le=16_777_216)
+    # Of one distribution, for all wallets, in one process.
+    plugin_store_writes_per_minute: int = Field(3_000, ge=1, le=1_000_000)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode, CEILING] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.

@@ -80,7 +80,7 @@ async def _receiver(call: ServiceCall, wallet: Wallet, to: str) -> str:
 
 
 async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
-    """Raise `InvalidRequest` while an agent runs on the wallet, or it is frozen."""
+    """Raise `InvalidRequest` while an agent or a schedule runs on the wallet, or it is frozen."""
     from solward.errors import InvalidRequest
     from solward_cli.wallet.sweep_plan import Headroom
 
@@ -90,6 +90,12 @@ async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
             raise InvalidRequest(
                 f"The agent {agent.name} runs on this wallet; stop it first: solward agent stop"
                 f" {agent.id}"
+            )
+    for schedule in await call.client.schedules.list(wallet.id):
+        if schedule.status == "active":
+            raise InvalidRequest(
+                f"The schedule {schedule.name} runs on this wallet; pause it first: solward"
+                f" schedule pause {wallet.id} {schedule.id}"
             )
     if Headroom.of(await call.client.wallets.limits(wallet.id)).frozen:
         raise InvalidRequest("Transactions of this wallet are frozen; first: solward unfreeze")

@@ -34,7 +34,6 @@ from solward.errors import (
 )
 from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
-from solward.vault.guardrails import retry_after_s
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
@@ -114,9 +113,8 @@ def refusal_headers(error: SolwardError) -> dict[str, str]:
     headers = {TRANSACTION_HEADER: error.record.id}
     if isinstance(error, GuardrailBlocked):
         headers[RULE_HEADER] = quote(error.rule, safe=" ")
-        seconds = retry_after_s(error.rule, error.reason)
-        if seconds is not None:
-            headers[RETRY_HEADER] = str(seconds)
+        if error.retry_after_s is not None:
+            headers[RETRY_HEADER] = str(error.retry_after_s)
     return headers
 
 

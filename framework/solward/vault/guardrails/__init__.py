@@ -12,7 +12,6 @@ from solward.vault.guardrails.rules import (
     expected_debit,
     judge,
     max_debit,
-    retry_after_s,
 )
 from solward.vault.guardrails.simulation import (
     Invocation,
@@ -39,6 +38,5 @@ __all__ = [
     "inner_from_json",
     "judge",
     "max_debit",
-    "retry_after_s",
     "simulated_effects",
 ]

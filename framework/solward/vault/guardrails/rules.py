@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -28,12 +27,14 @@ class Verdict:
 
     Attributes:
         hold: why it waits for a person, where none refused.
+        retry_after_s: seconds after which it may be asked for again, where that is known.
     """
 
     applied: tuple[str, ...]
     rule: str | None = None
     reason: str | None = None
     hold: str | None = None
+    retry_after_s: int | None = None
 
     @property
     def allowed(self) -> bool:
@@ -116,7 +117,9 @@ def judge(
                 reason = rule.check(intent, seen, limits, usage)
                 if reason is not None:
                     whose = "API key" if kind == "key" else kind
-                    return Verdict(tuple(applied), rule.name, f"{reason} (limit of the {whose})")
+                    wait_s = _retry_after_s(usage) if rule.name == RATE_LIMIT else None
+                    text = f"{reason} (limit of the {whose})"
+                    return Verdict(tuple(applied), rule.name, text, retry_after_s=wait_s)
         else:
             applied.append(rule.name)
             reason = rule.check(intent, seen, policy)
@@ -192,19 +195,14 @@ def _rate_limit(
     reason = (
         f"{usage.tx_last_minute} transactions in the last minute leave none of the {most} allowed"
     )
-    if usage.next_tx_ms is None:
-        return reason
+    seconds = _retry_after_s(usage)
+    return reason if seconds is None else f"{reason}; the next is possible in {seconds} s"
+
+
+def _retry_after_s(usage: ScopeUsage) -> int | None:
+    """Seconds until the minute leaves room again, where that is known."""
     # Rounded up: a caller that waits exactly this long must not be early.
-    return f"{reason}; the next is possible in {-(-usage.next_tx_ms // 1000)} s"
-
-
-_NEXT: Final = re.compile(r"; the next is possible in ([0-9]{1,9}) s\b")
-
-
-def retry_after_s(rule: str, reason: str) -> int | None:
-    """Seconds until what was refused may be requested again, where the refusal says them."""
-    found = _NEXT.search(reason) if rule == RATE_LIMIT else None
-    return None if found is None else max(1, int(found[1]))
+    return None if usage.next_tx_ms is None else max(1, -(-usage.next_tx_ms // 1000))
 
 
 def _spending_limit_check(

@@ -33,11 +33,13 @@ class StoreBounds:
         keys: most entries.
         value_bytes: most bytes of a value as JSON in UTF-8.
         total_bytes: most bytes of all keys and values.
+        writes_a_minute: most writes in a minute of one process, for all wallets together.
     """
 
     keys: int = 256
     value_bytes: int = 8_192
     total_bytes: int = 262_144
+    writes_a_minute: int = 3_000
 
     def check_values(self, puts: Sequence[Put]) -> None:
         """Raise `InvalidRequest` for a value that is too large."""

@@ -65,6 +65,7 @@ class Judged:
             status=TransactionStatus.BLOCKED,
             guardrails_applied=applied,
             error=reason,
+            retry_after_s=None,
         )
         return replace(self, record=record)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,11 +24,42 @@ from solward.vault.transactions.request import Actor
 REMEMBER: Final = "remember"
 """In a hold's recipe, what carrying it out remembers."""
 
+_MINUTE_S = 60.0
+
 T = TypeVar("T")
 
 
 class _Undone(Exception):
     """Ends the transaction of a dry run, which stores nothing."""
+
+
+class WriteBudget:
+    """How often each plugin's store is written in this process, minute by minute."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        # plugin -> when its minute began, and how many writes it had.
+        self._minutes: dict[str, tuple[float, int]] = {}
+
+    def take(self, plugin: str) -> None:
+        """Count one write.
+
+        Raises:
+            SkillError: `store_busy`: the minute has no room left.
+        """
+        now = self._clock()
+        began, writes = self._minutes.get(plugin, (now, 0))
+        if now - began >= _MINUTE_S:
+            began, writes = now, 0
+        if writes >= self._most:
+            seconds = max(1, math.ceil(began + _MINUTE_S - now))
+            raise SkillError(
+                "store_busy",
+                f"The plugin's store was written {self._most} times in a minute, which is the most"
+                f" (PLUGIN_STORE_WRITES_PER_MINUTE); it may be again in {seconds} s",
+            )
+        self._minutes[plugin] = began, writes + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +68,10 @@ class PluginEntries:
 
     database: Database
     bounds: StoreBounds
+    budget: WriteBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", WriteBudget(self.bounds.writes_a_minute))
 
     async def get(self, wallet_id: str, actor: Actor, key: str) -> Entry | None:
         """See `Store.get`."""
@@ -76,7 +113,12 @@ class PluginEntries:
 
     @asynccontextmanager
     async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
-        """A transaction for a caller that may still act, of a dry run taken back at its end."""
+        """A transaction for a caller that may still act, of a dry run taken back at its end.
+
+        Raises:
+            SkillError: `store_busy`: its plugin has written often enough in this minute.
+        """
+        self.budget.take(_plugin(actor))
         run = None if actor.run is None else actor.run.fencing
         due = None if actor.schedule is None else actor.schedule.fencing
         try:

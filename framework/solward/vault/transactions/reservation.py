@@ -536,6 +536,7 @@ class Reserver:
             status=TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED,
             guardrails_applied=verdict.applied,
             error=verdict.reason,
+            retry_after_s=verdict.retry_after_s,
         )
         hold = verdict.hold if verdict.allowed else None
         return Judged(judged, hold, now, found.usages, found.granted)
