@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from solward.client import Agent, ApiKey, Policy, Wallet
+from solward.client import Agent, ApiKey, Contact, Wallet
+from solward.known_addresses import KnownAddress, KnownAddresses
 
 _OF_ADMIN = "you (admin)"
 
@@ -17,7 +17,8 @@ class People:
 
     Attributes:
         names: principal or `wallet:<id>` -> name.
-        addresses: address -> `wallet savings`, or `@vendors` of the address book.
+        addresses: address -> `wallet savings`, a contact's name, or `@vendors` of the policy's
+            address book.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -29,14 +30,19 @@ class People:
         wallets: Sequence[Wallet] = (),
         agents: Iterable[Agent] = (),
         keys: Iterable[ApiKey] = (),
-        policy: Policy | None = None,
+        contacts: Iterable[Contact] = (),
     ) -> People:
-        """By what the service lists; an own wallet's name comes before the book's."""
+        """By what the service lists; an own wallet's name comes before a contact's.
+
+        Args:
+            contacts: those known, the policy's address book among them.
+        """
         names = {f"wallet:{each.id}": each.name for each in wallets}
         names |= {f"agent:{each.id}": each.name for each in agents}
         names |= {f"key:{each.id}": each.name for each in keys}
-        addresses = {} if policy is None else _of_book(policy.book)
-        addresses |= {each.address: f"wallet {each.name}" for each in wallets}
+        addresses = {each.address: f"wallet {each.name}" for each in wallets}
+        for contact in contacts:
+            addresses.setdefault(contact.address, contact.name)
         return cls(names, addresses)
 
     def who(self, principal: str) -> str:
@@ -63,11 +69,13 @@ class People:
         name = self.addresses.get(address)
         return address if name is None else f"{name}, {address}"
 
-
-def _of_book(book: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, entries in book.items():
-        for each in entries:
-            address = each if isinstance(each, str) else each["address"]
-            found.setdefault(address, f"@{name}")
-    return found
+    def warned(self, address: str) -> str:
+        """Whose address it is; of one without a name that it has none, and which it looks like."""
+        name = self.addresses.get(address)
+        if name is not None:
+            return name
+        known = KnownAddresses(KnownAddress(*each) for each in self.addresses.items())
+        taken = known.taken_for(address)
+        if taken is None:
+            return "no own wallet and no contact"
+        return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"

@@ -56,14 +56,14 @@ class Surroundings:
 
 async def surroundings(wallet_id: str) -> Surroundings:
     """Of a wallet, as it is now."""
-    health, wallets, policy, limits, balance = await asyncio.gather(
+    health, wallets, contacts, limits, balance = await asyncio.gather(
         api().health(),
         api().wallets.list(),
-        api().policy.get(),
+        api().contacts.known(),
         api().wallets.limits(wallet_id),
         api().wallets.balance(wallet_id),
     )
-    people = People.of(wallets, policy=policy)
+    people = People.of(wallets, contacts=contacts)
     return Surroundings(people, token_list(health.network), limits, balance)
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
-from solward.client import Judged, Policy, Trial
+from solward.client import Judged, Trial
 from solward.solana.token_list import token_list
 from solward_dashboard.limits import left_texts
 from solward_dashboard.people import People
@@ -20,20 +20,13 @@ WRAPPED = "So11111111111111111111111111111111111111112"
 SHOP = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 VENDOR = "AWpkmHGPb7QEWkhR4mNwttxQd4LSy4hGACcV195pxcS5"
 ACCOUNT = "Fb73vWgaqFqrgQhw8siHhR5txdYdMaMnSQVMfvyES5YV"
-POLICY = Policy.of(
-    {
-        "policy": {
-            "version": 1,
-            "book": {"vendors": [VENDOR, {"address": SHOP, "note": "n"}]},
-            "grants": [],
-            "readOnly": [],
-        },
-        "sentences": [],
-    }
+BOOK: Any = (
+    SimpleNamespace(address=SHOP, name="the old shop"),
+    SimpleNamespace(address=VENDOR, name="@vendors"),
 )
 WALLET: Any = SimpleNamespace(id="w1", name="shop", address=SHOP)
 AGENT: Any = SimpleNamespace(id="a1", name="scout")
-PEOPLE = People.of([WALLET], [AGENT], (), POLICY)
+PEOPLE = People.of([WALLET], [AGENT], (), BOOK)
 
 
 def judged(**given: Any) -> Judged:
@@ -61,6 +54,15 @@ def test_addresses_have_the_names_that_people_gave_them() -> None:
     assert PEOPLE.called("key:k9") == "key k9"
     assert PEOPLE.called("admin") == "you (admin)"
     assert PEOPLE.wallet("w1") == "shop"
+
+
+def test_an_address_that_looks_like_a_known_one_is_told_apart() -> None:
+    assert PEOPLE.warned(SHOP) == "wallet shop"
+    assert PEOPLE.warned(ACCOUNT) == "no own wallet and no contact"
+    alike = f"{SHOP[:4]}{'1' * 36}{SHOP[-4:]}"
+    assert PEOPLE.warned(alike) == (
+        f"NOT wallet shop: it looks alike, and is another address than {SHOP}"
+    )
 
 
 def test_numbers_are_said_in_units() -> None:

@@ -53,14 +53,14 @@ async def fetch_one(hold_id: str) -> Inbox | None:
 
 async def told_of(holds: Sequence[Hold]) -> Told:
     """What the cards of these holds need."""
-    health, wallets, agents, keys, policy = await asyncio.gather(
+    health, wallets, agents, keys, contacts = await asyncio.gather(
         api().health(),
         api().wallets.list(),
         api().agents.list(),
         api().keys.list(),
-        api().policy.get(),
+        api().contacts.known(),
     )
-    people = People.of(wallets, agents, keys, policy)
+    people = People.of(wallets, agents, keys, contacts)
     known = {each.id for each in wallets}
     of = sorted({each.wallet_id for each in holds if each.transaction_id is not None} & known)
     found = await asyncio.gather(*(api().wallets.transactions(each, limit=_RECORDS) for each in of))

@@ -104,7 +104,10 @@ def test_what_waits_is_decided_from_the_overview(browser: Browser, api: httpx.Cl
     for each in asked[1:]:
         browser.press(f"deny-{each}")
         browser.press("confirm")
-    browser.until(lambda: not browser.all('[data-testid="waits"]'), "none")
+        # The cards are drawn anew then.
+        gone = f'[data-testid="hold-{each}"], .q-dialog .sw-dialog'
+        browser.until(lambda gone=gone: not browser.all(gone), f"{each} to go")
+    assert not browser.all('[data-testid="waits"]')
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(

@@ -100,13 +100,13 @@ async def fetch() -> Overview:
         api().agents.list(),
         api().plugins(),
     )
-    refusals, holds, keys, policy = await asyncio.gather(
+    refusals, holds, keys, contacts = await asyncio.gather(
         api().transactions.refusals(REFUSALS),
         api().holds.list(is_open=True, limit=_MOST_HOLDS),
         api().keys.list(),
-        api().policy.get(),
+        api().contacts.known(),
     )
-    people = People.of(wallets, agents, keys, policy)
+    people = People.of(wallets, agents, keys, contacts)
     active = most_active(wallets, transactions)[:WALLETS]
     deciding = running_first(agents)[:_AGENTS]
     limits, decisions = await asyncio.gather(

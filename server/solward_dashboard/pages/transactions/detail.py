@@ -60,14 +60,14 @@ async def fetch(transaction_id: str) -> One | None:
         judged = await api().transactions.get(transaction_id)
     except NotFoundError:
         return None
-    health, wallets, agents, keys, policy = await asyncio.gather(
+    health, wallets, agents, keys, contacts = await asyncio.gather(
         api().health(),
         api().wallets.list(),
         api().agents.list(),
         api().keys.list(),
-        api().policy.get(),
+        api().contacts.known(),
     )
-    return One(judged, People.of(wallets, agents, keys, policy), health.network)
+    return One(judged, People.of(wallets, agents, keys, contacts), health.network)
 
 
 def page(transaction_id: str) -> None:

@@ -259,17 +259,16 @@ def _lines(values: Mapping[str, Any]) -> list[str]:
 async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was asked for; addresses with their names, where the service says them."""
     try:
-        wallets, policy = await asyncio.gather(api().wallets.list(), api().policy.get())
+        wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.known())
     except SolwardError:
         people = People()
     else:
-        people = People.of(wallets, policy=policy)
+        people = People.of(wallets, contacts=contacts)
     found = []
     for name, value in values.items():
         text = _said(value)
         if name == "to" and isinstance(value, str):
-            known = people.addresses.get(value.strip())
-            text = f"{value.strip()}\n{known or 'no own wallet, and not in the address book'}"
+            text = f"{value.strip()}\n{people.warned(value.strip())}"
         found.append((fields[name].get("title", _titled(name)), text))
     return found
 
