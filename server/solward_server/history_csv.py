@@ -72,7 +72,7 @@ class Naming:
         """The name of an address, or whose it only looks like."""
         other: KnownAddress | None = self.known.taken_for(address)
         if other is not None:
-            return f"looks like {other.name} but is another"
+            return f"not {other.name}, looks like it"
         return self.known.name_of(address) or ""
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from solward.client import NetworkFee, Transaction
+from solward.known_addresses import KnownAddress, KnownAddresses
 from solward.solana.token_list import token_list
 from solward_dashboard.pages.transactions.rows import (
     Filter,
     amount,
     changed,
+    details,
     explorer,
     fee_facts,
     row,
@@ -51,7 +53,12 @@ def record(**given: Any) -> Transaction:
         ({"type": "burn", "details": {"mint": USDC, "amount": Decimal("1.5")}}, "1.5 USDC"),
         ({"type": "burn", "details": {"mint": "A" * 44, "amount": 1}}, "1 AAAA…AAAA"),
         ({"type": "token_launch", "details": {"symbol": "BEAN", "supply": 1000}}, "1,000 BEAN"),
-        ({"type": "close_account", "details": {"reclaimed": Decimal("0.002")}}, "0.002"),
+        (
+            {"type": "close_account", "details": {"mint": USDC, "reclaimed": Decimal("0.002")}},
+            "0.002 SOL",
+        ),
+        ({"type": "payment", "details": {"asset": USDC, "amount": Decimal("0.05")}}, "0.05 USDC"),
+        ({"type": "payment", "details": {"asset": "SOL", "amount": 1}}, "1 SOL"),
         ({"type": "unstake", "details": {}}, ""),
         ({"type": "other", "details": {"note": "x"}}, ""),
     ],
@@ -64,6 +71,31 @@ def test_a_row_is_flat_text() -> None:
     made = row(record(details={":evil": {"a": 1}, "amount": 1}), "<b>mine</b>", TOKENS)
     assert all(isinstance(value, str) and name.isalpha() for name, value in made.items())
     assert (made["wallet"], made["signature"]) == ("<b>mine</b>", "555555…555555")
+
+
+PAID = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+ALIKE = "9b5xRRUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6G"
+
+
+def test_a_recipient_is_called_by_its_name_and_a_look_alike_by_what_it_is() -> None:
+    known = KnownAddresses([KnownAddress(PAID, "Landlord"), KnownAddress(PAID, "@vendors")])
+    paid = row(record(details={"to": PAID, "amount": 1}), "w", TOKENS, known)
+    assert (paid["to"], paid["alike"]) == ("Landlord", "")
+    poisoned = row(record(details={"to": ALIKE, "amount": 1}), "w", TOKENS, known)
+    assert poisoned["to"] == "not Landlord, looks like it: 9b5x…Ns6G"
+    assert poisoned["alike"] == "yes"
+    assert row(record(details={"to": "x" * 44}), "w", TOKENS, known)["to"] == "xxxx…xxxx"
+    assert row(record(type="swap", details={}), "w", TOKENS, known)["to"] == ""
+    # What a plugin says in its own words pays nobody.
+    assert row(record(type="other", details={"to": PAID}), "w", TOKENS, known)["to"] == ""
+    assert details(record(details={"to": PAID, "note": "x", "amount": 1}), known) == [
+        ("to", f"{PAID} (Landlord)"),
+        ("note", "x"),
+        ("amount", "1"),
+    ]
+    # Another one in the middle alone, or with other ends, is not taken for it.
+    assert known.taken_for(PAID) is None
+    assert known.taken_for("8" + PAID[1:]) is None
 
 
 def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
@@ -88,6 +120,13 @@ def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
         (Filter(text=" PAYROLL "), True),
         (Filter(text="0.5"), True),
         (Filter(text="nothing"), False),
+        (Filter(agent_id="a1"), False),
+        (Filter(recipient="x"), True),
+        (Filter(recipient="y"), False),
+        (Filter(since=datetime(2026, 11, 21, 12, tzinfo=UTC)), True),
+        (Filter(since=datetime(2026, 11, 21, 13, tzinfo=UTC)), False),
+        (Filter(until=datetime(2026, 11, 21, 12, tzinfo=UTC)), False),
+        (Filter(until=datetime(2026, 11, 21, 13, tzinfo=UTC)), True),
     ],
 )
 def test_a_filter_lets_through_what_fits_all_of_it(chosen: Filter, shown: bool) -> None:

@@ -100,7 +100,7 @@ def test_a_refusal_has_its_rule_and_reason_and_no_fee() -> None:
 def test_an_address_that_only_looks_like_a_known_one_is_named_as_that() -> None:
     other = STRANGER[:12] + ("a" if STRANGER[12] != "a" else "b") + STRANGER[13:]
     known = KnownAddresses([KnownAddress(other, "Landlord")])
-    assert row_of(RECORD, known=known)["counterpart name"] == "looks like Landlord but is another"
+    assert row_of(RECORD, known=known)["counterpart name"] == "not Landlord, looks like it"
 
 
 FORMULAS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nicegui import ui
+from nicegui import app, ui
 
 from solward_dashboard.pages import api_keys, audit, holds, payments, policy, settings
 from solward_dashboard.pages.agents import detail as agent
@@ -11,6 +11,7 @@ from solward_dashboard.pages.overview import page as overview
 from solward_dashboard.pages.plugins import page as plugins
 from solward_dashboard.pages.transactions import detail as transaction
 from solward_dashboard.pages.transactions import page as transactions
+from solward_dashboard.pages.transactions.export import EXPORT, export
 from solward_dashboard.pages.wallets import detail as wallet
 from solward_dashboard.pages.wallets import page as wallets
 
@@ -24,6 +25,7 @@ def register() -> None:
     ui.page("/wallets/{wallet_id}")(wallet.page)
     ui.page("/transactions")(transactions.page)
     ui.page("/transactions/{transaction_id}")(transaction.page)
+    app.get(EXPORT)(export)
     ui.page("/payments")(payments.page)
     ui.page("/holds")(holds.page)
     ui.page("/holds/{hold_id}")(holds.one)

@@ -109,6 +109,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.agents.form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
     "pages.agents.chat.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transactions.detail.show_record": ("/transactions", (first(".ag-row"),)),
+    "pages.transactions.contacts.edit_contacts": ("/transactions", (clicks("Contacts"),)),
     "pages.wallets.schedules._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
     "pages.wallets.schedules._new_fields": (
         "/wallets/{wallet_id}",

@@ -106,7 +106,7 @@ def test_it_is_shown_as_text(browser: Browser, crew: dict[str, str], path: str, 
         "/": "transfer(" if size == "phone" else f"openai {EVIL_NAME}",
         "/agents": f"openai {EVIL_NAME}",
         "/wallets": f"wallet {EVIL_NAME}",
-        "/transactions": "token launch",
+        "/transactions": "confirmed" if size == "phone" else "token launch",
         "/api-keys": f"key {EVIL_NAME}",
         "/plugins": EVIL[:36],
     }[path]

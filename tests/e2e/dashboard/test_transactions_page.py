@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import signal
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from sqlalchemy import insert, select
-from tests.support.browser import Browser, Pages
+from tests.support.browser import PHONE, Browser, Pages
 from tests.support.service_process import Service, funded_wallet
 
 from solward.clock import now_ms
@@ -21,6 +23,8 @@ from solward.vault.store.tables import transactions, wallets
 pytestmark = pytest.mark.more
 
 MANY = 1_000
+PAID = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+ALIKE = "9B5XszUGdMaxaZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 LONG_TASK_MS = 200
 WATCH = """
 window.longTasks = [];
@@ -110,6 +114,76 @@ def test_one_of_them_tells_everything(browser: Browser, api: httpx.Client) -> No
     browser.click("Copy signature")
     browser.wait_for("Signature copied")
     browser.click("Close")
+
+
+def test_recipients_are_named_and_a_look_alike_is_told(browser: Browser, api: httpx.Client) -> None:
+    payroll = api.get("/wallets").json()["wallets"][0]["id"]
+    api.post(f"/wallets/{payroll}/transfer", json={"to": PAID, "amount": 0.01})
+    api.post(f"/wallets/{payroll}/transfer", json={"to": ALIKE, "amount": 5})
+    browser.open("/transactions")
+    first_row(browser, "9B5X…Ns6g")
+    browser.click("Contacts")
+    browser.wait_for("No recipient has a name yet.")
+    browser.fill("Name", "Landlord")
+    browser.fill("Address", ALIKE[:-1])
+    browser.press("add-contact")
+    browser.wait_for("address must be an address")
+    browser.fill("Address", PAID)
+    browser.press("add-contact")
+    browser.wait_gone("No recipient has a name yet.")
+    browser.click("Close")
+    first_row(browser, "not Landlord, looks like it: 9B5X…Ns6g")
+    assert "Landlord" in rows(browser)[1].splitlines()
+    # An own wallet is called by its own name.
+    assert "shop" in rows(browser)[2]
+    assert browser.errors() == []
+
+
+def test_it_is_filtered_by_recipient_and_day_and_exported(
+    browser: Browser, api: httpx.Client
+) -> None:
+    browser.open("/transactions")
+    browser.wait_for("5 transactions")
+    browser.fill("To", "Nobody")
+    browser.wait_for("No address, and no name of a wallet or a contact.")
+    browser.fill("To", "Landlord")
+    browser.wait_for("1 of 5 transactions")
+    assert "0.01 SOL" in rows(browser)[0]
+    browser.script(
+        "window.opened = []; const click = HTMLAnchorElement.prototype.click;"
+        "HTMLAnchorElement.prototype.click = function () {"
+        " if (this.href.includes('.csv')) window.opened.push(this.href); else click.call(this) }"
+    )
+    browser.click("Export CSV")
+    (address,) = browser.until(lambda: browser.script("return window.opened"), "a download")
+    answer = httpx.get(address)
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    (line,) = csv.DictReader(io.StringIO(answer.text))
+    assert (line["amount"], line["unit"], line["counterpart name"]) == ("0.01", "SOL", "Landlord")
+    bad = httpx.get(str(httpx.URL(address).copy_with(params={"status": "no"})))
+    assert (bad.status_code, "status must be one of" in bad.text) == (502, True)
+    bad = httpx.get(str(httpx.URL(address).copy_with(params={"since": "2026-01-01"})))
+    assert bad.status_code == 400
+    browser.fill("To", "")
+    browser.wait_for("5 transactions")
+
+
+def test_a_phone_shows_status_amount_and_recipient_without_scrolling_sideways(
+    browser: Browser,
+) -> None:
+    browser.size(*PHONE)
+    try:
+        browser.open("/transactions")
+        first_row(browser, "blocked")
+        for row in rows(browser)[:2]:
+            assert len(row.splitlines()) == 3, row
+        assert rows(browser)[1].splitlines() == ["confirmed", "0.01 SOL", "Landlord"]
+        table = "document.querySelector('.ag-center-cols-viewport')"
+        for within in ("document.documentElement", table):
+            assert browser.script(f"return {within}.scrollWidth <= {within}.clientWidth"), within
+    finally:
+        browser.size(1280, 900)
 
 
 @pytest.fixture

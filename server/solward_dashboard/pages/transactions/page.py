@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from urllib.parse import urlencode
 
 from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
-from solward.client import ClientError, Transaction, Wallet
+from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
+from solward.known_addresses import KnownAddress, KnownAddresses
+from solward.solana.base58 import is_address
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
+from solward_dashboard.pages.transactions.contacts import edit_contacts
 from solward_dashboard.pages.transactions.detail import show_record
+from solward_dashboard.pages.transactions.export import EXPORT
 from solward_dashboard.pages.transactions.rows import Filter, changed, row
 from solward_dashboard.polling import Freshness, Poll
 
+_ALL = TransactionFilter()
 EVERY_S = 3.0
 LIMIT = 50
 # Page size where more has happened than `LIMIT` holds, and for older records.
@@ -23,28 +30,48 @@ MORE = 250
 _STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in TransactionStatus}
 _COLUMNS = [
     {"field": "at", "hide": True, "sort": "desc"},
-    {"headerName": "Time", "field": "time", "minWidth": 140, "sortable": False},
-    {"headerName": "Type", "field": "type", "minWidth": 100},
-    {"headerName": "Amount", "field": "amount", "minWidth": 130, "sortable": False},
     {
         "headerName": "Status",
         "field": "status",
-        "minWidth": 100,
+        "minWidth": 95,
         "cellClassRules": _STATUS_CLASS,
     },
-    {"headerName": "Wallet", "field": "wallet", "minWidth": 110},
+    {"headerName": "Amount", "field": "amount", "minWidth": 115, "sortable": False},
+    {
+        "headerName": "To",
+        "field": "to",
+        "minWidth": 115,
+        "sortable": False,
+        "tooltipField": "to",
+        "cellClassRules": {"sw-text-blocked": "data.alike === 'yes'"},
+    },
+    {"headerName": "Time", "field": "time", "minWidth": 148, "sortable": False},
+    {"headerName": "Type", "field": "type", "minWidth": 100},
+    {"headerName": "Wallet", "field": "wallet", "minWidth": 105},
     {"headerName": "Fee", "field": "fee", "minWidth": 120, "sortable": False},
     {"headerName": "Why", "field": "why", "minWidth": 130, "flex": 2, "sortable": False},
-    {"headerName": "Signature", "field": "signature", "minWidth": 150, "sortable": False},
+    {"headerName": "Signature", "field": "signature", "minWidth": 140, "sortable": False},
 ]
+# The first three columns are all that a phone has room for; the rest is behind a tap on the row.
+_FITTED = """params => {
+  const api = params.api, width = params.clientWidth;
+  if (!width) return;
+  api.setColumnsVisible(["time", "type", "wallet", "why"], width >= 640);
+  api.setColumnsVisible(["fee"], width >= 1000);
+  api.setColumnsVisible(["signature"], width >= 1150);
+}"""
+# Pages of a filter without a record that are asked for before somebody presses the button again.
+_MOST_EMPTY = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The newest records, the wallets and the network."""
+    """The newest records, and what they are named and filtered by."""
 
     records: tuple[Transaction, ...]
     wallets: tuple[Wallet, ...]
+    agents: tuple[Agent, ...]
+    contacts: tuple[Contact, ...]
     network: str
 
 
@@ -61,10 +88,14 @@ class Table:
         self._known: dict[str, Transaction] = {}
         self._wallets: dict[str, str] = {}
         self._network = ""
+        self._agents: dict[str, str] = {}
+        self._names = KnownAddresses()
+        self._contacts: tuple[Contact, ...] = ()
+        self._addresses: dict[str, list[str]] = {}
         self._filter = Filter()
         self._ended = False
-        # The id after which older ones begin, in the service's order.
-        self._oldest = ""
+        # The id after which older ones begin, in the order of the service's answer to this filter.
+        self._oldest: str | None = None
         with ui.element("div").classes("sw-row sw-filters"):
             self._wallet = _select("Wallet", {"": "All wallets"})
             kinds = {"": "All types"} | {
@@ -75,9 +106,23 @@ class Table:
                 "Status",
                 {"": "Any status"} | {each.value: each.value for each in TransactionStatus},
             )
+            self._agent = _select("Agent", {"": "All agents"})
+            self._recipient = ui.input("To", autocomplete=[], validation=self._recipient_error)
+            self._recipient.props("outlined dense clearable debounce=400 hide-bottom-space")
+            self._recipient.tooltip("An address, or the name of a wallet or a contact")
+            self._since, self._until = _day("From"), _day("Until")
             self._text = ui.input("Search").props("outlined dense clearable debounce=300")
             self._text.classes("sw-search")
-        for control in (self._wallet, self._type, self._status, self._text):
+        for control in (
+            self._wallet,
+            self._type,
+            self._status,
+            self._agent,
+            self._recipient,
+            self._since,
+            self._until,
+            self._text,
+        ):
             control.on_value_change(self._filtered)
         self._empty = ui.label().classes("sw-empty").props('data-testid="empty"')
         self._grid = ui.aggrid(
@@ -92,6 +137,7 @@ class Table:
                     "enableClickSelection": True,
                 },
                 "suppressCellFocus": False,
+                ":onGridSizeChanged": _FITTED,
                 "ensureDomOrder": True,
             },
             auto_size_columns=False,
@@ -101,14 +147,22 @@ class Table:
         with ui.element("div").classes("sw-row"):
             self._count = ui.label().classes("sw-dim").props('data-testid="count" role=status')
             ui.space()
+            contacts = ui.button("Contacts", color=None, on_click=self._show_contacts)
+            contacts.props("outline no-caps")
+            export = ui.button("Export CSV", color=None, on_click=self._export)
+            export.props("outline no-caps").tooltip("All that the filters let through")
             self._older = ui.button("Load older", color=None, on_click=self._load_older)
             self._older.props("outline no-caps")
         self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
         self._update_count()
 
     async def _fetch(self) -> Records:
-        health, wallets, newest = await asyncio.gather(
-            api().health(), api().wallets.list(), api().transactions.list(limit=LIMIT)
+        health, wallets, agents, contacts, newest = await asyncio.gather(
+            api().health(),
+            api().wallets.list(),
+            api().agents.list(),
+            api().contacts.known(),
+            api().transactions.list(limit=LIMIT),
         )
         records = list(newest)
         # More may have happened since the last poll than one page holds.
@@ -117,24 +171,53 @@ class Table:
             if not older or len(records) > 10 * MORE:
                 break
             records += older
-        return Records(tuple(records), wallets, health.network)
+        return Records(tuple(records), wallets, agents, contacts, health.network)
 
     def _show(self, answer: Records) -> None:
-        names = {each.id: each.name for each in answer.wallets}
-        renamed = names != self._wallets
-        self._wallets, self._network = names, answer.network
-        if renamed:
-            self._wallet.set_options({"": "All wallets"} | names)
+        renamed = self._rename(answer)
         new, updated = changed(self._known, answer.records)
         first = not self._known
         self._known |= {each.id: each for each in (*new, *updated)}
         if first:
-            self._ended = len(answer.records) < LIMIT
-            self._oldest = answer.records[-1].id if answer.records else ""
+            if self._filter.asked() == _ALL:
+                self._ended = len(answer.records) < LIMIT
+                self._oldest = answer.records[-1].id if answer.records else None
+            self._reload_rows()
+        elif renamed:
             self._reload_rows()
         elif new or updated:
             self._apply(new, updated)
         self._update_count()
+
+    def _rename(self, answer: Records) -> bool:
+        """Take over names; whether what the rows show may have changed."""
+        wallets = {each.id: each.name for each in answer.wallets}
+        agents = {each.id: each.name for each in answer.agents}
+        if wallets != self._wallets:
+            self._wallet.set_options({"": "All wallets"} | wallets)
+        if agents != self._agents:
+            self._agent.set_options({"": "All agents"} | agents)
+        known = [KnownAddress(each.address, each.name) for each in answer.wallets]
+        known += [KnownAddress(each.address, each.name) for each in answer.contacts]
+        addresses: dict[str, list[str]] = {}
+        for each in known:
+            addresses.setdefault(each.name, []).append(each.address)
+        changed_names = wallets != self._wallets or addresses != self._addresses
+        if addresses != self._addresses:
+            self._recipient.set_autocomplete(sorted(addresses))
+        self._wallets, self._agents, self._network = wallets, agents, answer.network
+        self._addresses, self._names = addresses, KnownAddresses(known)
+        self._contacts = answer.contacts
+        return changed_names
+
+    def _recipient_error(self, text: str | None) -> str | None:
+        name = (text or "").strip()
+        found = self._addresses.get(name, ())
+        if len(found) > 1:
+            return f"{len(found)} have this name: give the address."
+        if not name or found or is_address(name):
+            return None
+        return "No address, and no name of a wallet or a contact."
 
     def _apply(self, new: list[Transaction], updated: list[Transaction]) -> None:
         # An updated record may match the filter now, or not any more.
@@ -150,36 +233,63 @@ class Table:
 
     def _row(self, record: Transaction) -> dict[str, str]:
         wallet = self._wallets.get(record.wallet_id, record.wallet_id)
-        return row(record, wallet, token_list(self._network))
+        return row(record, wallet, token_list(self._network), self._names)
 
     def _matches(self, record: Transaction) -> bool:
         return self._filter.matches(record, self._wallets.get(record.wallet_id, ""))
 
-    def _filtered(self) -> None:
-        self._filter = Filter(
+    async def _filtered(self) -> None:
+        to = (self._recipient.value or "").strip()
+        is_known = self._recipient_error(to) is None
+        wanted = Filter(
             wallet_id=self._wallet.value or "",
+            agent_id=self._agent.value or "",
+            recipient=self._addresses.get(to, [to])[0] if is_known else "",
             type=self._type.value or "",
             status=self._status.value or "",
+            since=_midnight(self._since.value),
+            until=_midnight(self._until.value, days=1),
             text=self._text.value or "",
         )
+        before, self._filter = self._filter, wanted
         self._reload_rows()
         self._update_count()
+        if wanted.asked() != before.asked():
+            self._oldest, self._ended = None, False
+            await self._load(LIMIT)
 
     async def _load_older(self) -> None:
+        await self._load(MORE)
+
+    async def _load(self, limit: int) -> None:
+        """Ask for the next page of what the filter lets through."""
+        wanted, oldest = self._filter.asked(), self._oldest
         self._older.disable()
         try:
-            older = await api().transactions.list(limit=MORE, before=self._oldest)
+            older, behind = await _page_of(wanted, limit, oldest)
         except ClientError as error:
             ui.notify(str(error), type="negative", multi_line=True)
             return
         finally:
             self._older.enable()
-        self._ended = len(older) < MORE
-        self._oldest = older[-1].id if older else self._oldest
+        if wanted != self._filter.asked():
+            return
+        self._ended, self._oldest = behind is None, behind
         new, _ = changed(self._known, older)
         self._known |= {each.id: each for each in new}
         self._apply(new, [])
         self._update_count()
+
+    def _export(self) -> None:
+        wrong = self._recipient_error(self._recipient.value)
+        if wrong is not None:
+            ui.notify(f"To: {wrong}", type="negative")
+            return
+        ui.download.from_url(f"{EXPORT}?{urlencode(self._filter.asked().query())}")
+
+    async def _show_contacts(self) -> None:
+        await edit_contacts(self._contacts)
+        await self._poll.refresh()
 
     def _update_count(self) -> None:
         shown = sum(map(self._matches, self._known.values()))
@@ -190,7 +300,9 @@ class Table:
         self._empty.set_visibility(shown == 0)
         if self._filter != Filter():
             self._empty.set_text(
-                "Nothing fits this filter. Older ones may: load them, or change it."
+                "Nothing fits this filter."
+                if self._ended
+                else "Nothing fits this filter yet. Older ones may: load them, or change it."
             )
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
@@ -205,6 +317,36 @@ class Table:
             record, self._wallets.get(record.wallet_id, record.wallet_id), self._network
         )
         self._grid.run_grid_method("deselectAll")
+
+
+async def _page_of(
+    wanted: TransactionFilter, limit: int, before: str | None
+) -> tuple[list[Transaction], str | None]:
+    """Records that fit, and the id that older ones begin behind, None where there are none."""
+    if wanted == _ALL:
+        found = await api().transactions.list(limit=limit, before=before)
+        return list(found), found[-1].id if len(found) == limit else None
+    for _ in range(_MOST_EMPTY):
+        page = await api().transactions.page(wanted, limit, before)
+        before = page.next
+        if page.transactions or before is None:
+            return list(page.transactions), before
+    return [], before
+
+
+def _midnight(day: str | None, *, days: int = 0) -> datetime | None:
+    """When a day begins in the machine's zone, or one `days` after it."""
+    try:
+        first = date.fromisoformat(day or "") + timedelta(days)
+        return datetime.combine(first, time()).astimezone()
+    except (ValueError, OverflowError):
+        # Nothing, or half of a date that somebody types.
+        return None
+
+
+def _day(label: str) -> ui.input:
+    chosen = ui.input(label).props("outlined dense clearable type=date stack-label")
+    return chosen.classes("sw-select")
 
 
 def _select(label: str, options: dict[str, str]) -> ui.select:

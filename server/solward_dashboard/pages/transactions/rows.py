@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from solward.client import NetworkFee, Transaction
+from solward.client import NetworkFee, Transaction, TransactionFilter
+from solward.known_addresses import KnownAddresses
 from solward.money import format_sol
+from solward.record import TransactionType, amount_of, recipient_of
 from solward.solana.token_list import TokenList
 from solward_dashboard.wording import short, value_text
 
@@ -18,21 +21,26 @@ _CLUSTERS: Mapping[str, str | None] = {
     "devnet": "devnet",
     "testnet": "testnet",
 }
-# The first of these in a record's details is its amount.
-_AMOUNTS = ("amount", "inputAmount", "supply", "reclaimed")
-_TOKENS = ("symbol", "mint", "inputToken")
-_SOL_TYPES = frozenset(
-    {"transfer", "airdrop", "stake", "unstake", "withdraw_stake", "wrap_sol", "unwrap_sol"}
-)
+_NOBODY = KnownAddresses()
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Criteria of the records shown; empty ones match everything."""
+    """Criteria of the records shown; empty ones match everything.
+
+    Attributes:
+        recipient: an address.
+        since, until: with a zone; `until` is the first moment after.
+        text: what is searched for in the records that the page has.
+    """
 
     wallet_id: str = ""
+    agent_id: str = ""
+    recipient: str = ""
     type: str = ""
     status: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
     text: str = ""
 
     def matches(self, record: Transaction, wallet: str) -> bool:
@@ -41,12 +49,35 @@ class Filter:
             return False
         if self.type not in ("", record.type) or self.status not in ("", record.status):
             return False
+        if self.agent_id not in ("", record.agent_id):
+            return False
+        if self.recipient not in ("", recipient_of(record.type, record.details)):
+            return False
+        if self.since is not None and record.timestamp < self.since:
+            return False
+        if self.until is not None and record.timestamp >= self.until:
+            return False
         search = self.text.strip().casefold()
         return not search or search in _searched(record, wallet).casefold()
 
+    def asked(self) -> TransactionFilter:
+        """What the service is asked for: all but the text."""
+        return TransactionFilter(
+            wallet_id=self.wallet_id or None,
+            agent_id=self.agent_id or None,
+            recipient=self.recipient or None,
+            type=self.type or None,
+            status=self.status or None,
+            since=self.since,
+            until=self.until,
+        )
 
-def row(record: Transaction, wallet: str, tokens: TokenList) -> dict[str, str]:
+
+def row(
+    record: Transaction, wallet: str, tokens: TokenList, known: KnownAddresses = _NOBODY
+) -> dict[str, str]:
     """One row of plain text: nothing from a ledger or a model is rendered as markup."""
+    to = counterpart(record)
     return {
         "id": record.id,
         "at": record.timestamp.isoformat(),
@@ -55,26 +86,63 @@ def row(record: Transaction, wallet: str, tokens: TokenList) -> dict[str, str]:
         "type": record.type.replace("_", " "),
         "amount": amount(record, tokens),
         "status": record.status,
+        "to": called(to, known),
+        "alike": "yes" if known.taken_for(to) is not None else "",
         "fee": "" if record.fee is None else f"{format_sol(record.fee.lamports)} SOL",
         "why": record.error or "",
         "signature": short(record.signature or "", 6),
     }
 
 
+def moment(text: str | None) -> datetime | None:
+    """A time with a zone out of a query; raises ValueError."""
+    found = None if text is None else datetime.fromisoformat(text)
+    if found is not None and found.tzinfo is None:
+        raise ValueError("a time with a zone is expected")
+    return found
+
+
+def counterpart(record: Transaction) -> str:
+    """Whom it pays, or whose validator it stakes with; empty where nobody."""
+    to = recipient_of(record.type, record.details) or record.details.get("validator")
+    return to if isinstance(to, str) else ""
+
+
+def called(address: str, known: KnownAddresses, *, whole: bool = False) -> str:
+    """An address with its name, or whose it only looks like.
+
+    Args:
+        whole: all of the address, behind or before what is said of it; else its ends, where it has
+            no name.
+    """
+    name, other = known.name_of(address), known.taken_for(address)
+    shown = address if whole else short(address)
+    if other is not None:
+        # What matters first: the ends are those that people know.
+        return f"not {other.name}, looks like it: {shown}"
+    if name is None:
+        return shown
+    return f"{address} ({name})" if whole else name
+
+
 def amount(record: Transaction, tokens: TokenList) -> str:
     """A record's amount, with its unit where the record has one."""
-    value = next((record.details[name] for name in _AMOUNTS if name in record.details), None)
-    if value is None:
+    found = amount_of(record.type, record.details)
+    if found is None:
         return ""
-    if record.type in _SOL_TYPES:
-        return f"{value_text(value)} SOL"
-    token = str(next((record.details[name] for name in _TOKENS if name in record.details), ""))
-    return f"{value_text(value)} {tokens.symbol_of(token) or short(token)}".strip()
+    symbol = record.details.get("symbol") if record.type == TransactionType.TOKEN_LAUNCH else None
+    unit = found.asset or ""
+    if unit != "SOL":
+        unit = tokens.symbol_of(unit) or str(symbol or short(unit))
+    return f"{value_text(found.amount)} {unit}".strip()
 
 
-def details(record: Transaction) -> list[tuple[str, str]]:
-    """Every detail as (name, text), in the record's order."""
-    return [(name, value_text(value)) for name, value in record.details.items()]
+def details(record: Transaction, known: KnownAddresses = _NOBODY) -> list[tuple[str, str]]:
+    """Every detail as (name, text), in the record's order; addresses with what they are called."""
+    return [
+        (name, called(value, known, whole=True) if isinstance(value, str) else value_text(value))
+        for name, value in record.details.items()
+    ]
 
 
 def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
