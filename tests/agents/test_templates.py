@@ -300,6 +300,11 @@ def test_a_text_is_quoted_and_never_ends_its_block(text: str) -> None:
     assert read == text or "\ufffd" in read
 
 
+def test_a_line_end_that_a_pattern_lets_pass_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="site: must be one line of at most 512 characters"):
+        TEMPLATES["api-buyer"].fill({"site": "api.example.com\n"})
+
+
 def test_numbers_are_exact_in_grants() -> None:
     for given_text, granted in (("0.10", "0.1"), ("1e-2", "0.01"), ("100", "100"), ("1E+2", "100")):
         amount = jsontext.loads(given_text)

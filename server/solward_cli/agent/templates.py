@@ -58,7 +58,7 @@ async def templates(call: ServiceCall, name: str | None, values: tuple[str, ...]
     else:
         preview = None if values else chosen.example
     call.set_json(chosen.raw if preview is None else preview.raw)
-    return _render(chosen, preview)
+    return _render(chosen, preview, is_example=preview is chosen.example)
 
 
 def chosen_template(found: tuple[AgentTemplate, ...], name: str) -> AgentTemplate:
@@ -87,7 +87,9 @@ def leaving_text(can_leave: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _render(chosen: AgentTemplate, preview: TemplatePreview | None) -> RenderableType:
+def _render(
+    chosen: AgentTemplate, preview: TemplatePreview | None, *, is_example: bool
+) -> RenderableType:
     from solward_cli.render import amount, fields, plain, table, together
 
     required = set(chosen.parameters["required"])
@@ -117,10 +119,13 @@ def _render(chosen: AgentTemplate, preview: TemplatePreview | None) -> Renderabl
         return together(*parts)
     limits = {f"  {name}": amount(value) for name, value in preview.guardrails.items()}
     values = {f"  {name}": amount(value) for name, value in preview.parameters.items()}
+    heading = "With" if values else "It comes to"
+    if is_example and required:
+        heading = "For example, with"
     return together(
         *parts,
         plain(""),
-        plain("With" if values else "It comes to", "bold"),
+        plain(heading, "bold"),
         fields(
             {
                 **values,
