@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
+import html
+import re
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -15,13 +19,20 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from solward.client import ClientError, Unauthorized
+from solward.fair_turns import Crowded, FairTurns, source_of
+from solward_dashboard.api import Visitor, ask_role, client_of, visit
 from solward_dashboard.options import Options
 
 _LOGIN = "/login"
 _COOKIE = "solward_dashboard"
 _MAX_FORM = 4096
-# Wrong passwords are checked one after another, so at most two a second.
+# A wrong guess takes its turn for so long: a source makes two a second, all of them twenty.
 _WRONG_WAIT_S = 0.5
+_GUESSES_AT_ONCE = 10
+_MOST_SESSIONS = 1_000
+# Anything else is no credential, and need not be sent to the service.
+_CREDENTIAL = re.compile(r"sa-[0-9a-f]{48}")
 _MAX_AGE_S = 12 * 3600
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Solward</title>
@@ -33,7 +44,7 @@ form {{ display: grid; gap: .75rem; width: min(20rem, 90vw) }}
 input, button {{ font: inherit; padding: .6rem }}
 p {{ color: #dc2626; margin: 0; min-height: 1.5em }}
 </style></head><body><form method="post" action="/login"><h1>Solward</h1>
-<label for="password">Password of this dashboard</label>
+<label for="password">Password of this dashboard, or an admin credential</label>
 <input id="password" name="password" type="password" autocomplete="current-password" autofocus>
 <p role="alert">{error}</p><button>Log in</button></form></body></html>"""
 _LOGOUT = "/logout"
@@ -56,22 +67,57 @@ _HEADERS = {
 }
 
 
-class Login:
-    """The login page, and the sessions of this process."""
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A login: until when by the monotonic clock, and whose; None: of the dashboard's password."""
 
-    def __init__(self, password: str) -> None:
-        self._password = password.encode()
-        self._sessions: dict[str, float] = {}
-        self._one_at_a_time = asyncio.Lock()
+    until: float
+    visitor: Visitor | None = None
+
+    def stands(self, now: float) -> bool:
+        """Whether it is not over, and its credential was not refused since."""
+        return now < self.until and not (self.visitor and self.visitor.refused)
+
+
+class Login:
+    """The login page, and the sessions of this process.
+
+    Guesses take turns by source, so that nobody's flood of them keeps others from logging in.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._password = _digest(options.password or "")
+        self._sessions: dict[str, _Session] = {}
+        self._turns = FairTurns(_GUESSES_AT_ONCE, of_source=1)
 
     def is_logged_in(self, connection: HTTPConnection) -> bool:
-        """Whether this browser logged in to this process within the last 12 hours."""
-        until = self._sessions.get(connection.cookies.get(_COOKIE, ""), 0.0)
-        return time.monotonic() < until
+        """Whether this browser logged in to this process within the last 12 hours, and its
+        credential was not refused since."""
+        return self._session(connection) is not None
 
-    def log_out(self, connection: HTTPConnection) -> Response:
+    def visitor(self, connection: HTTPConnection) -> Visitor | None:
+        """Who logged in with a credential of his own."""
+        session = self._session(connection)
+        return None if session is None else session.visitor
+
+    async def confirm(self, connection: HTTPConnection) -> bool:
+        """Whether the login stands: a credential is asked about, and where it was revoked or has
+        expired its session ends."""
+        visitor = self.visitor(connection)
+        if visitor is not None:
+            try:
+                await visitor.client.admins.own()
+            except Unauthorized:
+                await self._end(connection)
+            except ClientError:
+                # The service is away, and the page says so.
+                pass
+        return self.is_logged_in(connection)
+
+    async def log_out(self, connection: HTTPConnection) -> Response:
         """End the session; its cookie is not valid any more."""
-        self._sessions.pop(connection.cookies.get(_COOKIE, ""), None)
+        await self._end(connection)
         response = RedirectResponse(_LOGIN, 303)
         response.delete_cookie(_COOKIE)
         return response
@@ -81,22 +127,35 @@ class Login:
         response = await self._log_in(request) if request.method == "POST" else _page("")
         await response(scope, receive, send)
 
+    def _session(self, connection: HTTPConnection) -> _Session | None:
+        session = self._sessions.get(connection.cookies.get(_COOKIE, ""))
+        return session if session is not None and session.stands(time.monotonic()) else None
+
+    async def _end(self, connection: HTTPConnection) -> None:
+        session = self._sessions.pop(connection.cookies.get(_COOKIE, ""), None)
+        if session is not None and session.visitor is not None:
+            await session.visitor.client.close()
+
     async def _log_in(self, request: Request) -> Response:
         body = b""
         async for chunk in request.stream():
             body += chunk
             if len(body) > _MAX_FORM:
                 return _page("This is no password.", 413)
-        password = parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
-        async with self._one_at_a_time:
-            if not hmac.compare_digest(password.encode(), self._password):
-                await asyncio.sleep(_WRONG_WAIT_S)
-                return _page("That is not the password.", 403)
-        now = time.monotonic()
-        # Ended sessions are dropped, so that only those of the last 12 hours are kept.
-        self._sessions = {key: end for key, end in self._sessions.items() if now < end}
+        given = parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
+        try:
+            async with self._turns.turn(source_of(request.client.host if request.client else None)):
+                known, visitor = await self._check(given)
+                if not known:
+                    await _wait(_WRONG_WAIT_S)
+        except Crowded:
+            return _page("Too many are logging in from your network; try again.", 429)
+        except ClientError as error:
+            return _page(f"The service does not answer: {html.escape(str(error))}", 502)
+        if not known:
+            return _page("That is not the password.", 403)
         session = secrets.token_urlsafe(32)
-        self._sessions[session] = now + _MAX_AGE_S
+        await self._keep(session, visitor)
         response = RedirectResponse("/", 303)
         response.set_cookie(
             _COOKIE,
@@ -107,6 +166,36 @@ class Login:
             secure=request.url.scheme == "https",
         )
         return response
+
+    async def _check(self, given: str) -> tuple[bool, Visitor | None]:
+        """Whether it opens the pages, and whose credential it is; raises `ClientError`."""
+        if hmac.compare_digest(_digest(given), self._password):
+            return True, None
+        if not _CREDENTIAL.fullmatch(given):
+            return False, None
+        refused: list[bool] = []
+        client = client_of(self._options, given, refused)
+        try:
+            role, credential = await client.admins.own()
+            assert credential is not None, "the admin secret does not begin so"
+            return True, Visitor(client, credential.name, role, refused)
+        except Unauthorized:
+            await client.close()
+            return False, None
+        except BaseException:
+            await client.close()
+            raise
+
+    async def _keep(self, session: str, visitor: Visitor | None) -> None:
+        """Keep a session, and drop what is over, and the oldest where there are too many."""
+        now = time.monotonic()
+        over = [key for key, each in self._sessions.items() if not each.stands(now)]
+        over += list(self._sessions)[: max(0, len(self._sessions) + 1 - _MOST_SESSIONS)]
+        self._sessions[session] = _Session(now + _MAX_AGE_S, visitor)
+        for key in over:
+            ended = self._sessions.pop(key, None)
+            if ended is not None and ended.visitor is not None:
+                await ended.visitor.client.close()
 
 
 class AccessGate:
@@ -119,7 +208,7 @@ class AccessGate:
     def __init__(self, app: ASGIApp, options: Options) -> None:
         self._app = app
         self._hosts = options.hosts
-        self._login = None if options.password is None else Login(options.password)
+        self._login = None if options.password is None else Login(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -140,11 +229,15 @@ class AccessGate:
         if self._hosts is not None and host not in self._hosts:
             await _refuse(scope, receive, send, "Open the dashboard by its own address.")
         elif self._login is None:
+            await _role_known(scope)
             await self._app(scope, receive, send)
-        elif self._login.is_logged_in(connection):
+        elif await self._stands(connection):
             if scope["path"] == _LOGOUT and scope["type"] == "http":
-                await self._login.log_out(connection)(scope, receive, send)
+                response = await self._login.log_out(connection)
+                await response(scope, receive, send)
             else:
+                await _role_known(scope)
+                visit(self._login.visitor(connection))
                 receive = _until_logged_out(receive, connection, self._login)
                 await self._app(scope, receive, send)
         elif scope["path"] == _LOGIN and scope["type"] == "http":
@@ -153,6 +246,14 @@ class AccessGate:
             await RedirectResponse(_LOGIN, 303)(scope, receive, send)
         else:
             await _refuse(scope, receive, send, "Log in first.")
+
+    async def _stands(self, connection: HTTPConnection) -> bool:
+        """Whether the login stands; for a page and a new socket a credential is asked about."""
+        login = self._login
+        assert login is not None
+        if _is_file(connection.scope):
+            return login.is_logged_in(connection)
+        return await login.confirm(connection)
 
 
 def bind_sockets(server: Any) -> None:
@@ -195,6 +296,25 @@ def bind_sockets(server: Any) -> None:
     server.on("handshake", shaken)
     for name in ("event", "javascript_response", "ack", "log"):
         server.on(name, of_own_page(handlers[name]))
+
+
+def _is_file(scope: Scope) -> bool:
+    return scope["type"] == "http" and str(scope["path"]).startswith(_PUBLIC)
+
+
+async def _role_known(scope: Scope) -> None:
+    """Before a page is built: it offers what the shared secret may do."""
+    if scope["type"] == "http" and not _is_file(scope):
+        await ask_role()
+
+
+async def _wait(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length, so that a comparison tells nothing of the password's."""
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _until_logged_out(receive: Receive, connection: HTTPConnection, login: Login) -> Receive:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from nicegui import ui
 
-from solward_dashboard.api import api, behind_login
+from solward.roles import Role
+from solward_dashboard.api import api, behind_login, role
 from solward_dashboard.freeze import FreezeSwitch
 from solward_dashboard.polling import Freshness, Poll
 
@@ -21,6 +22,7 @@ PAGES = (
     ("/holds", "Approvals", "how_to_reg"),
     ("/policy", "Policy", "policy"),
     ("/api-keys", "API keys", "key"),
+    ("/admins", "Admins", "admin_panel_settings"),
     ("/plugins", "Plugins", "extension"),
     ("/audit", "Audit log", "history"),
     ("/settings", "Settings", "tune"),
@@ -28,6 +30,7 @@ PAGES = (
 _LOOK = Path(__file__).parent / "static" / "look.css"
 _DARK = "solward_dark"
 _YEAR_S = 365 * 24 * 3600
+_ADMINS = "/admins"
 _HOLDS = "/holds"
 _WAITING_EVERY_S = 5.0
 _MOST_WAITING = 100
@@ -40,6 +43,8 @@ def frame(path: str) -> Iterator[Freshness]:
     title = next(name for route, name, _ in PAGES if route == path)
     ui.page_title(f"{title} - Solward")
     ui.add_css(_LOOK)
+    # What its role may not do is not offered: the style sheet hides what is marked so.
+    ui.query("body").classes(f"sw-role-{role()}")
     ui.colors(primary="#0f766e")
     dark = ui.dark_mode(_dark_cookie())
     with ui.header().classes("sw-header"):
@@ -58,6 +63,8 @@ def frame(path: str) -> Iterator[Freshness]:
     drawer.props("show-if-above width=208 breakpoint=900")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
         for route, name, icon in PAGES:
+            if route == _ADMINS and role() is not Role.POLICY:
+                continue
             with _nav_link(route, name, icon, current=route == path):
                 if route == _HOLDS:
                     waiting.add_badge()

@@ -34,7 +34,8 @@ class FreezeSwitch:
         self._frozen: Frozen | None = None
         self._refresh: Callable[[], Awaitable[None]] | None = None
         self._button = ui.button("Freeze all", icon="ac_unit", color=None, on_click=self._toggle)
-        self._button.props('flat dense no-caps data-testid="freeze-all"').classes("sw-freeze")
+        self._button.props('flat dense no-caps data-testid="freeze-all"')
+        self._button.classes("sw-freeze sw-needs-operate")
         self._button.props["aria-label"] = "Freeze all"
 
     def add_banner(self) -> None:
@@ -61,9 +62,11 @@ class FreezeSwitch:
         name = "Unfreeze all" if frozen.service else "Freeze all"
         self._button.set_text(name)
         self._button.props["aria-label"] = name
+        # Lifting it needs a wider role than setting it.
+        on = "sw-freeze-on sw-needs-policy"
         self._button.classes(
-            add="sw-freeze-on" if frozen.service else "",
-            remove="" if frozen.service else "sw-freeze-on",
+            add=on if frozen.service else "",
+            remove="" if frozen.service else on,
         )
         self._banner.clear()
         self._banner.set_visibility(frozen.service or frozen.frozen_wallets > 0)

@@ -168,9 +168,10 @@ class HoldCards:
     def _buttons(self, hold: Hold, told: Told) -> None:
         with ui.element("div").classes("sw-decide"):
             deny = ui.button("Deny", color=None, on_click=lambda: self._decide(hold, told, "Deny"))
-            deny.props(f'outline no-caps data-testid="deny-{hold.id}"')
+            deny.props(f'outline no-caps data-testid="deny-{hold.id}"').classes("sw-needs-operate")
             approve = ui.button("Approve", on_click=lambda: self._decide(hold, told, "Approve"))
             approve.props(f'unelevated no-caps data-testid="approve-{hold.id}"')
+            approve.classes("sw-needs-policy")
 
     async def _decide(self, hold: Hold, told: Told, verb: str) -> None:
         # A second click asks no second time, whatever the browser sends.

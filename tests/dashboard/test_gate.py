@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+
 import httpx
 import pytest
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from solward_dashboard.access import AccessGate
+from solward.fair_turns import MOST_OF_SOURCE
+from solward_dashboard.access import AccessGate, Login
 from solward_dashboard.options import Options
 
 PASSWORD = "pass with spaces & ümlaut"
@@ -127,10 +132,8 @@ async def test_a_long_form_is_no_password() -> None:
 
 
 def test_nobody_is_known_by_an_empty_cookie() -> None:
-    from solward_dashboard.access import Login
-
     scope = {"type": "http", "headers": [(b"cookie", b"solward_dashboard=")]}
-    assert not Login(PASSWORD).is_logged_in(HTTPConnection(scope))
+    assert not Login(options(PASSWORD)).is_logged_in(HTTPConnection(scope))
 
 
 async def test_an_asker_who_left_is_no_error_and_anything_else_is() -> None:
@@ -152,3 +155,67 @@ async def test_an_asker_who_left_is_no_error_and_anything_else_is() -> None:
     await asked({"type": "http.disconnect"})
     with pytest.raises(RuntimeError):
         await asked({"type": "http.request"})
+
+
+def from_address(gate: AccessGate, address: str) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(gate, client=(address, 1))
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000")
+
+
+async def test_a_flood_of_guesses_keeps_nobody_else_from_logging_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = asyncio.Event()
+    guesses: list[bool] = []
+
+    async def wait(_seconds: float) -> None:
+        guesses.append(True)
+        await held.wait()
+
+    monkeypatch.setattr("solward_dashboard.access._wait", wait)
+    gate = AccessGate(behind, options(PASSWORD))
+    async with from_address(gate, "203.0.113.9") as guesser, from_address(gate, "::1") as mine:
+        wrong = {"data": {"password": "guess"}}
+        flood = [asyncio.create_task(guesser.post("/login", **wrong)) for _ in range(40)]  # type: ignore[arg-type]
+        async with asyncio.timeout(30):
+            while not any(each.done() for each in flood):
+                await asyncio.sleep(0)
+        # One at a time is judged, and it is not done yet.
+        assert len(guesses) == 1
+        right = await mine.post("/login", data={"password": PASSWORD})
+        assert right.status_code == 303
+        assert (await mine.get("/")).text == "the page"
+        assert len(guesses) == 1
+        held.set()
+        answers = Counter([(await each).status_code for each in flood])
+    assert answers == {403: 1 + MOST_OF_SOURCE, 429: 40 - 1 - MOST_OF_SOURCE}
+
+
+async def test_guesses_of_many_sources_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, guesses = asyncio.Event(), list[bool]()
+
+    async def wait(_seconds: float) -> None:
+        guesses.append(True)
+        await held.wait()
+
+    monkeypatch.setattr("solward_dashboard.access._wait", wait)
+    gate = AccessGate(behind, options(PASSWORD))
+    async with AsyncExitStack() as stack:
+        flood = []
+        for number in range(60):
+            client = await stack.enter_async_context(from_address(gate, f"203.0.113.{number}"))
+            flood.append(asyncio.create_task(client.post("/login", data={"password": "guess"})))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(guesses) == 10
+        held.set()
+        assert {(await each).status_code for each in flood} == {403}
+
+
+async def test_the_sessions_that_are_kept_are_bounded() -> None:
+    login = Login(options(PASSWORD))
+    for number in range(1_010):
+        await login._keep(f"s{number}", None)
+    assert len(login._sessions) == 1_000
+    assert "s1009" in login._sessions
+    assert "s9" not in login._sessions

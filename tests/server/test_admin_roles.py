@@ -23,7 +23,13 @@ from solward_server.http.auth import Access, access_of, role_of
 from solward_server.resources import events
 
 # Of what is no GET, these need no `policy`; everything else of the two sets does.
-READING = {"POST /quote", "POST /policy/check", "POST /policy/replay", "POST /mcp"}
+READING = {
+    "POST /quote",
+    "POST /policy/check",
+    "POST /policy/replay",
+    "POST /agent-templates/<name>/preview",
+    "POST /mcp",
+}
 OPERATING = {
     "POST /freeze",
     "POST /agents/<id>/start",

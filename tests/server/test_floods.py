@@ -11,16 +11,9 @@ from typing import Any
 import pytest
 from tests.support.api import SECRET, STRANGER, Answer, Api
 
+from solward.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
 from solward_server.http.api_keys_database import DatabaseKeys
-from solward_server.http.strangers import (
-    AT_ONCE,
-    MOST_KNOWN,
-    MOST_OF_SOURCE,
-    MOST_WAITING,
-    Crowded,
-    Strangers,
-    source_of,
-)
+from solward_server.http.strangers import AT_ONCE, MOST_KNOWN, Strangers
 
 
 class SlowLookUps:
@@ -92,7 +85,7 @@ async def test_what_is_no_secret_of_ours_is_never_looked_up(
 
 
 async def test_a_new_key_has_its_turn_after_one_of_each_source() -> None:
-    strangers = Strangers(1)
+    strangers = FairTurns(1)
     order: list[str] = []
 
     async def ask(source: str) -> None:
@@ -112,7 +105,7 @@ async def test_a_new_key_has_its_turn_after_one_of_each_source() -> None:
 
 
 async def test_what_waits_is_bounded_and_who_has_most_of_it_gives_way() -> None:
-    strangers = Strangers(1)
+    strangers = FairTurns(1)
     outcomes: Counter[tuple[str, str]] = Counter()
 
     async def ask(source: str) -> None:
@@ -139,7 +132,7 @@ async def test_what_waits_is_bounded_and_who_has_most_of_it_gives_way() -> None:
 
 
 async def test_who_goes_away_leaves_its_turn_to_the_next() -> None:
-    strangers = Strangers(1)
+    strangers = FairTurns(1)
 
     async def ask() -> None:
         async with strangers.turn("a"):
@@ -154,6 +147,21 @@ async def test_who_goes_away_leaves_its_turn_to_the_next() -> None:
     await waits
     # Both the turn and its queue are free again.
     await asyncio.wait_for(ask(), 5)
+
+
+async def test_a_source_has_no_more_at_once_than_its_share() -> None:
+    turns, running, most = FairTurns(4, 1), Counter[str](), Counter[str]()
+
+    async def ask(source: str) -> None:
+        async with turns.turn(source):
+            running[source] += 1
+            most[source] = max(most[source], running[source])
+            most[""] = max(most[""], running.total())
+            await asyncio.sleep(0)
+            running[source] -= 1
+
+    await asyncio.gather(*(ask(source) for source in "aaaaabbbbbcc"))
+    assert most == {"a": 1, "b": 1, "c": 1, "": 3}
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import app, ui
 
-from solward_dashboard.pages import api_keys, audit, holds, payments, policy, settings
+from solward_dashboard.pages import admins, api_keys, audit, holds, payments, policy, settings
 from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
@@ -31,6 +31,7 @@ def register() -> None:
     ui.page("/holds/{hold_id}")(holds.one)
     ui.page("/policy")(policy.page)
     ui.page("/api-keys")(api_keys.page)
+    ui.page("/admins")(admins.page)
     ui.page("/plugins")(plugins.page)
     ui.page("/audit")(audit.page)
     ui.page("/settings")(settings.page)

@@ -46,6 +46,7 @@ def page() -> None:
             ).classes("sw-dim")
             ui.space()
             new = ui.button("New key", icon="add").props("no-caps unelevated")
+            new.classes("sw-needs-policy")
         with ui.element("section").classes("sw-card"):
             rows = _Rows()
         poll = Poll(freshness, EVERY_S, fetch, rows.show)
@@ -98,9 +99,11 @@ class _Rows:
             ui.space()
             self._used[key.id] = ui.label().classes("sw-dim")
             rotate = ui.button("Rotate", color=None).props("outline dense no-caps")
+            rotate.classes("sw-needs-policy")
             rotate.props["aria-label"] = f"Rotate {key.name}"
             rotate.on_click(lambda: self._rotate(key, rotate))
             revoke = ui.button("Revoke", color=None).props("outline dense no-caps")
+            revoke.classes("sw-needs-operate")
             revoke.props["aria-label"] = f"Revoke {key.name}"
             revoke.on_click(lambda: self._revoke(key, revoke))
 

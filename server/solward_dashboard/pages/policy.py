@@ -31,7 +31,8 @@ def page() -> None:
         editor = _Editor()
         with ui.element("div").classes("sw-row"):
             ui.space()
-            ui.button("Add a grant", icon="add", on_click=editor.add).props("no-caps unelevated")
+            new = ui.button("Add a grant", icon="add", on_click=editor.add)
+            new.props("no-caps unelevated").classes("sw-needs-policy")
         place = ui.element("div").classes("sw-stack")
 
         def show(policy: Policy) -> None:
@@ -168,6 +169,7 @@ def _grants(policy: Policy, editor: _Editor) -> None:
                 heading(who).classes("sw-text")
                 ui.space()
                 only = ui.button(_withdraw(who), color=None).props("outline no-caps")
+                only.classes("sw-needs-policy")
                 only.props["aria-label"] = (
                     f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
                 )
@@ -177,6 +179,7 @@ def _grants(policy: Policy, editor: _Editor) -> None:
                     with ui.element("div").classes("sw-row sw-nowrap"):
                         ui.label(policy.sentences[at]).classes("sw-text sw-grow")
                         remove = ui.button("Remove", color=None).props("outline no-caps")
+                        remove.classes("sw-needs-policy")
                         remove.props["aria-label"] = f"Remove grant {at + 1}"
                         remove.on_click(lambda at=at: editor.remove(policy, at))
     if policy.read_only:

@@ -18,6 +18,7 @@ from quart import Quart, g, request
 from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import KeyRevoked, WalletNotFound
+from solward.fair_turns import source_of
 from solward.roles import ADMIN, Role
 from solward.settings import Settings
 from solward.vault.transactions.grant_report import WalletKeys
@@ -26,7 +27,7 @@ from solward_server.http.admin_credentials import PREFIX, AdminCredential, Admin
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.limits import Taking, TooManyRequests
 from solward_server.http.middleware import request_id
-from solward_server.http.strangers import Strangers, source_of
+from solward_server.http.strangers import Strangers
 
 # Clients match these texts: they are part of the HTTP contract.
 KEY_REQUIRED = "Unauthorized — API key required"

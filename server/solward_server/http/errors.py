@@ -32,6 +32,7 @@ from solward.errors import (
     TokenBudgetReached,
     TransactionError,
 )
+from solward.fair_turns import Crowded
 from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
 from solward.webhook_signature import SIGNATURE
@@ -39,7 +40,7 @@ from solward_server.http.auth import RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
 from solward_server.http.limits import TooManyRequests
 from solward_server.http.middleware import ForeignOrigin, Misdirected
-from solward_server.http.strangers import Crowded
+from solward_server.http.strangers import CROWDED
 
 _log = structlog.get_logger(__name__)
 
@@ -180,8 +181,8 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         return response
 
     @app.errorhandler(Crowded)
-    async def crowded(error: Crowded) -> Response:
-        response = error_response(str(error), 429)
+    async def crowded(_error: Crowded) -> Response:
+        response = error_response(CROWDED, 429)
         response.headers[RETRY_HEADER] = "1"
         return response
 

@@ -20,7 +20,7 @@ from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, 
 from solward_server.http.body import NUL_IN_PATH
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.http.limits import ALL, TooManyRequests
-from solward_server.http.strangers import Crowded
+from solward_server.http.strangers import CROWDED
 from solward_server.openapi.schema import JSON, examples, media, ref
 
 NO_WALLET = str(WalletNotFound())
@@ -30,7 +30,6 @@ MISMATCH = str(IdempotencyMismatch())
 TOO_MANY = str(TooManyRequests(limit=2, retry_after=60))
 TOO_MANY_AT_ALL = str(TooManyRequests(600, 7, ALL))
 ROLE_NEEDED = str(RoleNeeded(Role.POLICY, "ana", Role.READ))
-CROWDED = str(Crowded())
 BLOCKED = (
     "Transaction blocked by guardrail max_per_tx: 5 SOL is more than the 2 SOL allowed per "
     "transaction (limit of the wallet)"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.samples("test_the_password_is_asked_for_and_opens_the_p
 PASSWORD = "open sesame, please"
 PATHS = (
     *("/", "/agents", "/wallets", "/transactions", "/payments"),
-    *("/holds", "/policy", "/api-keys", "/plugins"),
+    *("/holds", "/policy", "/api-keys", "/admins", "/plugins"),
 )
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
 

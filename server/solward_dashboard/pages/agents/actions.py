@@ -57,7 +57,10 @@ class AgentButtons:
         self._stop = _button("Stop", "stop", name, lambda: self._do("stop"))
         self._chat = _button("Chat", "chat", name, lambda: chat(self._agent))
         self._delete = ui.button(icon="delete_outline", color=None, on_click=self._confirm_delete)
-        self._delete.props("flat round dense")
+        self._delete.props("flat round dense").classes("sw-needs-policy")
+        for each in (self._start, self._pause, self._stop):
+            each.classes("sw-needs-operate")
+        self._chat.classes("sw-needs-policy")
         self.show(agent)
 
     def show(self, agent: Agent) -> None:
@@ -65,6 +68,9 @@ class AgentButtons:
         self._agent = agent
         active = agent.status in ACTIVE
         self._start.set_visibility(agent.status != "running")
+        # The first start decides that it acts at all.
+        never = "sw-needs-policy" if agent.status == "idle" else ""
+        self._start.classes(add=never, remove="" if never else "sw-needs-policy")
         self._pause.set_visibility(active)
         self._stop.set_visibility(active or agent.status == "paused")
         self._chat.set_enabled(active)

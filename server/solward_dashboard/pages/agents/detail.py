@@ -144,9 +144,9 @@ class _Head:
                     agent, self._dialogs, self._refresh, self._chat, _leave
                 )
                 change = ui.button("Change", icon="edit", color=None, on_click=self._change)
-                change.props("outline dense no-caps")
+                change.props("outline dense no-caps").classes("sw-needs-policy")
                 clone = ui.button("Clone", icon="content_copy", color=None, on_click=self._clone)
-                clone.props("outline dense no-caps")
+                clone.props("outline dense no-caps").classes("sw-needs-policy")
         self._buttons.show(agent)
 
     async def _clone(self) -> None:

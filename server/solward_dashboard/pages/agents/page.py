@@ -51,6 +51,7 @@ def page() -> None:
         listing = PagedList("agents", SEARCH_LABEL, SHOWN, match, render)
         with listing.toolbar:
             new = ui.button("New agent", icon="add").props("no-caps unelevated")
+            new.classes("sw-needs-policy")
         new.on_click(lambda: create_agent(dialogs, refresh))
         cards = _Cards(dialogs, refresh, chat.open)
 

@@ -105,7 +105,7 @@ class _Entries:
                     ui.label(f"with a transaction that is {entry['status']}").classes("sw-dim")
             with ui.element("div").classes("sw-row sw-nowrap"):
                 ui.label(jsontext.dumps(entry["value"])).classes("sw-mono sw-text sw-grow")
-                delete = ui.button("Delete", color=None)
+                delete = ui.button("Delete", color=None).classes("sw-needs-policy")
                 delete.props('outline dense no-caps padding="2px 10px"')
                 delete.props["aria-label"] = f"Delete {key}"
                 delete.on_click(lambda: self._delete(entry))

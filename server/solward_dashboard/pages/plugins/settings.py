@@ -100,6 +100,7 @@ class _Settings:
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
             self._button = ui.button("Save", on_click=self._save)
+            self._button.classes("sw-needs-policy")
             self._button.props('no-caps unelevated data-testid="save-settings"')
         self._show_states()
 
@@ -120,6 +121,7 @@ class _Settings:
                     ).classes("sw-dim")
                     if each["set"]:
                         unset = ui.button("Unset", color=None).props("flat dense no-caps")
+                        unset.classes("sw-needs-policy")
                         unset.props["aria-label"] = f"Unset {each['name']}"
                         unset.on_click(lambda name=each["name"]: self._unset(name))
 

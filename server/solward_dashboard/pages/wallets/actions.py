@@ -130,7 +130,7 @@ class ActionPanel:
         # A payment whose fate is not known is asked for again under its own key.
         self._open: tuple[Mapping[str, Any], str] | None = None
         self._busy = False
-        with ui.element("div").classes("sw-form"):
+        with ui.element("div").classes("sw-form sw-needs-policy"):
             ui.label(action.about).classes("sw-dim sw-text")
             self._form = schema_form(action.schema)
             with ui.element("div").classes("sw-row"):

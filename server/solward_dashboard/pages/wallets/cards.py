@@ -44,11 +44,12 @@ class Head:
                     "Freeze", icon="ac_unit", color=None, on_click=self._toggle_freeze
                 )
                 self._switch.props('outline no-caps padding="4px 12px" data-testid="freeze"')
+                self._switch.classes("sw-needs-operate")
             self._place = ui.element("div").classes("sw-row")
             with ui.element("div").classes("sw-row"):
                 self._tags = ui.element("div").classes("sw-row")
                 edit = ui.button("Edit tags", icon="sell", color=None, on_click=self._edit_tags)
-                edit.props("flat dense no-caps size=sm")
+                edit.props("flat dense no-caps size=sm").classes("sw-needs-policy")
         self._badge.set_visibility(False)
 
     def show(self, wallet: Wallet, *, frozen: bool) -> None:
@@ -56,6 +57,8 @@ class Head:
         self._badge.set_visibility(frozen)
         self._frozen = frozen
         self._switch.set_text("Unfreeze" if frozen else "Freeze")
+        widens = "sw-needs-policy"
+        self._switch.classes(add=widens if frozen else "", remove="" if frozen else widens)
         if self._shown_tags is None:
             with self._place:
                 ui.label(wallet.address).classes("sw-mono").props('data-testid="address"')
@@ -318,6 +321,7 @@ class Stakes:
             if verb is not None:
                 button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
                 button.props["aria-label"] = f"{verb} {short(stake.address)}"
+                button.classes("sw-needs-policy")
                 button.on_click(lambda: self._run(stake, verb, button))
 
     async def _run(self, stake: Stake, verb: str, button: ui.button) -> None:

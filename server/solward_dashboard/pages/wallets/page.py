@@ -35,7 +35,8 @@ def page() -> None:
 
         listing = PagedList("wallets", SEARCH_LABEL, SHOWN, match, render)
         with listing.toolbar:
-            ui.button("New wallet", icon="add", on_click=create.open).props("no-caps unelevated")
+            new = ui.button("New wallet", icon="add", on_click=create.open)
+            new.props("no-caps unelevated").classes("sw-needs-policy")
         cards = _Cards()
 
         async def fetch_page() -> Wallets:

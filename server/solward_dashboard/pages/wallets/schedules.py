@@ -40,6 +40,7 @@ class Schedules:
                 ui.space()
                 new = ui.button("New schedule", color=None, on_click=self._create)
                 new.props('outline no-caps padding="2px 10px" data-testid="new-schedule"')
+                new.classes("sw-needs-policy")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, schedules: Sequence[Schedule], skills: Sequence[Skill]) -> None:
@@ -61,20 +62,25 @@ class Schedules:
             ui.label(schedule.name).classes("sw-text")
             ui.label(f"{schedule.skill}, {schedule.when}").classes("sw-dim")
             ui.space()
-            self._button(schedule, "Runs", self._runs)
+            self._button(schedule, "Runs", self._runs, "")
             if schedule.status == "active":
                 self._button(schedule, "Run now", self._run_now)
-                self._button(schedule, "Pause", self._pause)
+                self._button(schedule, "Pause", self._pause, "sw-needs-operate")
             else:
                 self._button(schedule, "Resume", self._resume)
             self._button(schedule, "Delete", self._delete)
         ui.label(_told(schedule)).classes("sw-dim")
 
     def _button(
-        self, schedule: Schedule, verb: str, act: Callable[[Schedule], Awaitable[None]]
+        self,
+        schedule: Schedule,
+        verb: str,
+        act: Callable[[Schedule], Awaitable[None]],
+        needs: str = "sw-needs-policy",
     ) -> None:
         button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
         button.props["aria-label"] = f"{verb} of {schedule.name}"
+        button.classes(needs)
         button.on_click(lambda: act(schedule))
 
     async def _pause(self, schedule: Schedule) -> None:

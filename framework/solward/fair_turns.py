@@ -1,0 +1,124 @@
+"""Fair turns for guesses: a flood of them takes few of what each costs, and no source takes the
+turns of another."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+MOST_WAITING: Final = 256
+MOST_OF_SOURCE: Final = 16
+
+
+class Crowded(Exception):
+    """Too many wait for their turn; who asks may ask again after a second."""
+
+
+class FairTurns:
+    """Turns by source, one of each source after another.
+
+    What waits is bounded, for a source and over all: where there is no room, one that waits of the
+    source with the most of them goes, whichever that is, so that nobody holds a queue by having
+    filled it first.
+
+    Args:
+        at_once: turns at the same time.
+        of_source: of these those of one source, at most.
+    """
+
+    def __init__(self, at_once: int, of_source: int | None = None) -> None:
+        self._free = at_once
+        self._of_source = at_once if of_source is None else of_source
+        self._running: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, list[asyncio.Future[None]]] = OrderedDict()
+        self._count = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return self._count
+
+    @asynccontextmanager
+    async def turn(self, source: str) -> AsyncIterator[None]:
+        """Wait for a turn of this source; raises `Crowded`."""
+        if self._may_begin(source):
+            self._begin(source)
+        else:
+            await self._wait(source)
+        try:
+            yield
+        finally:
+            self._end(source)
+
+    def _may_begin(self, source: str) -> bool:
+        return self._free > 0 and self._running[source] < self._of_source
+
+    def _begin(self, source: str) -> None:
+        self._free -= 1
+        self._running[source] += 1
+
+    def _end(self, source: str) -> None:
+        self._free += 1
+        self._running[source] -= 1
+        if not self._running[source]:
+            del self._running[source]
+        self._next()
+
+    async def _wait(self, source: str) -> None:
+        if len(self._waiting.get(source, ())) >= MOST_OF_SOURCE:
+            self._drop(source)
+        elif self._count >= MOST_WAITING:
+            self._drop(max(self._waiting, key=lambda each: len(self._waiting[each])))
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(source, []).append(turn)
+        self._count += 1
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                # It came while who waited went away.
+                self._end(source)
+            self._leave(source, turn)
+            raise
+
+    def _drop(self, source: str) -> None:
+        turn = random.choice(self._waiting[source])  # noqa: S311 - nothing to guess
+        self._leave(source, turn)
+        turn.set_exception(Crowded("Too many requests; try again in a second"))
+
+    def _leave(self, source: str, turn: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(source, [])
+        if turn in waiting:
+            waiting.remove(turn)
+            self._count -= 1
+        if not waiting:
+            self._waiting.pop(source, None)
+
+    def _next(self) -> None:
+        source = next((each for each in self._waiting if self._may_begin(each)), None)
+        if source is None:
+            return
+        # Whichever of them: who came first may be who came to fill it.
+        turn = random.choice(self._waiting[source])  # noqa: S311 - nothing to guess
+        self._waiting.move_to_end(source)
+        self._leave(source, turn)
+        self._begin(source)
+        turn.set_result(None)
+
+
+def source_of(address: str | None) -> str:
+    """Who is behind an address, for a fair share: an IPv6 address's /64, which one customer has."""
+    try:
+        found = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or ""
+    if found.version == 4:
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
