@@ -83,6 +83,11 @@ class VendorServer:
             self.strays.append(http.path)
             return web.json_response({"error": {"message": f"no {http.path} here"}}, status=404)
         try:
+            await http.read()
+        except ConnectionResetError:
+            # A client that was killed, as a fleet is at its end; nobody hears the answer.
+            return web.Response(status=400)
+        try:
             request = _capture(vendor, http, json.loads(await http.read()))
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             return web.json_response({"error": {"message": f"bad body: {fault!r}"}}, status=400)

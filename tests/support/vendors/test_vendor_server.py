@@ -166,3 +166,30 @@ async def test_a_client_that_left_before_its_answer_is_no_fault_of_the_server(
             await asyncio.sleep(0)
         left.set()
     assert [each.getMessage() for each in caplog.records if each.name.startswith("aiohttp")] == []
+
+
+@pytest.mark.parametrize("leaves", ["before its body has come", "before the answer"])
+async def test_a_client_that_is_killed_is_no_error_of_the_server(
+    leaves: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = asyncio.Event()
+
+    async def script(_request: CapturedRequest) -> Answer:
+        asked.set()
+        await asyncio.sleep(0)
+        return Answer(text="late " * 100_000)
+
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "x"}]}'
+    async with vendor_server(script) as server:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        length = len(body) + (9 if leaves == "before its body has come" else 0)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n"
+        writer.write(head.encode() + b"Authorization: Bearer key\r\n\r\n" + body)
+        await writer.drain()
+        if length == len(body):
+            await asked.wait()
+        writer.transport.abort()
+        # Answered after it, so what the first one left has been handled.
+        async with client() as http:
+            assert (await http.get(f"{server.url}/stats")).status_code == 200
+    assert [each.message for each in caplog.records if each.name.startswith("aiohttp")] == []
