@@ -369,6 +369,8 @@ def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: ht
     wide.click("Leave")
     wide.wait_gone("Change writer")
     assert wide.errors() == []
+    # The first page of cards has room for other tests' agents.
+    assert api.delete(f"/agents/{agent}").status_code == 200
 
 
 def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx.Client) -> None:
@@ -420,6 +422,8 @@ def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx
         each.partition(" may ")[2] for each in said
     ]
     assert wide.errors() == []
+    for each in (made, copy):
+        assert api.delete(f"/agents/{each['id']}").status_code == 200
 
 
 def _sentences(api: httpx.Client, agent: str) -> list[str]:
