@@ -28,6 +28,7 @@ PAGES = (
     ("/settings", "Settings", "tune"),
 )
 _LOOK = Path(__file__).parent / "static" / "look.css"
+_FOCUS = Path(__file__).parent / "static" / "focus.js"
 _DARK = "solward_dark"
 _YEAR_S = 365 * 24 * 3600
 _ADMINS = "/admins"
@@ -43,6 +44,7 @@ def frame(path: str) -> Iterator[Freshness]:
     title = next(name for route, name, _ in PAGES if route == path)
     ui.page_title(f"{title} - Solward")
     ui.add_css(_LOOK)
+    ui.add_head_html(f"<script>{_FOCUS.read_text()}</script>")
     # What its role may not do is not offered: the style sheet hides what is marked so.
     ui.query("body").classes(f"sw-role-{role()}")
     ui.colors(primary="#0f766e")

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.support.keeping_distribution import install_keeping
 from tests.support.service_process import Service, funded_wallet
 
 GRANT = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "3"}, "hold": "0.1"}}}
 
 
 def demo(home: Path, **environment: str) -> Service:
-    """A service with the demo's agent, seller and provider; not started."""
+    """A service with the demo's agent, seller and provider, and a plugin of others; not started."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    install_keeping(home, home.parent)
     service = Service(home, **environment)
     service.starting = ("up", "--demo", "--no-rpc", "--no-dashboard")
     return service
@@ -40,7 +43,10 @@ def furnish(service: Service) -> dict[str, str]:
         _done(api, f"{run}/schedules", schedule)
         paused = _done(api, f"{run}/schedules", schedule | {"name": "rest"})["id"]
         _done(api, f"{run}/schedules/{paused}/pause", {})
-        hold = _held(service, api, wallet, address)
+        _done(api, "/keys", {"name": "reports", "walletId": wallet, "spendingLimitSol": 2})
+        holds = [held(service, wallet) for _ in range(3)]
+        _done(api, f"/holds/{holds[0]}/approve", {"note": "as agreed"})
+        _done(api, f"/holds/{holds[1]}/deny", {"note": "not ours"})
         agent = _agents(api, wallet)
         book = {"book": {"vendors": [{"address": address, "note": "the shop"}]}}
         _put(api, "/policy", _got(api, "/policy")["policy"] | book)
@@ -48,25 +54,22 @@ def furnish(service: Service) -> dict[str, str]:
     return {
         "wallet_id": wallet,
         "agent_id": agent,
-        "hold_id": hold,
+        "hold_id": holds[2],
         "transaction_id": record,
         "frozen": frozen,
     }
 
 
-def _held(service: Service, api: httpx.Client, wallet: str, to: str) -> str:
-    """A hold that waits; one was approved and one denied before it."""
-    key = _done(api, "/keys", {"name": "till", "grants": [GRANT]})
-    _done(api, "/keys", {"name": "reports", "walletId": wallet, "spendingLimitSol": 2})
-    holds: list[str] = []
+def held(service: Service, wallet: str) -> str:
+    """The id of a new hold, of a key of its own that asks for 0.2 SOL to another wallet."""
+    with service.client() as api:
+        key = _done(api, "/keys", {"name": "till", "grants": [GRANT]})
+        others = (each for each in _got(api, "/wallets")["wallets"] if each["id"] != wallet)
+        to = next(others)["publicKey"]
     with service.client(str(key["apiKey"])) as asker:
-        for amount in (0.2, 0.3, 0.4):
-            asked = asker.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": amount})
-            assert asked.status_code == 202, asked.text
-            holds.append(str(asked.json()["holdId"]))
-    _done(api, f"/holds/{holds[0]}/approve", {"note": "as agreed"})
-    _done(api, f"/holds/{holds[1]}/deny", {"note": "not ours"})
-    return holds[2]
+        asked = asker.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 0.2})
+    assert asked.status_code == 202, asked.text
+    return str(asked.json()["holdId"])
 
 
 def _agents(api: httpx.Client, wallet: str) -> str:

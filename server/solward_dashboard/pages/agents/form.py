@@ -60,7 +60,7 @@ async def create_agent(
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
     with page, titled(title, wide=True) as dialog:
-        dialog.props("persistent")
+        dialog.props("no-backdrop-dismiss")
         forms = _Forms(providers, copied, limits, wallets, templates)
         if grants is not None:
             _show_copied(grants)
@@ -112,7 +112,7 @@ async def change_agent(
         return
 
     with page, titled(f"Change {agent.name}", wide=True) as dialog:
-        dialog.props("persistent")
+        dialog.props("no-backdrop-dismiss")
         forms = _Forms(providers, agent, agent.guardrails, history=history.entries)
         with ui.element("div").classes("sw-row sw-end"):
             cancel = ui.button("Cancel").props("flat no-caps")

@@ -1,0 +1,288 @@
+"""The dashboard by the keyboard alone: every page, every dialog, and what a person does there."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+from tests.e2e.dashboard.views import DIALOGS, opened_dialog, paths
+from tests.support.browser import DESKTOP, PHONE, Browser, Pages
+from tests.support.furnished_service import demo, furnish, held
+from tests.support.keyboard import Keyboard, assert_seen
+from tests.support.service_process import Service, sol_of
+
+pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
+
+PASSWORD = "open sesame, please"
+# The key is shown this once: a press of Escape must not lose it.
+PERSISTENT = {"pages.admins._show_once", "pages.api_keys._show_once"}
+_PLACE = "return [scrollY, getSelection().toString()]"
+_TABBABLE = """
+const which = "a[href], button, input, textarea, select, [tabindex]";
+return [...document.querySelectorAll(which)].filter(each => each.tabIndex >= 0 && !each.disabled
+    && each.getClientRects().length && getComputedStyle(each).visibility === "visible"
+    // A table is one stop; inside of it the arrows go from cell to cell.
+    && !each.closest("[aria-hidden=true], .ag-root-wrapper")
+).map(each => [each.stopId ?? 0, each.outerHTML.slice(0, 160)]);
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = demo(tmp_path_factory.mktemp("service") / "home").start()
+    yield service
+    service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def ids(service: Service) -> dict[str, str]:
+    """What stands for the parameters of the pages' paths."""
+    return furnish(service)
+
+
+@pytest.fixture(scope="module")
+def pages(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    """The dashboard with a password."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    pages = Pages(f"http://127.0.0.1:{service.port}", folder, DASHBOARD_PASSWORD=PASSWORD).start()
+    yield pages
+    pages.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def browser(browser: Browser) -> Browser:
+    """Logged in, by the keyboard."""
+    browser.prefers(motion="reduce")
+    browser.driver.get(browser.url)
+    keys = Keyboard(browser)
+    keys.press(*PASSWORD)
+    keys.press(Keys.ENTER)
+    browser.wait_for("Spending limits today")
+    return browser
+
+
+@pytest.fixture
+def keys(browser: Browser) -> Keyboard:
+    browser.size(*DESKTOP)
+    browser.prefers(scheme="light")
+    return Keyboard(browser)
+
+
+@pytest.mark.parametrize("path", paths())
+@pytest.mark.parametrize("look", ["desktop", "phone-dark"])
+def test_tab_comes_to_everything_on_a_page(
+    keys: Keyboard, browser: Browser, ids: dict[str, str], path: str, look: str
+) -> None:
+    if look == "phone-dark":
+        browser.size(*PHONE)
+        browser.prefers(scheme="dark")
+    browser.answered(path.format(**ids))
+    keys.press(Keys.TAB)
+    skip = keys.stop()
+    assert skip is not None
+    assert skip.name == "Skip to the content"
+    reached = set()
+    for _ in range(250):
+        stop = keys.stop()
+        if stop is None or stop.id in reached:
+            break
+        assert_seen(stop)
+        reached.add(stop.id)
+        keys.press(Keys.TAB)
+    missed = [html for at, html in browser.script(_TABBABLE) if at not in reached]
+    assert not missed
+    # And the short way: past the navigation.
+    browser.script("document.activeElement.blur(); scrollTo(0, 0)")
+    keys.to("Skip to the content")
+    keys.press(Keys.ENTER, Keys.TAB)
+    first = keys.stop()
+    assert first is not None
+    assert first.inMain
+
+
+@pytest.mark.parametrize("maker", sorted(DIALOGS))
+def test_a_dialog_keeps_the_focus_and_gives_it_back(
+    keys: Keyboard, browser: Browser, ids: dict[str, str], maker: str
+) -> None:
+    opened_dialog(browser, maker, ids)
+    opener = browser.script("return window.openedBy")
+    browser.until(lambda: in_dialog(keys), "the dialog to have the focus")
+    inside = set()
+    for _ in range(60):
+        keys.press(Keys.TAB)
+        stop = keys.stop()
+        if stop is None:
+            # Past the last of the document, in the browser's own bars.
+            continue
+        assert stop.inDialog, stop
+        if stop.id in inside:
+            break
+        assert_seen(stop)
+        inside.add(stop.id)
+    assert inside
+    keys.press(Keys.ESCAPE)
+    if maker in PERSISTENT:
+        assert browser.all(".q-dialog .sw-dialog")
+        keys.enter("I have it")
+    browser.until(lambda: not browser.all(".q-dialog .sw-dialog"), "the dialog to go")
+    browser.until(lambda: keys.stop() is not None, "something to have the focus")
+    back = keys.stop()
+    assert back is not None
+    assert back.name == opener
+
+
+def test_a_wallet_is_made_and_pays(
+    keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
+) -> None:
+    browser.open("/")
+    keys.enter("Wallets")
+    browser.wait_for("in all")
+    keys.enter("New wallet")
+    browser.one(".q-dialog .sw-dialog")
+    keys.write("Name", "by hand")
+    keys.enter("Create")
+    browser.wait_for("0 SOL")
+    # From tab to tab by the arrows.
+    keys.to("Transfer")
+    keys.to("Airdrop", by=lambda: keys.arrow(Keys.ARROW_RIGHT))
+    keys.press(Keys.ENTER)
+    keys.write("Amount (optional)", "1")
+    keys.enter("Ask the faucet")
+    browser.wait_for("Airdrop confirmed")
+    keys.to("Airdrop", by=keys.back)
+    keys.to("Transfer", by=lambda: keys.arrow(Keys.ARROW_LEFT))
+    keys.press(Keys.ENTER)
+    with service.client() as api:
+        to = api.get(f"/wallets/{ids['frozen']}").json()["publicKey"]
+        before = sol_of(api, ids["frozen"])
+        keys.write("To", to)
+        keys.write("Amount", "0.25")
+        keys.enter("Send")
+        browser.one(".q-dialog .sw-dialog")
+        keys.enter("Send")
+        browser.wait_for("Transfer confirmed")
+        assert str(sol_of(api, ids["frozen"]) - before) == "0.25"
+    keys.enter("Freeze")
+    browser.one(".q-dialog .sw-dialog")
+    keys.write("Reason (optional)", "enough")
+    keys.enter("Freeze")
+    browser.wait_for("Unfreeze")
+
+
+def test_holds_are_approved_and_denied(
+    keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
+) -> None:
+    with service.client() as api:
+        for verb, state in (("Approve", "executed"), ("Deny", "denied")):
+            hold = held(service, ids["wallet_id"])
+            browser.open("/")
+            keys.enter(browser.marked("waiting-link").accessible_name)
+            browser.marked(f"hold-{hold}")
+            browser.still()
+            keys.enter(verb)
+            browser.one(".q-dialog .sw-dialog")
+            keys.enter(verb)
+            browser.until(
+                lambda hold=hold, state=state: api.get(f"/holds/{hold}").json()["state"] == state,
+                state,
+            )
+            # The card is drawn anew; the focus stays on the page.
+            browser.until(lambda: keys.stop() is not None, "something to have the focus")
+            stop = keys.stop()
+            assert stop is not None
+            assert stop.inMain or stop.tag == "DIV", stop
+
+
+def test_an_agent_is_made_and_stopped(
+    keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
+) -> None:
+    browser.open("/agents")
+    browser.wait_for("in all")
+    keys.enter("New agent")
+    browser.one(".q-dialog .sw-dialog")
+    keys.write("Name", "typed")
+    # The provider's options by the arrows.
+    keys.to("Provider")
+    keys.press(*"rules")
+    keys.press(Keys.ENTER)
+    keys.write("Strategy", "always do wait")
+    keys.enter("Create")
+    browser.wait_for("typed is made")
+    browser.until(lambda: browser.all('[aria-label="Stop typed"]'), "it to run")
+    keys.enter("Stop typed")
+    with service.client() as api:
+        browser.until(
+            lambda: (
+                "stopped"
+                in [
+                    each["status"]
+                    for each in api.get("/agents").json()["agents"]
+                    if each["name"] == "typed"
+                ]
+            ),
+            "it to stop",
+        )
+    # Its button is gone, and the focus is at its card still.
+    browser.until(lambda: not browser.all('[aria-label="Stop typed"]'), "the button to go")
+    keys.press(Keys.TAB)
+    stop = keys.stop()
+    assert stop is not None
+    assert stop.name in ("typed", "Start typed", "Chat with typed", "Delete typed"), stop
+
+
+def in_dialog(keys: Keyboard) -> bool:
+    stop = keys.stop()
+    return stop is not None and stop.inDialog
+
+
+def new_wallet(service: Service, _ids: dict[str, str]) -> str:
+    with service.client() as api:
+        made = api.post("/wallets", json={"name": "newcomer"})
+    assert made.status_code == 200, made.text
+    return "newcomer"
+
+
+def new_key(service: Service, _ids: dict[str, str]) -> str:
+    with service.client() as api:
+        made = api.post("/keys", json={"name": "newly made"})
+    assert made.status_code == 200, made.text
+    return "newly made"
+
+
+def new_hold(service: Service, ids: dict[str, str]) -> str:
+    return held(service, ids["wallet_id"])
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "change"),
+    [
+        ("/wallets", "shop", new_wallet),
+        ("/api-keys", "Revoke reports", new_key),
+        ("/holds", "Approve", new_hold),
+    ],
+)
+def test_a_refresh_keeps_focus_selection_and_place(
+    keys: Keyboard,
+    browser: Browser,
+    service: Service,
+    ids: dict[str, str],
+    path: str,
+    name: str,
+    change: Callable[[Service, dict[str, str]], str],
+) -> None:
+    browser.size(DESKTOP[0], 300)
+    browser.answered(path)
+    keys.to(name)
+    browser.script("getSelection().selectAllChildren(document.querySelector('.sw-title'))")
+    browser.script("scrollTo(0, 40)")
+    before = [browser.script(_PLACE), keys.stop()]
+    new = change(service, ids)
+    browser.until(lambda: new in browser.driver.page_source, f"{new} to be shown")
+    browser.still()
+    after = [browser.script(_PLACE), keys.stop()]
+    assert after[0] == before[0]
+    assert after[1] is not None
+    # It may be drawn anew: what has the focus is the same by name, and not another hold's button.
+    assert (after[1].name, after[1].card) == (before[1].name, before[1].card)
