@@ -29,6 +29,7 @@ from tests.support.repository import TESTS
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
 from solward.hold import HoldState
+from solward.roles import ADMIN, Role
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.vault.store import holds, spending
@@ -37,6 +38,8 @@ from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.schema import HEAD
 from solward.vault.wallets import Wallets
+from solward_server.http.admin_credentials import AdminCredentials, new_credential
+from solward_server.http.api_keys import hash_of
 
 ONCE = f"{PASSPHRASE}\n"
 ROTATING = TESTS / "vault" / "wallets" / "rotating.py"
@@ -85,6 +88,41 @@ def test_a_backup_is_restored_with_every_key_proved(
     expected = {"solward.db", "solward.lock"} | ({"keystore.key"} if not secret else set())
     assert {each.name for each in target.iterdir()} == expected
     assert signs(target, **secret) == [wallet.address for wallet in wallets]
+
+
+def test_admin_credentials_are_restored_as_they_were(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    async def make() -> tuple[str, str]:
+        database = await Database.open(None, home)
+        credentials = AdminCredentials(database)
+        try:
+            # Whoever writes to the audit log has its key.
+            await Wallets.open(database, Settings(_env_file=None, solward_home=home), home)
+            kept, one = new_credential({"name": "ana", "role": "operate"}, ADMIN, Role.POLICY, None)
+            gone, other = new_credential({"name": "ben", "role": "read"}, ADMIN, Role.POLICY, None)
+            await credentials.add(one)
+            await credentials.add(other)
+            await credentials.revoke(other.id)
+            return kept, gone
+        finally:
+            await database.close()
+
+    async def found(secret: str) -> str | None:
+        database = await Database.open(None, tmp_path / "restored")
+        try:
+            credential = await AdminCredentials(database).find(hash_of(secret))
+            return None if credential is None else f"{credential.name}: {credential.role}"
+        finally:
+            await database.close()
+
+    furnish(home)
+    kept, gone = asyncio.run(make())
+    backed_up(home, file)
+    restored = solward(tmp_path / "restored", "restore", file, typed=ONCE)
+    assert restored.exit_code == 0, restored.output
+    assert asyncio.run(found(kept)) == "ana: operate"
+    assert asyncio.run(found(gone)) is None
 
 
 def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(

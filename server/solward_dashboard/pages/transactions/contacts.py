@@ -26,6 +26,7 @@ async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
             name = ui.input("Name").props("outlined dense maxlength=64")
             address = ui.input("Address").props("outlined dense maxlength=44")
             add = ui.button("Add").props('no-caps unelevated data-testid="add-contact"')
+            add.classes("sw-needs-policy")
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
 
@@ -71,5 +72,5 @@ def _row(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> None
             ui.label(contact.address).classes("sw-mono sw-dim")
         if contact.created_at is not None:
             button = ui.button(icon="delete", color=None, on_click=lambda: remove(contact))
-            button.props("flat round dense")
+            button.props("flat round dense").classes("sw-needs-policy")
             button.props["aria-label"] = f"Remove the name {contact.name}"

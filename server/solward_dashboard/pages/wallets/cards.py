@@ -223,7 +223,7 @@ class Pockets:
                     ui.space()
                     for text in _at_risk(each):
                         ui.label(text).classes("sw-number")
-                    button = ui.button("Sweep", color=None)
+                    button = ui.button("Sweep", color=None).classes("sw-needs-operate")
                     button.props('outline no-caps padding="2px 10px"')
                     button.props["aria-label"] = f"Sweep {short(each['address'])}"
                     button.on_click(
