@@ -35,6 +35,10 @@ def browser(browser: Browser) -> Browser:
     return browser
 
 
+def is_dark(browser: Browser) -> bool:
+    return bool(browser.script("return document.body.classList.contains('body--dark')"))
+
+
 def everywhere(browser: Browser) -> dict[str, Finding]:
     """What is found of what is shown now, each finding where it was seen first."""
     found: dict[str, Finding] = {}
@@ -42,6 +46,7 @@ def everywhere(browser: Browser) -> dict[str, Finding]:
         browser.size(*size)
         for dark in (False, True):
             browser.prefers(scheme="dark" if dark else "light")
+            browser.until(lambda dark=dark: is_dark(browser) == dark, "the colours to change")
             browser.still()
             for each in findings(browser):
                 found.setdefault(f"{each.rule} {each.nodes}", each)

@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.
 PERSISTENT = {"pages.admins._show_once", "pages.api_keys._show_once"}
+# Over another dialog, which stays.
+NESTED = {"pages.agents.strategy_editor.reviewed"}
 _PLACE = "return [scrollY, getSelection().toString()]"
 _TABBABLE = """
 const which = "a[href], button, input, textarea, select, [tabindex]";
@@ -83,13 +85,15 @@ def test_tab_comes_to_everything_on_a_page(
     skip = keys.stop()
     assert skip is not None
     assert skip.name == "Skip to the content"
-    reached = set()
+    # In their order; a field for a date is several stops, one after the other.
+    reached: list[int] = []
     for _ in range(250):
         stop = keys.stop()
-        if stop is None or stop.id in reached:
+        if stop is None or stop.id in reached[:-1]:
             break
         assert_seen(stop)
-        reached.add(stop.id)
+        if stop.id not in reached:
+            reached.append(stop.id)
         keys.press(Keys.TAB)
     missed = [html for at, html in browser.script(_TABBABLE) if at not in reached]
     assert not missed
@@ -126,6 +130,9 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(
     if maker in PERSISTENT:
         assert browser.all(".q-dialog .sw-dialog")
         keys.enter("I have it")
+    if maker in NESTED:
+        browser.until(lambda: len(browser.all(".q-dialog .sw-dialog")) == 1, "the upper one to go")
+        return
     browser.until(lambda: not browser.all(".q-dialog .sw-dialog"), "the dialog to go")
     browser.until(lambda: keys.stop() is not None, "something to have the focus")
     back = keys.stop()

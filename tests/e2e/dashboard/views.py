@@ -17,7 +17,7 @@ _SOURCE = Path(solward_dashboard.__file__).parent
 # What had the focus when a dialog was opened, by its name.
 _REMEMBER_OPENER = """
 document.addEventListener("focusin", ({target}) => {
-    if (target.closest(".q-dialog")) return;
+    if (target.closest(".q-dialog, .q-menu")) return;
     // By a mouse a button's own part has it.
     target = target.closest("button, a") ?? target;
     const text = target.cloneNode(true);
@@ -109,7 +109,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.admins._create": ("/admins", (clicks("New admin credential"), presses("create"))),
     "pages.admins._show_once": (
         "/admins",
-        (clicks("New admin credential"), fills("Name", "once"), presses("create"), shows("key")),
+        (clicks("New admin credential"), fills("Name", "once"), presses("create"), shows("secret")),
     ),
     "pages.api_keys._create": ("/api-keys", (clicks("New key"), presses("create"))),
     "pages.api_keys._show_once": (
