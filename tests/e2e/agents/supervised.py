@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import httpx
 from tests.support.service_process import Service
 
+# A life that goes on for longer does not pass the point that it was to die at.
+LONGEST_LIFE_S = 120
 KILLED_SERVICE = Path(__file__).with_name("killed_service.py")
 
 
@@ -41,6 +44,7 @@ class Supervised(Service):
                     env=self.environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
+                    bufsize=0,  # a line behind the one that was read is seen by select
                     stderr=log,
                     cwd=self.home.parent,
                 )
@@ -91,6 +95,7 @@ class Supervised(Service):
     def _told(self) -> int:
         assert self.process is not None
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        is_told, _, _ = select.select([self.process.stdout], [], [], LONGEST_LIFE_S)
+        line = self.process.stdout.readline() if is_told else b""
         assert line, (self.home.parent / "service.log").read_text()[-4000:]
         return int(line)
