@@ -148,6 +148,7 @@ def test_an_agents_own_page_and_what_its_model_says(browser: Browser, crew: dict
 
 
 def test_a_transactions_details(browser: Browser, crew: dict[str, str]) -> None:
+    browser.size(1280, 900)
     browser.open("/transactions")
     browser.until(
         lambda: any("token launch" in each.text for each in browser.all(".ag-row")), "the launch"
