@@ -109,6 +109,36 @@ def test_host_and_port_of_a_file_do_not_either(
     assert not stranger.was_called
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "SOLWARD_API_URL={url}\nSOLWARD_API_KEY=${{API_SECRET}}\n",
+        "SOLWARD_API_URL={url}/${{API_SECRET}}\nSOLWARD_API_KEY=k\n",
+    ],
+    ids=["as the token", "in the address"],
+)
+def test_no_line_of_a_file_has_a_variable_of_the_environment_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str
+) -> None:
+    (tmp_path / ".env").write_text(lines.format(url="http://a.example"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("SOLWARD_API_URL", "SOLWARD_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("API_SECRET", SECRET)
+    assert "${API_SECRET}" in "".join(Settings().client_target)
+    assert SECRET not in "".join(Settings().client_target)
+
+
+def test_a_third_partys_variable_is_read_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("ACME_API_KEY=${API_SECRET}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACME_API_KEY", raising=False)
+    monkeypatch.setenv("API_SECRET", SECRET)
+    assert Settings().plugin_secret("ACME_API_KEY") == "${API_SECRET}"
+
+
 def test_who_names_the_address_is_heard(tmp_path: Path, stranger: Listener) -> None:
     hostile(tmp_path, stranger, ("SOLWARD_API_URL",))
     with socket.socket() as nobody:

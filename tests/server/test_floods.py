@@ -75,6 +75,23 @@ async def test_a_flood_of_guesses_takes_two_look_ups_and_nobodys_turn(
     assert crowded.headers["Retry-After"] == "1"
 
 
+async def test_a_revoked_credential_takes_turns_like_a_guess(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, key_id = await api.key()
+    assert (await api.get("/wallets", token=key)).status == 200
+    assert (await api.call("DELETE", f"/keys/{key_id}")).status == 200
+    assert (await api.get("/wallets", token=key)).status == 401
+    slow = SlowLookUps(monkeypatch)
+    tasks = [asyncio.create_task(api.get("/wallets", token=key)) for _ in range(50)]
+    async with asyncio.timeout(60):
+        while slow.running < AT_ONCE or not any(task.done() for task in tasks):
+            await asyncio.sleep(0)
+        slow.release.set()
+        await asyncio.gather(*tasks)
+    assert slow.most == AT_ONCE
+
+
 async def test_what_is_no_secret_of_ours_is_never_looked_up(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,12 +24,19 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from solward.errors import ConfigError, InvalidRequest
 from solward.folders import models
 from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
 from solward.settings.access import AccessSettings, http_address, is_loopback, is_protected
+from solward.settings.env_file import PlainEnvFile
 from solward.settings.masking import addresses_of, masked_value, secret_fields
 from solward.settings.secret_lengths import HOW_TO_MAKE, LEAST_BYTES, weaknesses
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
@@ -230,6 +237,20 @@ class Settings(AccessSettings, VendorSettings):
             else:
                 self._origins[name] = Origin.ENV_FILE
         conceal(self._secrets())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The sources, the strongest first."""
+        assert isinstance(dotenv_settings, DotEnvSettingsSource)
+        env_file = PlainEnvFile(settings_cls, env_file=dotenv_settings.env_file)
+        return init_settings, env_settings, env_file, file_secret_settings
 
     def origin(self, name: str) -> Origin:
         """Where the value of a field came from when the settings were read."""

@@ -7,9 +7,9 @@ Each field is the environment variable of the same name in capitals; all setting
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
@@ -17,6 +17,7 @@ from solward.errors import ConfigError
 from solward.manifest import Terms
 from solward.provider import ProviderContext, ProviderSpec
 from solward.settings.access import http_address, service_address
+from solward.settings.env_file import env_file_values
 from solward.telemetry.scrub import conceal
 from solward.venue import VenueSpec
 
@@ -123,7 +124,7 @@ class VendorSettings(BaseSettings):
         field = name.lower()
         if field not in type(self).model_fields:
             # A third-party provider's: no setting of Solward (see `allowed_for_providers`).
-            return os.environ.get(name) or dotenv_values(".env").get(name) or None
+            return os.environ.get(name) or env_file_values(Path(".env")).get(name) or None
         value = getattr(self, field)
         return value.get_secret_value() if isinstance(value, SecretStr) else value
 

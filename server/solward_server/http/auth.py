@@ -255,7 +255,10 @@ def authenticate(
             return None
         hash_, is_admins = hash_of(token), token.startswith(PREFIX)
         if strangers.is_known(hash_):
-            return await find(hash_, is_admins=is_admins)
+            found = await find(hash_, is_admins=is_admins)
+            if found is None:
+                strangers.forget(hash_)
+            return found
         async with strangers.turn(source_of(request.remote_addr)):
             found = await find(hash_, is_admins=is_admins)
         if found is not None:

@@ -31,3 +31,7 @@ class Strangers(FairTurns):
         self._known.move_to_end(hash_)
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
+
+    def forget(self, hash_: str) -> None:
+        """Let a credential that works no more wait for its turn as others do."""
+        self._known.pop(hash_, None)
