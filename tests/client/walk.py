@@ -17,6 +17,7 @@ from solward.client import (
     Wallet,
 )
 from solward.errors import InvalidRequest
+from solward.roles import Role
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 # More than the least stake of the localnet, with its rent.
@@ -35,6 +36,7 @@ async def walk(client: SolwardClient) -> None:
     await _schedules(client, wallet)
     await _agents(client, wallet)
     await _service(client, wallet)
+    await _admins(client)
     await _policy(client, wallet)
 
 
@@ -233,6 +235,9 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
         await client.plugin_state.unset("transfer", "a")
     assert await client.plugin_state.entries("acme", wallet.id, prefix="a/") == ()
     assert not (await client.plugin_state.delete("acme", wallet.id, "a/b"))["deleted"]
+    await client.plugin_state.purge("acme")
+    settings = {each.name: each for each in await client.settings()}
+    assert (settings["API_SECRET"].secret, settings["API_SECRET"].value) == (True, None)
     report = await client.plugins()
     (rules,) = (each for each in report.plugins if each.name == "rules")
     assert (rules.kind, rules.is_llm, rules.secret_env, rules.configured) == (
@@ -244,11 +249,23 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     assert rules.options is not None
     frozen = await client.freeze(wallet.id, "walked enough")
     assert (frozen.frozen, frozen.wallet_id, frozen.reason) == (True, wallet.id, "walked enough")
+    (by_itself,) = (await client.frozen()).wallets
+    assert (by_itself.wallet_id, by_itself.reason) == (wallet.id, "walked enough")
     assert (await client.unfreeze(wallet.id)).frozen is False
+    assert (await client.frozen()).frozen_wallets == 0
     assert (await client.audit(limit=1))[0].kind == "switch:thawed"
     # An endless answer would not end here; the refusal comes from the same route.
     with pytest.raises(BadRequest, match="types must be"):
         await anext(client.events(types=["nonsense"]))
+
+
+async def _admins(client: SolwardClient) -> None:
+    assert await client.admins.own() == (Role.POLICY, None)
+    made = await client.admins.create(name="night", role=Role.READ)
+    (listed,) = await client.admins.list()
+    assert (listed.id, listed.name, listed.role) == (made.credential.id, "night", Role.READ)
+    assert await client.admins.revoke(listed.id) == ()
+    assert await client.admins.list() == ()
 
 
 async def _policy(client: SolwardClient, wallet: Wallet) -> None:
