@@ -293,6 +293,17 @@ async def test_an_agent_begins_to_act_by_the_role_policy_and_goes_on_by_operate(
     assert (answer.status, "OPENAI_API_KEY" in answer.text) == (400, True)
 
 
+async def test_an_agent_that_was_stopped_before_it_ran_is_not_started_by_operate(api: Api) -> None:
+    secret, _ = await make(api, "operate")
+    body = agent_body(await api.wallet(), "openai", llmModel="m", strategy="wait")
+    agent = (await api.post("/agents", body)).json["id"]
+    assert (await api.post(f"/agents/{agent}/stop", token=secret)).status == 200
+    assert (await api.post(f"/agents/{agent}/pause", token=secret)).status == 400
+    assert (await api.get(f"/agents/{agent}")).json["status"] == "idle"
+    answer = await api.post(f"/agents/{agent}/start", token=secret)
+    assert (answer.status, "role policy" in answer.text) == (403, True)
+
+
 async def test_over_mcp_a_role_may_what_it_may_over_rest(api: Api) -> None:
     secret, _ = await make(api, "operate")
     wallet = (await api.post("/wallets", {"name": "ada"})).json["walletId"]

@@ -304,7 +304,7 @@ class AgentService:
     async def stop(self, agent_id: str) -> Agent:
         """End its cycles; returns once nothing of it runs.
 
-        An action that spends runs to its end and is recorded first.
+        An action that spends runs to its end and is recorded first. One that never ran stays idle.
         """
         async with self._lock(agent_id):
             return await self._end(agent_id, DesiredState.STOPPED)
@@ -445,6 +445,9 @@ class AgentService:
     async def _end(self, agent_id: str, desired: DesiredState) -> Agent:
         async with self._database.write() as connection:
             was = self._agent(await store.get_agent(connection, agent_id, lock=True))
+            if was.status is AgentStatus.IDLE and desired is DesiredState.STOPPED:
+                # Whether it ever ran decides who may start it, and a stop is no run.
+                return was
             if desired is DesiredState.PAUSED:
                 if was.status is AgentStatus.PAUSED:
                     return was
