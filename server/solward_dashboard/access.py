@@ -31,6 +31,8 @@ _MAX_FORM = 4096
 _WRONG_WAIT_S = 0.5
 _GUESSES_AT_ONCE = 10
 _MOST_SESSIONS = 1_000
+# Whoever has a credential, to read alone too, ends nobody else's session by logging in again.
+_MOST_OF_CREDENTIAL = 20
 # Anything else is no credential, and need not be sent to the service.
 _CREDENTIAL = re.compile(r"sa-[0-9a-f]{48}")
 _MAX_AGE_S = 12 * 3600
@@ -77,6 +79,10 @@ class _Session:
     def stands(self, now: float) -> bool:
         """Whether it is not over, and its credential was not refused since."""
         return now < self.until and not (self.visitor and self.visitor.refused)
+
+    def is_of(self, name: str) -> bool:
+        """Whether it is of the admin credential of this name."""
+        return self.visitor is not None and self.visitor.name == name
 
 
 class Login:
@@ -187,9 +193,14 @@ class Login:
             raise
 
     async def _keep(self, session: str, visitor: Visitor | None) -> None:
-        """Keep a session, and drop what is over, and the oldest where there are too many."""
+        """Keep a session, and drop what is over, and the oldest where there are too many, of a
+        credential or of all."""
         now = time.monotonic()
         over = [key for key, each in self._sessions.items() if not each.stands(now)]
+        if visitor is not None:
+            name = visitor.name
+            own = [key for key, each in self._sessions.items() if each.is_of(name)]
+            over += own[: max(0, len(own) + 1 - _MOST_OF_CREDENTIAL)]
         over += list(self._sessions)[: max(0, len(self._sessions) + 1 - _MOST_SESSIONS)]
         self._sessions[session] = _Session(now + _MAX_AGE_S, visitor)
         for key in over:

@@ -13,7 +13,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from solward.fair_turns import MOST_OF_SOURCE
+from solward.roles import Role
 from solward_dashboard.access import AccessGate, Login
+from solward_dashboard.api import Visitor, client_of
 from solward_dashboard.options import Options
 
 PASSWORD = "pass with spaces & ümlaut"
@@ -219,3 +221,15 @@ async def test_the_sessions_that_are_kept_are_bounded() -> None:
     assert len(login._sessions) == 1_000
     assert "s1009" in login._sessions
     assert "s9" not in login._sessions
+
+
+async def test_a_credential_ends_no_session_but_its_own() -> None:
+    login = Login(options(PASSWORD))
+    await login._keep("operator", None)
+    client = client_of(options(PASSWORD), "sa-" + "0" * 48, [])
+    ana = Visitor(client, "ana", Role.READ, [])
+    await login._keep("bea", Visitor(client, "bea", Role.READ, []))
+    for number in range(1_010):
+        await login._keep(f"s{number}", ana)
+    assert {"operator", "bea", "s1009"} <= login._sessions.keys()
+    assert len(login._sessions) == 22

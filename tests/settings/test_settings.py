@@ -226,6 +226,16 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
             {"database_url": "postgresql://u:short@db/name"},
             "password in DATABASE_URL must",
         ),
+        *(
+            ({"database_url": f"postgresql://{rest}"}, "password in DATABASE_URL must")
+            for rest in (
+                "u@db/name?password=short",
+                "u:short@/name?host=db",
+                "u:short@localhost/name?host=db",
+                "u:short@127.0.0.1:5432,db:5432/name",
+                "u:short@[fd00::1]:5432/name",
+            )
+        ),
         (MAINNET, "the development one is public"),
         (MAINNET | {"api_secret": "short"}, "at least 32 bytes"),
         (MAINNET | {"api_secret": LONG}, "SOLWARD_PLUGINS must name"),
@@ -244,6 +254,7 @@ def test_what_anybody_could_take_over_is_not_served(values: dict[str, Any], expe
         {"api_host": "localhost"},
         {"api_host": "127.8.0.1", "api_secret": "x" * 32},
         {"database_url": "postgresql://u:short@127.0.0.1/name"},
+        {"database_url": "postgresql://u:short@[::1]:5432,localhost/name?host=/run/postgresql"},
         {"database_url": "postgresql://u@db/name"},
         {"database_url": "postgresql://u:a%20longer%20one@db/name"},
         {"keystore_passphrase": "x" * 16, "dashboard_password": "x" * 12},

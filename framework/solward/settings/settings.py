@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import platformdirs
 from pydantic import (
@@ -112,6 +112,26 @@ def _shared(url: SecretStr | None) -> bool:
     """Whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
     scheme = "" if url is None else url.get_secret_value().partition("://")[0]
     return scheme.partition("+")[0] == "postgresql"
+
+
+def _password_over_network(url: str) -> str | None:
+    """The password of a PostgreSQL's address, where a host of it is another machine.
+
+    libpq reads both from the query too, and several hosts with commas between them.
+    """
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    named = parts.netloc.rpartition("@")[2].split(",")
+    hosts = [
+        each[1:].partition("]")[0] if each.startswith("[") else each.partition(":")[0]
+        for each in named
+    ]
+    for name in ("host", "hostaddr"):
+        hosts += query.get(name, "").split(",")
+    # A path is a socket of this machine.
+    if all(not each or each.startswith("/") or is_loopback(each) for each in hosts):
+        return None
+    return query.get("password") or unquote(parts.password or "") or None
 
 
 class Settings(AccessSettings, VendorSettings):
@@ -649,13 +669,9 @@ class Settings(AccessSettings, VendorSettings):
             # Where nobody else reaches it.
             del found["API_SECRET"]
         url = found.pop("DATABASE_URL", "")
-        parts = urlsplit(url)
-        if (
-            self.shared_database
-            and parts.password
-            and not is_loopback(parts.hostname or "localhost")
-        ):
-            found["DATABASE_URL"] = unquote(parts.password)
+        password = _password_over_network(url) if self.shared_database else None
+        if password:
+            found["DATABASE_URL"] = password
         return found
 
     def check_shared_ledger(self) -> None:
