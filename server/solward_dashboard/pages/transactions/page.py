@@ -28,6 +28,8 @@ LIMIT = 50
 # Page size where more has happened than `LIMIT` holds, and for older records.
 MORE = 250
 _STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in TransactionStatus}
+# An amount, an address and a reason are shown whole: half of one is another one.
+_WHOLE = {"wrapText": True, "autoHeight": True, "cellClass": "sw-whole"}
 _COLUMNS = [
     {"field": "at", "hide": True, "sort": "desc"},
     {
@@ -36,7 +38,7 @@ _COLUMNS = [
         "minWidth": 95,
         "cellClassRules": _STATUS_CLASS,
     },
-    {"headerName": "Amount", "field": "amount", "minWidth": 115, "sortable": False},
+    {"headerName": "Amount", "field": "amount", "minWidth": 115, "sortable": False} | _WHOLE,
     {
         "headerName": "To",
         "field": "to",
@@ -44,12 +46,13 @@ _COLUMNS = [
         "sortable": False,
         "tooltipField": "to",
         "cellClassRules": {"sw-text-blocked": "data.alike === 'yes'"},
-    },
+    }
+    | _WHOLE,
     {"headerName": "Time", "field": "time", "minWidth": 148, "sortable": False},
     {"headerName": "Type", "field": "type", "minWidth": 100},
     {"headerName": "Wallet", "field": "wallet", "minWidth": 105},
-    {"headerName": "Fee", "field": "fee", "minWidth": 120, "sortable": False},
-    {"headerName": "Why", "field": "why", "minWidth": 130, "flex": 2, "sortable": False},
+    {"headerName": "Fee", "field": "fee", "minWidth": 120, "sortable": False} | _WHOLE,
+    {"headerName": "Why", "field": "why", "minWidth": 130, "flex": 2, "sortable": False} | _WHOLE,
     {"headerName": "Signature", "field": "signature", "minWidth": 140, "sortable": False},
 ]
 # The first three columns are all that a phone has room for; the rest is behind a tap on the row.
