@@ -65,17 +65,23 @@ class People:
         return self.names.get(f"wallet:{wallet_id}", wallet_id)
 
     def receiver(self, address: str) -> str:
-        """An address, whole, after the name that it has here."""
+        """An address, whole, after the name that it has here, or whose it only looks like."""
         name = self.addresses.get(address)
-        return address if name is None else f"{name}, {address}"
+        if name is not None:
+            return f"{name}, {address}"
+        taken = self._taken_for(address)
+        return address if taken is None else f"NOT {taken.name}, it only looks alike, {address}"
 
     def warned(self, address: str) -> str:
         """Whose address it is; of one without a name that it has none, and which it looks like."""
         name = self.addresses.get(address)
         if name is not None:
             return name
-        known = KnownAddresses(KnownAddress(*each) for each in self.addresses.items())
-        taken = known.taken_for(address)
+        taken = self._taken_for(address)
         if taken is None:
             return "no own wallet and no contact"
         return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"
+
+    def _taken_for(self, address: str) -> KnownAddress | None:
+        known = KnownAddresses(KnownAddress(*each) for each in self.addresses.items())
+        return known.taken_for(address)

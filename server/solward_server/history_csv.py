@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -52,6 +53,9 @@ _SOL: Final = "SOL"
 # What a spreadsheet takes for the beginning of a formula, also after it dropped a blank, and the
 # full-width forms that some fold to it.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# One that separates by semicolons or tabs, as most of Europe's do, begins cells within a text, and
+# knows no quotes but at the beginning of a cell.
+_INNER: Final = re.compile(r"([;\t\r\n][\"\s]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,10 @@ def rows(records: Iterable[TransactionRecord], naming: Naming) -> bytes:
 
 def harmless(text: str) -> str:
     """Text of a cell that no spreadsheet runs as a formula: where it begins like one, or only
-    blanks stand before that, behind a single quote."""
-    return f"'{text}" if text.lstrip(" \u00a0").startswith(_FORMULA) else text
+    blanks stand before that, behind a single quote; so what begins like one in it behind a
+    semicolon, a tab or a line end."""
+    begins = text.lstrip(" \u00a0").startswith(_FORMULA)
+    return ("'" if begins else "") + _INNER.sub(r"\1'", text)
 
 
 def _lines(lines: Iterable[Iterable[str]]) -> bytes:

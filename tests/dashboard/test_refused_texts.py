@@ -63,6 +63,8 @@ def test_an_address_that_looks_like_a_known_one_is_told_apart() -> None:
     assert PEOPLE.warned(alike) == (
         f"NOT wallet shop: it looks alike, and is another address than {SHOP}"
     )
+    # As approvals and the effects of a dry run say it.
+    assert PEOPLE.receiver(alike) == f"NOT wallet shop, it only looks alike, {alike}"
 
 
 def test_numbers_are_said_in_units() -> None:

@@ -228,6 +228,13 @@ def test_a_built_in_keeps_its_name_wherever_the_rival_stands_on_the_path(shelf: 
     assert module not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["max_per_tx", "grants", "freeze", "clock"])
+def test_no_rule_of_a_plugin_has_the_name_of_our_own(shelf: Shelf, name: str) -> None:
+    shelf.install("evil-dist", {name: "raise AssertionError"}, "solward.guardrails")
+    problem = only(load_registry(entry_points=shelf.entry_points()).problems)
+    assert (problem.code, problem.plugin) == ("name_conflict", name)
+
+
 def test_of_two_third_parties_with_one_name_neither_loads(shelf: Shelf) -> None:
     shelf.install("dist-a", {"twin": skill_source("twin")})
     shelf.install("dist-b", {"twin": skill_source("twin"), "other": skill_source("other")})

@@ -62,7 +62,16 @@ async def test_a_name_or_an_address_that_can_be_taken_for_another_is_refused(api
         assert (status, "name is, or looks like, that of" in error) == (400, True), given
     for given in ("@vendors", "", " Bob", "x" * 65, "\u202eBob", "***", STRANGER):
         assert (await name(api, STRANGER, given))[0] == 400, given
-    assert await name(api, STRANGER, "till") == (400, "name is that of a wallet of this service")
+    for given in ("till", "Till", "t\u0456ll", "TILL."):
+        error = "name is, or looks like, that of the wallet till of this service"
+        assert await name(api, STRANGER, given) == (400, error), given
+    # What the dashboard calls a wallet of the service, and what it shows of a nameless address.
+    for given in ("wallet till", "Wallet savings", "w\u0430llet x", "wallet"):
+        error = "name must not begin with the word wallet, as wallets of this service do"
+        assert await name(api, STRANGER, given) == (400, error), given
+    for given in (f"{OTHER} (Bob)", f"to:{OTHER}", f"{OTHER[:4]}\u2026{OTHER[-4:]}"):
+        assert (await name(api, STRANGER, given))[0] == 400, given
+    assert await name(api, STRANGER, "Walletsmith") == (200, "Walletsmith")
     status, error = await name(api, alike(OTHER), "Other")
     assert status == 400
     assert f"address looks like Landlord ({OTHER}) and is another" in error

@@ -15,7 +15,7 @@ from solward.folders.layout import Installed, canonical, installed
 from solward.folders.wheels import runs_by_itself
 from solward.registry.hooks import GROUPS, GUARDRAILS
 from solward.registry.problems import Problem, ProblemCode, described
-from solward.vault.guardrails import RULES
+from solward.vault.guardrails import OWN_RULES
 
 __all__ = [
     "BUILT_IN",
@@ -235,7 +235,7 @@ def _place(candidate: Candidate) -> Place:
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
     """The candidate that gets the name: the built-in one, or the only one."""
     built_in = [rival for rival in rivals if rival.built_in]
-    if rivals[0].group == GUARDRAILS and rivals[0].name in RULES:
+    if rivals[0].group == GUARDRAILS and rivals[0].name in OWN_RULES:
         detail = "this is the name of a built-in guardrail"
         problems += [rival.problem(ProblemCode.NAME_CONFLICT, detail) for rival in rivals]
         return None

@@ -126,7 +126,8 @@ async def _exported(
             naming = Naming(service.tokens, decimals)
             if named and page:
                 wallets = await _wallets_of(context, page)
-                own = [KnownAddress(each.address, each.name) for each in wallets]
+                # As no contact is called: who holds a key names wallets too.
+                own = [KnownAddress(each.address, f"wallet {each.name}") for each in wallets]
                 names = {each.id: each.name for each in wallets}
                 naming = Naming(service.tokens, decimals, names, KnownAddresses([*own, *called]))
             if page:

@@ -134,8 +134,8 @@ def test_recipients_are_named_and_a_look_alike_is_told(browser: Browser, api: ht
     browser.click("Close")
     first_row(browser, "not Landlord, looks like it: 9B5X…Ns6g")
     assert "Landlord" in rows(browser)[1].splitlines()
-    # An own wallet is called by its own name.
-    assert "shop" in rows(browser)[2]
+    # An own wallet is called one: whoever holds a key names wallets too.
+    assert "wallet shop" in rows(browser)[2]
     assert browser.errors() == []
 
 

@@ -33,8 +33,9 @@ def said(
     """The numbers of what the built-in rules refuse."""
     scope = "wallet:w", limits or ScopeLimits(), usage or ScopeUsage()
     verdict = judge(intent, effects, [scope], Policy())
+    assert verdict.rule is not None
     assert verdict.reason is not None
-    return dict(numbers_of(verdict.reason))
+    return dict(numbers_of(verdict.rule, verdict.reason))
 
 
 def test_per_transaction() -> None:
@@ -159,7 +160,7 @@ WHO = ("agent:scout", 'agent:a" has 5 of 6 USDC left in 24 hours; 7 are asked.')
 )  # fmt: skip
 def test_grants(who: str, values: dict[str, Any], expected: dict[str, str]) -> None:
     whole: dict[str, Any] = {"number": 1, "decimals": 6} | values
-    assert numbers_of(finding_sentence(Finding(who=who, **whole), NAMES)) == expected
+    assert numbers_of("grants", finding_sentence(Finding(who=who, **whole), NAMES)) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,4 +174,10 @@ def test_grants(who: str, values: dict[str, Any], expected: dict[str, str]) -> N
     ids=["address", "freeze", "nothing", "words"],
 )
 def test_others_say_none(reason: str) -> None:
-    assert numbers_of(reason) == {}
+    assert numbers_of("max_per_tx", reason) == {}
+
+
+def test_a_plugins_sentence_that_is_written_like_ours_says_none() -> None:
+    ours = "5 SOL is more than the 2 SOL allowed per transaction (limit of the wallet)"
+    assert numbers_of("max_per_tx", ours) == {"asked": "5", "limit": "2", "unit": "SOL"}
+    assert numbers_of("plugins_own", ours) == {}

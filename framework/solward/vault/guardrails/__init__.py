@@ -3,6 +3,9 @@
 from solward.vault.guardrails.effects import analyse, simulated_effects
 from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 from solward.vault.guardrails.rules import (
+    CLOCK_RULE,
+    FREEZE_RULE,
+    OWN_RULES,
     RULES,
     PluginGuardrail,
     Verdict,
@@ -21,6 +24,9 @@ from solward.vault.guardrails.simulation import (
 )
 
 __all__ = [
+    "CLOCK_RULE",
+    "FREEZE_RULE",
+    "OWN_RULES",
     "RULES",
     "Invocation",
     "PluginGuardrail",

@@ -2,7 +2,8 @@
 
 Read back from the sentences of `rules` and of the grants, so that older records have them too; each
 form is tested against the sentence that its rule writes. A sentence of anybody else, such as a
-plugin's rule, has none, and a name in it is never read as a number.
+plugin's rule, has none, even one that is written like ours, and a name in it is never read as a
+number.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from solward.vault.guardrails.grants.judged import GRANTS_RULE
+from solward.vault.guardrails.rules import RULES
+
+# No plugin's rule has one of these names.
+_OURS: Final = frozenset((*RULES, GRANTS_RULE))
 _A: Final = r"\$?[0-9]+(?:\.[0-9]+)?%?"
 _UNIT: Final = r"(?:tokens|smallest units) of mint [1-9A-HJ-NP-Za-km-z]{32,44}"
 # A principal as grants write one: a plain word, or quoted, escaped and with its id.
@@ -58,8 +64,11 @@ NUMBERS: Final = ("asked", "limit", "left", "used", "unit", "window")
 """What is found, where the sentence says it: amounts in `unit`, as text; dollars begin with `$`."""
 
 
-def numbers_of(reason: str) -> Mapping[str, str]:
-    """What a refusal says of `NUMBERS`; empty where it says none, as that of a blocked address."""
+def numbers_of(rule: str, reason: str) -> Mapping[str, str]:
+    """What a refusal says of `NUMBERS`; empty where it says none, as that of a blocked address, and
+    where the rule that wrote it is not our own."""
+    if rule not in _OURS:
+        return {}
     for form in _FORMS:
         found = form.match(reason)
         if found is not None:

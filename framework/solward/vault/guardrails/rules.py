@@ -11,6 +11,7 @@ from solders.pubkey import Pubkey
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.vault.guardrails.grants.judged import GRANTS_RULE
 from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 
 # The setting that a refusal for costs names.
@@ -434,6 +435,12 @@ BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     PolicyRule("swap_bounds", _swap_bounds),
 )
 RULES: Final = tuple(rule.name for rule in BUILT_IN)
+FREEZE_RULE: Final = "freeze"
+"""What `guardrailsApplied` has where the freeze switch refused."""
+CLOCK_RULE: Final = "clock"
+"""Likewise where windows are so far behind that nothing may be counted in them."""
+OWN_RULES: Final = frozenset((*RULES, GRANTS_RULE, FREEZE_RULE, CLOCK_RULE))
+"""Every name of a rule of our own; no plugin's rule has one."""
 
 
 # The words of refusals.

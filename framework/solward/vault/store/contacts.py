@@ -78,6 +78,11 @@ async def addresses_named(connection: AsyncConnection, name: str) -> list[str]:
     return sorted(row[0] for row in await _ADDRESSES.all(connection, {"b_name": name}))
 
 
+async def own_names(connection: AsyncConnection) -> list[str]:
+    """The names of the service's wallets."""
+    return list((await connection.execute(select(wallets.c.name).distinct())).scalars())
+
+
 async def wallet_like(connection: AsyncConnection, address: str) -> str | None:
     """The address of a wallet that this one can be taken for, or is."""
     ends = f"{address[:SHOWN]}%{address[-SHOWN:]}".lower()

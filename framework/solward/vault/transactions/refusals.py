@@ -51,10 +51,11 @@ async def _with_reasons(
         body = record.to_json(fee=True)
         if record.status is TransactionStatus.BLOCKED:
             reason = record.error or ""
+            rule = record.guardrails_applied[-1] if record.guardrails_applied else ""
             body["refusal"] = {
-                "rule": record.guardrails_applied[-1] if record.guardrails_applied else "",
+                "rule": rule,
                 "reason": reason,
-                "numbers": dict(numbers_of(reason)),
+                "numbers": dict(numbers_of(rule, reason)),
             }
         if record.id in leaving:
             lines, costs = leaving[record.id]

@@ -23,6 +23,8 @@ from solward.guardrail import (
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.guardrails import (
+    CLOCK_RULE,
+    FREEZE_RULE,
     PluginGuardrail,
     Policy,
     ScopeLimits,
@@ -67,10 +69,6 @@ from solward.vault.transactions.request import Actor, Payment, PocketUse
 
 # In a record's `guardrailsApplied` where a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
-# Likewise where the freeze switch did.
-FREEZE_RULE = "freeze"
-# Likewise where windows are so far behind that nothing may be counted in them.
-CLOCK_RULE = "clock"
 # Judged again where grants were changed in between, and count dollars of other assets.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3

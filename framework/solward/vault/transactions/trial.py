@@ -40,8 +40,10 @@ class Trial:
         reason = self.verdict.reason or self.failure or self.verdict.hold
         if reason is not None:
             body["reason"] = reason
-        if self.verdict.rule is not None and (numbers := numbers_of(self.verdict.reason or "")):
-            body["numbers"] = dict(numbers)
+        if self.verdict.rule is not None:
+            numbers = numbers_of(self.verdict.rule, self.verdict.reason or "")
+            if numbers:
+                body["numbers"] = dict(numbers)
         body["guardrailsApplied"] = list(self.verdict.applied)
         if self.effects is not None:
             body["effects"] = _effects_json(self.effects)

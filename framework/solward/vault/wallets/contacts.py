@@ -6,6 +6,7 @@ names of the policy's own address book, whose changes are changes of the policy.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +27,9 @@ from solward.vault.store.database import Database, lock_exclusive
 MAX_CONTACTS: Final = 1_000
 MAX_NAME: Final = 64
 _LOCK: Final = "contacts"
+# How the dashboard and the export begin what they call a wallet of the service.
+_OWN: Final = skeleton("wallet")
+_WORDS = re.compile(r"[0-9A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,16 @@ def _checked(name: str) -> str:
     """What a name looks like; raises `InvalidRequest`."""
     looks = skeleton(name)
     is_plain = name.isprintable() and name == name.strip() and not name.startswith("@")
-    if not (0 < len(name) <= MAX_NAME and is_plain and looks) or is_address(name):
+    # A list shows an address without a name as its ends around this sign.
+    is_address_like = "\u2026" in name or any(map(is_address, _WORDS.findall(name)))
+    if not (0 < len(name) <= MAX_NAME and is_plain and looks) or is_address_like:
         raise InvalidRequest(
             f"name must be 1 to {MAX_NAME} printable characters with a letter or a digit, without "
             "@ or a space first, and no address"
+        )
+    if skeleton(name.split()[0]) == _OWN:
+        raise InvalidRequest(
+            "name must not begin with the word wallet, as wallets of this service do"
         )
     return looks
 
@@ -144,8 +154,11 @@ async def _check_name(connection: AsyncConnection, address: str, name: str, look
         raise InvalidRequest(
             f"name is, or looks like, that of the contact {other.name} ({other.address})"
         )
-    if await store.addresses_named(connection, name):
-        raise InvalidRequest("name is that of a wallet of this service")
+    own = next(
+        (each for each in await store.own_names(connection) if skeleton(each) == looks), None
+    )
+    if own is not None:
+        raise InvalidRequest(f"name is, or looks like, that of the wallet {own} of this service")
 
 
 def _record(

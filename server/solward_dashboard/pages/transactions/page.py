@@ -200,11 +200,15 @@ class Table:
             self._wallet.set_options({"": "All wallets"} | wallets)
         if agents != self._agents:
             self._agent.set_options({"": "All agents"} | agents)
-        known = [KnownAddress(each.address, each.name) for each in answer.wallets]
+        # As no contact is called: who holds a key names wallets too.
+        known = [KnownAddress(each.address, f"wallet {each.name}") for each in answer.wallets]
         known += [KnownAddress(each.address, each.name) for each in answer.contacts]
         addresses: dict[str, list[str]] = {}
-        for each in known:
-            addresses.setdefault(each.name, []).append(each.address)
+        for name, address in (
+            *((each.name, each.address) for each in answer.wallets),
+            *((each.name, each.address) for each in answer.contacts),
+        ):
+            addresses.setdefault(name, []).append(address)
         changed_names = wallets != self._wallets or addresses != self._addresses
         if addresses != self._addresses:
             self._recipient.set_autocomplete(sorted(addresses))
