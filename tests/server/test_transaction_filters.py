@@ -109,3 +109,20 @@ async def test_a_confined_key_filters_its_own_wallet_alone(
     answer = await api.get("/transactions?recipient=Landlord", token=key)
     assert (answer.status, "recipient must be an address, base58" in answer.error) == (400, True)
     assert (await api.get("/transactions?walletId=nobody")).status == 404
+
+
+async def test_another_wallets_record_is_no_place_for_a_confined_key(api: Api) -> None:
+    own, foreign = await api.wallet(1), await api.wallet(1)
+    mine = await paid(api, own, STRANGER, "0.1")
+    theirs = await paid(api, foreign, STRANGER, "0.1")
+    key, _ = await api.key(walletId=own)
+    # A page behind it would say when it was made, and that it was.
+    for path in ("/transactions", f"/wallets/{own}/transactions"):
+        for query in ("", "&status=confirmed"):
+            for place in (theirs, "nothing"):
+                answer = await api.get(f"{path}?before={place}{query}", token=key)
+                assert answer.status == 400, (path, query)
+                assert answer.error == "before must be the id of a transaction"
+            page = await api.get(f"{path}?before={mine}{query}", token=key)
+            assert page.status == 200
+            assert mine not in {each["id"] for each in page.json["transactions"]}

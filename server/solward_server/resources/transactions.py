@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from quart import Blueprint, Response, request
 
 from solward.clock import iso, now_ms
-from solward.errors import InvalidRequest, WalletNotFound
+from solward.errors import InvalidRequest, NotFound, WalletNotFound
 from solward.known_addresses import KnownAddress, KnownAddresses
 from solward.record import TransactionRecord, TransactionStatus, TransactionType, recipient_of
 from solward.roles import Role
@@ -90,17 +90,30 @@ _FILTERS = frozenset(each["name"] for each in (*FILTERS, OF_WALLET))
 
 
 async def _listing(context: RouteContext, wallet_id: str | None) -> Response:
-    fee = query_flag("fees")
+    fee, before = query_flag("fees"), query_text("before")
+    if before is not None and caller().wallet_id is not None:
+        await _check_own(context, before, caller().wallet_id)
     if not _FILTERS.isdisjoint(request.args):
         wanted = await read_filter(context, wallet_id)
         texts, behind = await context.service.filtered_transactions_json(
-            wanted, limit=query_limit(), before=query_text("before"), fee=fee
+            wanted, limit=query_limit(), before=before, fee=fee
         )
         return list_response("transactions", texts, {"next": behind})
     records = await context.service.transactions_json(
-        wallet_id, limit=query_limit(), before=query_text("before"), fee=fee
+        wallet_id, limit=query_limit(), before=before, fee=fee
     )
     return list_response("transactions", records)
+
+
+async def _check_own(context: RouteContext, before: str, wallet_id: str | None) -> None:
+    """Raise as for no record where a key that is confined to a wallet names one of another: a page
+    behind it would say when that was made."""
+    try:
+        record = await context.service.record(before)
+    except NotFound:
+        record = None
+    if record is None or record.wallet_id != wallet_id:
+        raise InvalidRequest("before must be the id of a transaction")
 
 
 async def _exported(
