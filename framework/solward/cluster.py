@@ -174,9 +174,9 @@ async def _price_sources(
         if name == JupiterPrices.name:
             address, headers = venue_url(settings), _venue_headers(settings)
         else:
-            key = settings.coingecko_api_key
+            key = settings.key_for("coingecko_api_key", "coingecko_api_url")
             address = settings.coingecko_api_url
-            headers = coingecko_headers(address, key.get_secret_value() if key else None)
+            headers = coingecko_headers(address, key)
         client = httpx.AsyncClient(base_url=address, headers=headers, timeout=PRICE_DEADLINE_S)
         await stack.enter_async_context(client)
         sources.append(
@@ -208,16 +208,21 @@ def localnet_options(
 
 def venue_url(settings: Settings) -> str:
     """The configured one, or a remote localnet itself, which serves its venue."""
-    if settings.jupiter_api_url:
-        return settings.jupiter_api_url
-    if settings.solana_network == "localnet" and settings.rpc_urls:
+    if _venue_setting(settings) == "solana_rpc_url":
         return settings.rpc_urls[0]
-    return JUPITER_API_URL
+    return settings.jupiter_api_url or JUPITER_API_URL
+
+
+def _venue_setting(settings: Settings) -> str:
+    is_remote_localnet = settings.solana_network == "localnet" and settings.rpc_urls
+    if is_remote_localnet and not settings.jupiter_api_url:
+        return "solana_rpc_url"
+    return "jupiter_api_url"
 
 
 def _venue_headers(settings: Settings) -> dict[str, str]:
-    key = settings.jupiter_api_key
-    return {} if key is None else {"x-api-key": key.get_secret_value()}
+    key = settings.key_for("jupiter_api_key", _venue_setting(settings))
+    return {} if key is None else {"x-api-key": key}
 
 
 def _transport(urls: Sequence[str], network: str) -> FailoverTransport:

@@ -284,8 +284,9 @@ async def _fetch(settings: Settings, url: str) -> bytes:
         raise ConfigError("SOURCE must be a file or an https:// address")
     headers = {}
     own = urlsplit(_jupiter(settings)).netloc
-    if settings.jupiter_api_key is not None and urlsplit(url).netloc == own:
-        headers["x-api-key"] = settings.jupiter_api_key.get_secret_value()
+    if urlsplit(url).netloc == own:
+        key = settings.key_for("jupiter_api_key", "jupiter_api_url")
+        headers = {} if key is None else {"x-api-key": key}
     found = bytearray()
     try:
         async with (

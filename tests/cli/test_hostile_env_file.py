@@ -7,14 +7,18 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.support.repository import ROOT
 
 from solward.errors import ConfigError
+from solward.provider import ProviderSpec
 from solward.settings import Settings
 
 SECRET = "sk-0123456789abcdef0123456789abcdef"
@@ -107,6 +111,66 @@ def test_host_and_port_of_a_file_do_not_either(
         assert ended.returncode == 2
         assert f"Error: {name} stands in" in ended.stderr
     assert not stranger.was_called
+
+
+VENDORS = {
+    "doctor models": ("OPENAI_API_KEY", "OPENAI_BASE_URL", ("doctor", "models")),
+    "doctor venue": ("JUPITER_API_KEY", "JUPITER_API_URL", ("doctor", "venue")),
+    "a localnet's venue": ("JUPITER_API_KEY", "SOLANA_RPC_URL", ("doctor", "venue")),
+}
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Answers nothing, and keeps the headers of what comes."""
+
+    heard: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.heard.append(f"{self.path} {self.headers}")
+        self.send_error(500)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_of_the_request: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("case", VENDORS)
+def test_a_vendors_key_goes_nowhere_that_a_file_says(tmp_path: Path, case: str) -> None:
+    secret, address, command = VENDORS[case]
+    Stranger.heard.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{stranger.server_port}"
+        (tmp_path / ".env").write_text(f"{address}={url}\nSOLANA_NETWORK=localnet\n")
+        with run(tmp_path, *command, **{secret: SECRET}) as ended:
+            assert SECRET not in ended.stdout + ended.stderr
+        stranger.shutdown()
+    assert SECRET not in "".join(Stranger.heard)
+
+
+def test_what_a_file_redirects_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    provider = ProviderSpec(
+        "acme", "m", {}, secret_env="ACME_API_KEY", base_url_env="ACME_BASE_URL"
+    )
+    names = ("COINGECKO_API_KEY", "ACME_API_KEY")
+    for name in names:
+        monkeypatch.setenv(name, SECRET)
+    (tmp_path / ".env").write_text(
+        "COINGECKO_API_URL=https://a.example\nACME_BASE_URL=https://a.example\n"
+    )
+    with pytest.raises(ConfigError, match=r"COINGECKO_API_URL stands in .*, and COINGECKO_API_KEY"):
+        Settings().key_for("coingecko_api_key", "coingecko_api_url")
+    with pytest.raises(ConfigError, match=r"ACME_BASE_URL stands in .*, and ACME_API_KEY"):
+        Settings().provider_context(provider)
+    with (tmp_path / ".env").open("a") as more:
+        more.writelines(f"{name}={SECRET}\n" for name in names)
+    for name in names:
+        monkeypatch.delenv(name)
+    assert Settings().key_for("coingecko_api_key", "coingecko_api_url") == SECRET
+    assert Settings().provider_context(provider).secret == SECRET
 
 
 @pytest.mark.parametrize(

@@ -105,3 +105,10 @@ def test_a_long_known_secret_is_not_cut(tmp_path: Path) -> None:
     settings(tmp_path, gemini_api_key=secret)
     assert scrub_start("x " * 990 + secret + "y" * 9_000, 2_000) == "x " * 990 + REDACTED + "y" * 10
     assert "secret" not in scrub_start("x " * 990 + "y" + "z" * 2_000 + secret * 2, 2_000)
+
+
+def test_an_admin_credential_is_shown_nowhere() -> None:
+    secret = "sa-" + "0f4c1d2e9a8b" * 4
+    assert scrub_text(f"key {secret}, of a visa-free sa-word") == (
+        f"key {REDACTED}, of a visa-free sa-word"
+    )

@@ -35,6 +35,7 @@ from pydantic_settings import (
 from solward.errors import ConfigError, InvalidRequest
 from solward.folders import models
 from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
+from solward.provider import ProviderContext, ProviderSpec
 from solward.settings.access import AccessSettings, http_address, is_loopback, is_protected
 from solward.settings.env_file import PlainEnvFile
 from solward.settings.masking import addresses_of, masked_value, secret_fields
@@ -43,7 +44,7 @@ from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettin
 from solward.site import read_site
 from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
-from solward.venue import BEST_VENUE
+from solward.venue import BEST_VENUE, VenueSpec
 from solward.webhook_signature import MIN_SECRET_BYTES
 
 # Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
@@ -300,20 +301,58 @@ class Settings(AccessSettings, VendorSettings):
         if self.next_public_api_url is None:
             url = ("solward_api_url",) if self.solward_api_url is not None else _LISTENING
         token = "next_public_api_secret" if own else "api_secret"
-        self._check_redirected(token, url, "set it in the environment")
+        self._check_redirected(token, url)
         return self.dashboard_api_url, self.dashboard_api_secret
 
-    def _check_redirected(self, token: str, url: tuple[str, ...], advice: str) -> None:
+    def key_for(self, secret: str, address: str) -> str | None:
+        """A vendor's key, to be sent where another setting says; a secret.
+
+        Args:
+            secret, address: the names of the two fields.
+
+        Raises:
+            ConfigError: a `.env` says where, and the key is from elsewhere.
+        """
+        key: SecretStr | None = getattr(self, secret)
+        if key is None:
+            return None
+        self._check_redirected(secret, (address,))
+        return key.get_secret_value()
+
+    def provider_context(self, spec: ProviderSpec) -> ProviderContext:
+        """As `VendorSettings.provider_context`; raises `ConfigError` as `key_for` too."""
+        context = super().provider_context(spec)
+        if context.secret is not None and context.base_url is not None:
+            self._check_redirected(str(spec.secret_env), (str(spec.base_url_env),))
+        return context
+
+    def venue_address(self, spec: VenueSpec) -> str | None:
+        """As `VendorSettings.venue_address`; raises `ConfigError` as `key_for` too."""
+        address = super().venue_address(spec)
+        has_key = spec.secret_env is not None and self.plugin_secret(spec.secret_env) is not None
+        if address is not None and has_key:
+            self._check_redirected(str(spec.secret_env), (str(spec.base_url_env),))
+        return address
+
+    def _check_redirected(
+        self, token: str, url: tuple[str, ...], advice: str = "set it in the environment"
+    ) -> None:
         """A `.env` stands in whatever folder somebody works in, maybe a stranger's, so it does not
         say where a secret goes that it does not bring along. The development secret is none."""
-        if self.origin(token) in (Origin.ENV_FILE, Origin.DEFAULT):
+        if self._source(token) in (Origin.ENV_FILE, Origin.DEFAULT):
             return
         for name in url:
-            if self.origin(name) is Origin.ENV_FILE:
+            if self._source(name) is Origin.ENV_FILE:
                 raise ConfigError(
                     f"{name.upper()} stands in {Path('.env').absolute()}, and {token.upper()} comes"
                     f" from elsewhere: a .env does not decide where it is sent; {advice}"
                 )
+
+    def _source(self, name: str) -> Origin:
+        """Of a field, or of a third party's variable that is set."""
+        if name.lower() in type(self).model_fields:
+            return self.origin(name.lower())
+        return Origin.ENVIRONMENT if os.environ.get(name) else Origin.ENV_FILE
 
     def _secrets(self) -> Iterator[str]:
         for name in secret_fields(type(self)):

@@ -36,7 +36,7 @@ _NUMBERS = re.compile(r"\[\s*\d{1,3}(?:\s*,\s*\d{1,3}){31,63}\s*\]")
 _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), rf"\1 {REDACTED}"),
     # OpenAI, Anthropic and Solward's own; xAI; Google.
-    (re.compile(r"\b(?:sk-|xai-|AIza)[A-Za-z0-9_-]{16,}"), REDACTED),
+    (re.compile(r"\b(?:sk-|xai-|AIza)[A-Za-z0-9_-]{16,}|\bsa-[0-9a-f]{48}"), REDACTED),
     (re.compile(r"://[^\s/@'\"]+@"), f"://{REDACTED}@"),
 )
 # A whole address at once: a pattern that stops at the query would read on to it from each address
@@ -44,7 +44,7 @@ _PATTERNS = (
 _ADDRESS = re.compile(r"(?i)\b(?:https?|wss?)://[^\s'\"]+")
 # Every pattern needs one of these. Most log texts have none, and the money path logs each step, so
 # the shortcut is worth it.
-_SUSPICIOUS = re.compile(rf"://|\[\s*\d|sk-|xai-|AIza|(?i:bearer|basic)\s|{_BASE58}{{80}}")
+_SUSPICIOUS = re.compile(rf"://|\[\s*\d|sk-|sa-|xai-|AIza|(?i:bearer|basic)\s|{_BASE58}{{80}}")
 # Recent signatures known to be no keypairs: checking one takes a scalar multiplication.
 _signatures: set[str] = set()
 _MAX_SIGNATURES = 4096

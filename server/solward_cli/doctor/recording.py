@@ -133,8 +133,9 @@ def routes(settings: Settings) -> list[Route]:
     ]
     found.append(Route("jupiter", "jupiter_api_url", venue_url(settings)))
     if settings.price_sources:
-        url, key = settings.coingecko_api_url, settings.coingecko_api_key
-        headers = coingecko_headers(url, key.get_secret_value() if key else None)
+        url = settings.coingecko_api_url
+        key = settings.key_for("coingecko_api_key", "coingecko_api_url")
+        headers = coingecko_headers(url, key)
         found.append(Route("coingecko", "coingecko_api_url", url, headers))
     for vendor in (each.VENDOR for each in (anthropic, gemini, grok, openai)):
         variable = vendor.base_url_env.lower()
