@@ -133,6 +133,25 @@ async def test_what_was_asked_for_and_not_begun_ends_with_a_pause(table: Timetab
     assert await paid(table, wallet) == []
 
 
+async def test_what_was_asked_for_and_not_begun_ends_with_a_change_of_due_times(
+    table: Timetable,
+) -> None:
+    wallet = await table.api.wallet(1)
+    made = await table.add(wallet, PAY | {"every": "1h"})
+    path = f"/wallets/{wallet}/schedules/{made['id']}"
+    assert (await ask(table, wallet, made)).status == 200
+    # Another field leaves it.
+    assert (await table.api.call("PATCH", path, {"name": "other"})).status == 200
+    await table.run_due()
+    assert len(await paid(table, wallet)) == 1
+    table.clock.ms += MINUTE
+    assert (await ask(table, wallet, made)).status == 200
+    changed = await table.api.call("PATCH", path, {"every": "2h"})
+    assert changed.json["nextRunAt"] == due(START + 2 * HOUR)
+    await table.passes(MINUTE)
+    assert len(await paid(table, wallet)) == 1
+
+
 async def test_what_nothing_began_within_a_minute_is_missed(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     skips = await table.add(wallet, PAY | {"every": "1h"})
