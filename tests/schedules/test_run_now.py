@@ -147,7 +147,7 @@ async def test_what_was_asked_for_and_not_begun_ends_with_a_change_of_due_times(
     table.clock.ms += MINUTE
     assert (await ask(table, wallet, made)).status == 200
     changed = await table.api.call("PATCH", path, {"every": "2h"})
-    assert changed.json["nextRunAt"] == due(START + 2 * HOUR)
+    assert changed.json["nextRunAt"] == due(START + MINUTE + 2 * HOUR)
     await table.passes(MINUTE)
     assert len(await paid(table, wallet)) == 1
 
