@@ -110,13 +110,18 @@ def test_the_page_names_commands_and_options_that_exist() -> None:
             assert not word.startswith("-") or word.partition("=")[0] in taken, text
 
 
+def with_secrets(example: str) -> str:
+    """Every setting without a value gets one of its own."""
+    return re.sub(r"^([A-Z_]+)=$", rf"\1={SECRET}-\1", example, flags=re.MULTILINE)
+
+
 def test_the_example_settings_are_accepted_once_their_secrets_are_filled_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
     filled = tmp_path / ".env"
-    filled.write_text(re.sub(r"^([A-Z_]+)=$", rf"\1={SECRET}", EXAMPLE, flags=re.MULTILINE))
+    filled.write_text(with_secrets(EXAMPLE))
     url = COMPOSE["x-process"]["environment"]["DATABASE_URL"]
     monkeypatch.setenv("DATABASE_URL", url.replace("${POSTGRES_PASSWORD:?}", SECRET))
     monkeypatch.setenv("SOLWARD_HOME", str(tmp_path))
@@ -135,7 +140,7 @@ def test_the_settings_of_one_host_are_accepted_once_their_secrets_are_filled_in(
         monkeypatch.delenv(name.upper(), raising=False)
     example = (SINGLE_HOST / "solward.env.example").read_text()
     assert set(assigned(example)) <= KNOWN
-    (tmp_path / ".env").write_text(re.sub(r"=$", f"={SECRET}", example, flags=re.MULTILINE))
+    (tmp_path / ".env").write_text(with_secrets(example))
     monkeypatch.chdir(tmp_path)
     settings = Settings(solward_home=tmp_path)
     settings.check_serving()
@@ -150,7 +155,7 @@ def test_every_setting_of_the_example_that_is_commented_out_is_accepted_too(
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
     uncommented = re.sub(r"^#([A-Z_]+=)", r"\1", EXAMPLE, flags=re.MULTILINE)
-    (tmp_path / ".env").write_text(re.sub(r"=$", f"={SECRET}", uncommented, flags=re.MULTILINE))
+    (tmp_path / ".env").write_text(with_secrets(uncommented))
     monkeypatch.chdir(tmp_path)
     settings = Settings(api_host="0.0.0.0")
     settings.check_serving()

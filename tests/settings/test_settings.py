@@ -223,6 +223,10 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
         ({"keystore_passphrase": "correct horse battery staple"}, "must not be an example"),
         ({"dashboard_password": "x" * 11}, "DASHBOARD_PASSWORD must have at least 12 bytes"),
         (
+            {"api_secret": LONG, "alert_webhook_secret": LONG},
+            "ALERT_WEBHOOK_SECRET must not be that of API_SECRET",
+        ),
+        (
             {"database_url": "postgresql://u:short@db/name"},
             "password in DATABASE_URL must",
         ),

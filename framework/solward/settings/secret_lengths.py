@@ -56,6 +56,7 @@ _REPEATED = re.compile(r"(.+?)\1+")
 def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with secrets, by setting; each names the setting and how to make one, and
     none quotes the secret."""
+    of: dict[str, str] = {}
     for name, secret in secrets.items():
         least, size = LEAST_BYTES[name], len(secret.encode())
         what = f"The password in {name}" if name == "DATABASE_URL" else name
@@ -64,6 +65,8 @@ def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
             yield f"{what} must have at least {least} bytes, and has {size}: {make}"
         elif is_well_known(secret):
             yield f"{what} must not be an example or a word that everybody tries first: {make}"
+        elif of.setdefault(secret, name) != name:
+            yield f"{what} must not be that of {of[secret]}, whose holder would have both: {make}"
 
 
 def is_well_known(secret: str) -> bool:
