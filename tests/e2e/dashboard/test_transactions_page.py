@@ -181,7 +181,8 @@ def test_a_phone_shows_status_amount_and_recipient_without_scrolling_sideways(
         assert rows(browser)[1].splitlines() == ["confirmed", "0.01 SOL", "Landlord"]
         table = "document.querySelector('.ag-center-cols-viewport')"
         for within in ("document.documentElement", table):
-            assert browser.script(f"return {within}.scrollWidth <= {within}.clientWidth"), within
+            fits = f"return {within}.scrollWidth <= {within}.clientWidth"
+            browser.until(lambda fits=fits: browser.script(fits), f"{within} to fit")
     finally:
         browser.size(1280, 900)
 
