@@ -147,17 +147,17 @@ class TransactionError(SolwardError):
 
 
 class GuardrailBlocked(TransactionError):
-    """A guardrail refused the transaction; nothing was sent.
-
-    Attributes:
-        retry_after_s: seconds after which it may be asked for again, where that is known.
-    """
+    """A guardrail refused the transaction; nothing was sent."""
 
     def __init__(self, rule: str, reason: str, record: TransactionRecord) -> None:
         super().__init__(f"Transaction blocked by guardrail {rule}: {reason}", record)
         self.rule = rule
         self.reason = reason
-        self.retry_after_s = record.retry_after_s
+
+    @property
+    def retry_after_s(self) -> int | None:
+        """Seconds after which it may be asked for again, where that is known."""
+        return self.record.retry_after_s
 
 
 class TransactionFailed(TransactionError):

@@ -246,6 +246,7 @@ RECORD = record.TransactionRecord(
     ("freeze", "grants"),
     1,
     principal="agent:a",
+    retry_after_s=7,
 )
 HOLD = hold.Hold(
     "h1",
@@ -292,6 +293,7 @@ ERRORS: list[errors.SolwardError] = [
     errors.Held(HOLD),
     errors.HoldDecided("denied"),
     errors.PolicyChanged(7),
+    errors.ScheduleBusy(is_running=True),
     errors.MayNotDecide("no"),
     errors.ProviderError("busy", retryable=True, may_cost=True),
     errors.ProviderError("wrong key"),
@@ -333,6 +335,9 @@ def test_an_error_arrives_as_its_class_with_text_and_attributes(error: errors.So
     arrived = over_the_wire(error)
     assert (type(arrived), str(arrived)) == (type(error), str(error))
     assert vars(arrived) == vars(error)
+    if isinstance(error, errors.GuardrailBlocked):
+        assert isinstance(arrived, errors.GuardrailBlocked)
+        assert arrived.retry_after_s == error.retry_after_s == 7
 
 
 def test_every_error_travels_but_for_the_one_with_an_object_of_the_registry() -> None:

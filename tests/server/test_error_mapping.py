@@ -24,6 +24,7 @@ STATUS = {
     "HoldDecided": 409,
     "MayNotDecide": 403,
     "PolicyChanged": 409,
+    "ScheduleBusy": 409,
     "SkillError": 400,
     "SkillNotFound": 404,
     "SkillTimeout": 500,

@@ -30,7 +30,8 @@ async def database(postgres_database: Database) -> Database:
 class Process:
     """The part of the service the endpoint reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
+        self.database = database
         self.healthy = True
         self.settings = SimpleNamespace(
             api_secret=SecretStr(SECRET),
@@ -46,7 +47,7 @@ class Process:
 async def test_it_is_ready_while_the_ledger_answers_and_the_queue_sees_it(
     database: Database,
 ) -> None:
-    process, worker = Process(), Worker(database, no_cycle, grace_s=0.0)
+    process, worker = Process(database), Worker(database, no_cycle, grace_s=0.0)
     client = create_worker_app(process, worker).test_client()  # type: ignore[arg-type]
 
     async def ready() -> tuple[int, dict[str, bool]]:
@@ -69,7 +70,7 @@ async def test_it_is_ready_while_the_ledger_answers_and_the_queue_sees_it(
 
 async def test_only_the_admin_sees_its_metrics(database: Database) -> None:
     client = create_worker_app(
-        Process(),  # type: ignore[arg-type]
+        Process(database),  # type: ignore[arg-type]
         Worker(database, no_cycle),
     ).test_client()
     refused = await client.get("/metrics")

@@ -36,6 +36,7 @@ WITHOUT_A_SKILL = {
     "/schedules",
     "/schedules/<schedule_id>/pause",
     "/schedules/<schedule_id>/resume",
+    "/schedules/<schedule_id>/run",
 }
 # It needs a seller: tests/plugins/test_skill_pay.py and tests/server/test_pay_routes.py have one.
 PAYS_A_SITE = "pay_request"

@@ -173,6 +173,7 @@ class Record(Wire):
     compute_units: int | None = None
     compute_unit_limit: int | None = None
     compute_unit_price: int | None = None
+    retry_after_s: int | None = None
 
 
 class PaymentView(Wire):

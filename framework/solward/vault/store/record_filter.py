@@ -26,6 +26,7 @@ _LAST_MS = 2**62
 _WALKED = ("wallet_id", "recipient", "agent_id")
 # As the partial indexes have it.
 _INDEXED = {
+    "wallet_id": text("transactions.created_ms IS NOT NULL"),
     "recipient": text("transactions.recipient IS NOT NULL"),
     "agent_id": text("transactions.agent_id IS NOT NULL"),
 }

@@ -123,7 +123,15 @@ transactions = Table(
     Index(None, "wallet_id", "seq"),
     # What a filtered history walks, newest first (`solward.vault.store.record_filter`).
     Index(None, "created_ms", "seq"),
-    Index(None, "wallet_id", "created_ms", "seq"),
+    # Partial by what it always is, so that SQLite takes it for no statement without a time: those
+    # of a wallet's launches and stakes would walk its whole history.
+    Index(
+        None,
+        "wallet_id",
+        "created_ms",
+        "seq",
+        sqlite_where=text("created_ms IS NOT NULL"),
+    ),
     Index(
         "ix_transactions_agent",
         "agent_id",

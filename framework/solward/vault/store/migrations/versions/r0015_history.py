@@ -37,6 +37,7 @@ def upgrade() -> None:
         op.f("ix_transactions_wallet_id_created_ms_seq"),
         "transactions",
         ["wallet_id", "created_ms", "seq"],
+        sqlite_where=sa.text("created_ms IS NOT NULL"),
     )
     op.create_index(
         "ix_transactions_agent",
