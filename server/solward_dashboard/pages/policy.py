@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading, result_of, titled
 from solward_dashboard.frame import frame
+from solward_dashboard.people import People
 from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
@@ -35,17 +37,29 @@ def page() -> None:
             new.props("no-caps unelevated").classes("sw-needs-policy")
         place = ui.element("div").classes("sw-stack")
 
-        def show(policy: Policy) -> None:
-            if editor.policy is not None and editor.policy.raw == policy.raw:
+        shown = People()
+
+        def show(found: tuple[Policy, People]) -> None:
+            nonlocal shown
+            policy, people = found
+            is_shown = editor.policy is not None and editor.policy.raw == policy.raw
+            if is_shown and people == shown:
                 return
-            editor.policy = policy
+            editor.policy, shown = policy, people
             place.clear()
             with place:
-                _grants(policy, editor)
+                _grants(policy, people, editor)
                 _book(policy)
 
-        poll = Poll(freshness, EVERY_S, api().policy.get, show)
+        poll = Poll(freshness, EVERY_S, _fetch, show)
         editor.changed = poll.refresh
+
+
+async def _fetch() -> tuple[Policy, People]:
+    policy, agents, keys = await asyncio.gather(
+        api().policy.get(), api().agents.list(), api().keys.list()
+    )
+    return policy, People.of(agents=agents, keys=keys)
 
 
 class _Editor:
@@ -157,7 +171,7 @@ def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 
 
-def _grants(policy: Policy, editor: _Editor) -> None:
+def _grants(policy: Policy, people: People, editor: _Editor) -> None:
     if not policy.sentences:
         ui.label(_NOBODY).classes("sw-empty")
     of: dict[str, list[int]] = {}
@@ -166,7 +180,7 @@ def _grants(policy: Policy, editor: _Editor) -> None:
     for who, numbers in of.items():
         with ui.element("section").classes("sw-card"):
             with ui.element("div").classes("sw-row"):
-                heading(who).classes("sw-text")
+                heading(people.called(who)).classes("sw-text")
                 ui.space()
                 only = ui.button(_withdraw(who), color=None).props("outline no-caps")
                 only.classes("sw-needs-policy")
