@@ -13,7 +13,7 @@ from tests.support.api import SECRET, STRANGER, Answer, Api
 
 from solward.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
 from solward_server.http.api_keys_database import DatabaseKeys
-from solward_server.http.strangers import AT_ONCE, MOST_KNOWN, Strangers
+from solward_server.http.credential_lookups import AT_ONCE, MOST_KNOWN, CredentialLookups
 
 
 class SlowLookUps:
@@ -182,7 +182,7 @@ async def test_a_source_has_no_more_at_once_than_its_share() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    strangers = Strangers()
+    strangers = CredentialLookups()
     for number in range(MOST_KNOWN + 10):
         strangers.remember(f"{number}")
     assert not strangers.is_known("9")

@@ -25,9 +25,9 @@ from solward.vault.transactions.grant_report import WalletKeys
 from solward.vault.transactions.request import Actor
 from solward_server.http.admin_credentials import PREFIX, AdminCredential, AdminCredentials
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
+from solward_server.http.credential_lookups import CredentialLookups
 from solward_server.http.limits import Taking, TooManyRequests
 from solward_server.http.middleware import request_id
-from solward_server.http.strangers import Strangers
 
 # Clients match these texts: they are part of the HTTP contract.
 KEY_REQUIRED = "Unauthorized — API key required"
@@ -237,11 +237,12 @@ def authenticate(
     """Check the credential of every request before its view runs; requests of keys are counted.
 
     The admin secret is compared here, and what worked before is looked up at once. Other secrets
-    are looked up by turns (`Strangers`), so that a flood of them leaves the database to the rest.
+    are looked up by turns (`CredentialLookups`), so that a flood of them leaves the database to
+    the rest.
     """
     expected = settings.api_secret.get_secret_value().encode()
     requests_per_minute = settings.requests_per_minute
-    strangers = Strangers()
+    lookups = CredentialLookups()
 
     async def find(hash_: str, *, is_admins: bool) -> Caller | None:
         if is_admins:
@@ -254,15 +255,15 @@ def authenticate(
         if not _SECRET.fullmatch(token):
             return None
         hash_, is_admins = hash_of(token), token.startswith(PREFIX)
-        if strangers.is_known(hash_):
+        if lookups.is_known(hash_):
             found = await find(hash_, is_admins=is_admins)
             if found is None:
-                strangers.forget(hash_)
+                lookups.forget(hash_)
             return found
-        async with strangers.turn(source_of(request.remote_addr)):
+        async with lookups.turn(source_of(request.remote_addr)):
             found = await find(hash_, is_admins=is_admins)
         if found is not None:
-            strangers.remember(hash_)
+            lookups.remember(hash_)
         return found
 
     @app.before_request

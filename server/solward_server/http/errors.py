@@ -38,9 +38,9 @@ from solward.telemetry.scrub import scrub_text
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
+from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.limits import TooManyRequests
 from solward_server.http.middleware import ForeignOrigin, Misdirected
-from solward_server.http.strangers import CROWDED
 
 _log = structlog.get_logger(__name__)
 

@@ -18,9 +18,9 @@ from solward.roles import Role
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, RoleNeeded
 from solward_server.http.body import NUL_IN_PATH
+from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.http.limits import ALL, TooManyRequests
-from solward_server.http.strangers import CROWDED
 from solward_server.openapi.schema import JSON, examples, media, ref
 
 NO_WALLET = str(WalletNotFound())

@@ -7,8 +7,8 @@ from typing import Any
 
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON, NUL_IN_PATH
+from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
-from solward_server.http.strangers import CROWDED
 from solward_server.openapi.errors import ROLE_NEEDED, TOO_MANY_AT_ALL, error_response
 from solward_server.openapi.parameters import Parameter, shared
 from solward_server.openapi.schema import JSON, Schema, media, ref

@@ -9,12 +9,12 @@ from typing import Final
 from solward.fair_turns import FairTurns
 
 AT_ONCE: Final = 2
-"""Look-ups of strangers at the same time, of a pool of 10 connections."""
+"""Look-ups of unknown credentials at the same time, of a pool of 10 connections."""
 MOST_KNOWN: Final = 10_000
 CROWDED: Final = "Too many requests with unknown credentials; retry in 1 s"
 
 
-class Strangers(FairTurns):
+class CredentialLookups(FairTurns):
     """Turns of look-ups, and what needs none."""
 
     def __init__(self) -> None:
