@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -134,9 +135,22 @@ class Keyboard:
             step()
             stop = self.stop()
             if stop is not None:
-                assert_seen(stop)
+                assert_seen(self._at_rest(stop))
                 passed.append(stop.name)
         raise AssertionError(f"Tab does not come to {name!r}, but to {passed}")
+
+    def _at_rest(self, stop: Stop) -> Stop:
+        """The stop once the page stands still: what arrives above it moves it, and it back."""
+        found = stop
+
+        def is_seen() -> bool:
+            nonlocal found
+            found = self.stop() or found
+            return found.seen
+
+        with contextlib.suppress(AssertionError):
+            self.browser.until(is_seen, "the focus in the window", timeout_s=5)
+        return found
 
     def enter(self, name: str) -> None:
         """Go to what is called `name`, and press Enter."""

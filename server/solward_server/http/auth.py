@@ -260,11 +260,9 @@ def authenticate(
             if found is None:
                 lookups.forget(hash_)
             return found
-        async with lookups.turn(source_of(request.remote_addr)):
-            found = await find(hash_, is_admins=is_admins)
-        if found is not None:
-            lookups.remember(hash_)
-        return found
+        return await lookups.in_turn(
+            hash_, source_of(request.remote_addr), lambda: find(hash_, is_admins=is_admins)
+        )
 
     @app.before_request
     async def check() -> None:

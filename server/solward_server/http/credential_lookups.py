@@ -3,8 +3,10 @@ guesses leaves the database's connections to the rest."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from solward.fair_turns import FairTurns
 
@@ -14,12 +16,42 @@ MOST_KNOWN: Final = 10_000
 CROWDED: Final = "Too many requests with unknown credentials; retry in 1 s"
 
 
+T = TypeVar("T")
+
+
 class CredentialLookups(FairTurns):
     """Turns of look-ups, and what needs none."""
 
     def __init__(self) -> None:
         super().__init__(AT_ONCE)
         self._known: OrderedDict[str, None] = OrderedDict()
+        # Whether each of those being looked up works; None where that could not be seen.
+        self._first: dict[str, asyncio.Future[bool | None]] = {}
+
+    async def in_turn(
+        self, hash_: str, source: str, find: Callable[[], Awaitable[T | None]]
+    ) -> T | None:
+        """What `find` has of a credential that is not known yet; raises `Crowded`.
+
+        Requests that come with it meanwhile wait for the same turn: the first burst of a new key is
+        no flood.
+        """
+        while (first := self._first.get(hash_)) is not None:
+            works = await asyncio.shield(first)
+            if works is not None:
+                return await find() if works else None
+        first = self._first[hash_] = asyncio.get_running_loop().create_future()
+        works = None
+        try:
+            async with self.turn(source):
+                found = await find()
+            works = found is not None
+        finally:
+            del self._first[hash_]
+            first.set_result(works)
+        if works:
+            self.remember(hash_)
+        return found
 
     def is_known(self, hash_: str) -> bool:
         """Whether this credential worked here before; whether it works now is looked up anyway."""

@@ -124,10 +124,9 @@ def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]
     browser.fill("To", recipient)
     browser.fill("Amount", "0.1")
     browser.press("run-transfer")
-    browser.wait_for(f"to: {recipient}")
-    harmless(browser)
-    browser.press("confirm")
-    browser.until(lambda: "".join(e.text for e in browser.all(".sw-outcome")), "the refusal")
+    # The preview is refused, and says so with what was filled in.
+    browser.wait_for("Nothing was sent.")
+    browser.wait_for(recipient)
     harmless(browser)
 
 
@@ -135,7 +134,7 @@ def test_an_agents_own_page_and_what_its_model_says(browser: Browser, crew: dict
     browser.size(1280, 900)
     browser.open(f"/agents/{crew['openai']}")
     browser.wait_for(f"openai {EVIL_NAME}")
-    browser.wait_for("Cycle 1")
+    browser.wait_for("Cycle ")
     opened(browser)
     browser.wait_for(f"strategy {EVIL}"[:60])
     harmless(browser)

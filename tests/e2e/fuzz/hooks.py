@@ -94,7 +94,7 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     if response.status_code != 200 or not asked or _kind(response) != "application/json":
         return
     body = _json(response)
-    if case.operation.path == f"{PREFIX}/freeze":
+    if case.operation.label == f"POST {PREFIX}/freeze":
         admin().post("/unfreeze", json={"walletId": body["walletId"]})
     if case.operation.path == f"{PREFIX}/wallets" and asked and "walletId" in body:
         _fund(body["walletId"], 4)
