@@ -77,17 +77,11 @@ async def test_an_agents_life_is_told(served: Served) -> None:
     body = agent_body(wallet, "openai", llmModel="m", strategy="wait")
     agent = (await served.post("/agents", body))["id"]
     async with served.listening() as heard:
-        await served.service.agents.stop(agent)
+        # Nothing is told where nothing changes: it never ran.
         for _ in range(2):
             await served.post(f"/agents/{agent}/stop")
         await served.client.delete(f"/agents/{agent}")
-        (_, kind, data) = await heard.event()
         (seq, deleted, gone) = await heard.event()
-    assert (kind, data) == (
-        "agent:stopped",
-        {"agentId": agent, "name": "Ada", "status": "stopped", "principal": "service",
-         "before": {"status": "idle"}, "after": {"status": "stopped"}},
-    )  # fmt: skip
     assert (deleted, gone["agentId"], gone["principal"]) == ("agent:deleted", agent, "admin")
     assert await served.service.audit.end() == seq
 
