@@ -445,7 +445,8 @@ class AgentService:
     async def _end(self, agent_id: str, desired: DesiredState) -> Agent:
         async with self._database.write() as connection:
             was = self._agent(await store.get_agent(connection, agent_id, lock=True))
-            if was.status is AgentStatus.IDLE and desired is DesiredState.STOPPED:
+            never_ran = was.status is AgentStatus.IDLE and was.desired_state is desired
+            if never_ran and desired is DesiredState.STOPPED:
                 # Whether it ever ran decides who may start it, and a stop is no run.
                 return was
             if desired is DesiredState.PAUSED:
