@@ -40,6 +40,24 @@ def submit_buttons(dialog: ui.dialog, verb: str, submit: Callable[[], None]) -> 
         button.props('no-caps unelevated data-testid="confirm"')
 
 
+async def shown_once(title: str, secret: str, what: str) -> None:
+    """A secret, until the user says that it is copied: deleting the dialog takes it off the page.
+
+    Args:
+        what: its name on the button that copies it.
+    """
+    with titled(title) as dialog:
+        dialog.props("persistent")
+        ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
+        with ui.element("div").classes("sw-row"):
+            shown = ui.label(secret).classes("sw-mono")
+            shown.props(f'data-testid="{what.lower()}"')
+            copy_button(secret, what)
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
+    await result_of(dialog)
+
+
 async def result_of(dialog: ui.dialog) -> Any:
     """What an opened dialog is closed with; the dialog is deleted."""
     try:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 from nicegui import ui
 
-from solward.client import AdminCredential, CreatedAdmin
+from solward.client import AdminCredential
 from solward.errors import SolwardError
 from solward.roles import Role
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button, result_of, titled
+from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
@@ -182,17 +182,4 @@ async def _create(poll: Poll[tuple[AdminCredential, ...]]) -> None:
     # Not in the button's handler: a dialog opened there would be deleted with this one.
     if created is not None:
         await poll.refresh()
-        await _show_once(created)
-
-
-async def _show_once(created: CreatedAdmin) -> None:
-    with titled(f"The secret of {created.credential.name}") as dialog:
-        dialog.props("persistent")
-        ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
-        with ui.element("div").classes("sw-row"):
-            ui.label(created.secret).classes("sw-mono").props('data-testid="secret"')
-            copy_button(created.secret, "Secret")
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
-    # Deleting the dialog removes the secret from the page, too.
-    await result_of(dialog)
+        await shown_once(f"The secret of {created.credential.name}", created.secret, "Secret")

@@ -10,10 +10,10 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import ApiKey, CreatedKey, KeyDetails, Wallet
+from solward.client import ApiKey, KeyDetails, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button, result_of, titled
+from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
@@ -124,7 +124,7 @@ class _Rows:
         place = self._list.parent_slot
         assert place is not None, "the list is in a card"
         with place:
-            await _show_once(created)
+            await shown_once(f"The key of {created.name}", created.api_key, "Key")
 
     async def _revoke(self, key: ApiKey, button: ui.button) -> None:
         details = ["Programs that use it are refused from now on.", key.id]
@@ -242,17 +242,4 @@ async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
     # Not in the button's handler: a dialog opened there would be deleted with this one.
     if created is not None:
         await poll.refresh()
-        await _show_once(created)
-
-
-async def _show_once(created: CreatedKey) -> None:
-    with titled(f"The key of {created.name}") as dialog:
-        dialog.props("persistent")
-        ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
-        with ui.element("div").classes("sw-row"):
-            ui.label(created.api_key).classes("sw-mono").props('data-testid="key"')
-            copy_button(created.api_key, "Key")
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
-    # Deleting the dialog removes the key from the page, too.
-    await result_of(dialog)
+        await shown_once(f"The key of {created.name}", created.api_key, "Key")

@@ -19,6 +19,7 @@ from solward.store import admin_credentials as store
 from solward.vault.store.database import Database, lock_exclusive
 from solward_server.http.api_keys import body_expiry, hash_of
 from solward_server.http.body import Body, body_text
+from solward_server.http.noted_uses import NotedUses
 
 PREFIX: Final = "sa-"
 MOST: Final = 100
@@ -73,7 +74,7 @@ class AdminCredentials:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._uses: dict[str, int] = {}
+        self._uses = NotedUses(database, store.record_uses)
 
     async def add(self, credential: AdminCredential) -> None:
         """Store a new credential.
@@ -116,31 +117,21 @@ class AdminCredentials:
             credential = self._credential(row)
             subject, terms = _subject(credential), _terms(credential)
             outbox.record(connection, EventKind.ADMIN_REVOKED, act(subject, before=terms))
-        self._uses.pop(credential_id, None)
+        self._uses.forget(credential_id)
         return credential
 
     def used(self, credential: AdminCredential, ms: int) -> None:
         """Note the use of a credential; written by the next `flush`."""
-        self._uses[credential.id] = ms
+        self._uses.note(credential.id, ms)
 
     async def flush(self) -> None:
         """Write the noted uses in one transaction; kept for the next time when that fails."""
-        if not self._uses:
-            return
-        uses, self._uses = self._uses, {}
-        try:
-            async with self._database.write() as connection:
-                await store.record_uses(connection, uses)
-        except BaseException:
-            self._uses = uses | self._uses
-            raise
+        await self._uses.flush()
 
     def _credential(self, row: Mapping[str, Any]) -> AdminCredential:
         credential = AdminCredential(**{**row, "role": Role(row["role"])})
-        noted = self._uses.get(credential.id, 0)
-        if noted > (credential.last_used_ms or 0):
-            return replace(credential, last_used_ms=noted)
-        return credential
+        used_ms = self._uses.latest(credential.id, credential.last_used_ms)
+        return replace(credential, last_used_ms=used_ms)
 
 
 def new_credential(

@@ -20,6 +20,7 @@ from solward_server.http.api_keys import (
     key_not_found,
     revoked,
 )
+from solward_server.http.noted_uses import NotedUses
 
 _OF_SECRETS = ("hash", "rotated_ms", "previous_hash", "previous_until_ms")
 
@@ -32,7 +33,7 @@ class DatabaseKeys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._uses: dict[str, int] = {}
+        self._uses = NotedUses(database, store.record_uses)
 
     async def add(self, key: ApiKey) -> None:
         """Store a new key."""
@@ -88,25 +89,17 @@ class DatabaseKeys:
             row = await store.delete_key(connection, key_id)
             if row is not None:
                 outbox.record(connection, EventKind.KEY_REVOKED, revoked(self._key(row)))
-        self._uses.pop(key_id, None)
+        self._uses.forget(key_id)
         if row is None:
             raise key_not_found()
 
     def used(self, key: ApiKey, ms: int) -> None:
         """Note the use of a key; written by the next `flush`."""
-        self._uses[key.id] = ms
+        self._uses.note(key.id, ms)
 
     async def flush(self) -> None:
         """Write the noted uses in one transaction; kept for the next time when that fails."""
-        if not self._uses:
-            return
-        uses, self._uses = self._uses, {}
-        try:
-            async with self._database.write() as connection:
-                await store.record_uses(connection, uses)
-        except BaseException:
-            self._uses = uses | self._uses
-            raise
+        await self._uses.flush()
 
     def bind(self, actor: Actor, hash_: str) -> Actor:
         """Checked by the vault, in the database transaction that reserves."""
@@ -114,5 +107,4 @@ class DatabaseKeys:
 
     def _key(self, row: Mapping[str, Any]) -> ApiKey:
         key = ApiKey(**{**row, "permissions": tuple(row["permissions"])})
-        noted = self._uses.get(key.id, 0)
-        return replace(key, last_used_ms=noted) if noted > (key.last_used_ms or 0) else key
+        return replace(key, last_used_ms=self._uses.latest(key.id, key.last_used_ms))

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.
-PERSISTENT = {"pages.admins._show_once", "pages.api_keys._show_once"}
+PERSISTENT = {"dialogs.shown_once"}
 # Over another dialog, which stays.
 NESTED = {"pages.agents.strategy_editor.reviewed"}
 _PLACE = "return [scrollY, getSelection().toString()]"

@@ -107,12 +107,8 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.wallets.dialogs.show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
     "pages.wallets.dialogs.__init__": ("/wallets", (clicks("New wallet"), presses("create"))),
     "pages.admins._create": ("/admins", (clicks("New admin credential"), presses("create"))),
-    "pages.admins._show_once": (
-        "/admins",
-        (clicks("New admin credential"), fills("Name", "once"), presses("create"), shows("secret")),
-    ),
     "pages.api_keys._create": ("/api-keys", (clicks("New key"), presses("create"))),
-    "pages.api_keys._show_once": (
+    "dialogs.shown_once": (
         "/api-keys",
         (clicks("New key"), fills("Name", "once"), presses("create"), shows("key")),
     ),
