@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.support.agent_rows import WALLET, fields
 from tests.support.api import STRANGER, serving_api
 from tests.support.repository import ROOT, TESTS
 from tests.support.service_process import free_port
+from tests.support.webhook_deliveries import FAST, TOKEN, ended, states, until
 
 from solward.alert_watch import Watch
 from solward.alert_webhook import (
@@ -46,7 +47,6 @@ from solward.store import agents, alert_groups, jobs
 from solward.store import webhook as store
 from solward.store.alert_groups import Group, Note
 from solward.store.tables import alert_groups as groups_table
-from solward.store.tables import webhook_deliveries
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal
 from solward.vault.store import alerts
@@ -58,8 +58,6 @@ from solward.webhook_sender import Pace
 
 SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-alerts-of-32-bytes!!"
-TOKEN = "token-of-the-receivers-address"
-FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=0.5, lease_s=1, poll_s=0.1)
 
 
 @dataclass
@@ -129,25 +127,6 @@ async def tell(database: Database, event: str, *data: dict[str, Any]) -> None:
     async with database.write() as connection:
         for each in data:
             outbox.record(connection, event, each)
-
-
-async def until(done: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not done():
-            await asyncio.sleep(0.01)
-
-
-async def states(database: Database) -> list[str]:
-    rows = webhook_deliveries.c
-    async with database.read() as connection:
-        found = await connection.execute(select(rows.state).order_by(rows.created_ms))
-        return list(found.scalars())
-
-
-async def ended(database: Database, *expected: str) -> None:
-    async with asyncio.timeout(20):
-        while await states(database) != [*expected]:
-            await asyncio.sleep(0.01)
 
 
 async def waiting(database: Database) -> int:

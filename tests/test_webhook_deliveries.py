@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from sqlalchemy import select, text, update
+from sqlalchemy import text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 from tests.support.query_plans import query_plans
 from tests.support.repository import TESTS
 from tests.support.service_process import free_port
+from tests.support.webhook_deliveries import FAST, TOKEN, ended, states, until
 
 from solward.audit import outbox
 from solward.audit.log import AuditLog
@@ -37,8 +38,6 @@ from solward.webhook_sender import Pace
 
 SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"
-TOKEN = "token-of-the-receivers-address"
-FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=0.5, lease_s=1, poll_s=0.1)
 
 
 class Receiver:
@@ -108,25 +107,6 @@ def event_of(id_: str, by: str = "service") -> dict[str, Any]:
 async def tell(database: Database, event: str, id_: str = "h-1") -> None:
     async with database.write() as connection:
         outbox.record(connection, event, event_of(id_))
-
-
-async def until(done: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not done():
-            await asyncio.sleep(0.01)
-
-
-async def states(database: Database) -> list[str]:
-    rows = webhook_deliveries.c
-    async with database.read() as connection:
-        found = await connection.execute(select(rows.state).order_by(rows.created_ms))
-        return list(found.scalars())
-
-
-async def ended(database: Database, *expected: str) -> None:
-    async with asyncio.timeout(20):
-        while await states(database) != [*expected]:
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
