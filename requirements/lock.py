@@ -21,10 +21,12 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # Solward is built without an environment of its own, so its build system is installed as well.
-UP = ["solward[up]", *PROJECT["build-system"]["requires"]]
+SERVICE = ["solward[up]"]
+UP = [*SERVICE, *PROJECT["build-system"]["requires"]]
 CLUSTER = [*UP, "solward[postgres,otel]"]
 DEV = [*CLUSTER, "solward[dev]"]
-MODELS = [*UP, "solward[llm]"]
+# Beside a service that pip installed from a wheel, so without what Solward is built with.
+MODELS = [*SERVICE, "solward[llm]"]
 AGENTDOJO = [*DEV, "agentdojo==0.1.35"]
 # Sellers and facilitators that others made, each in an environment of its own: their versions are
 # not ours. `solana` 0.40 has not what x402 imports; it imports `jsonschema` without naming it.
@@ -71,12 +73,14 @@ def main() -> None:
     files = (*ROOT.glob("requirements/*.txt"), ROOT / MODELS_LOCK)
     known = "".join(found[0] for each in files for found in _ENTRY.finditer(each.read_text()))
     all_of_it = resolved([*DEV, *MODELS], known, *sys.argv[1:])
-    up, cluster, dev, models = (part(each, all_of_it) for each in (UP, CLUSTER, DEV, MODELS))
+    up, cluster, dev, models, service = (
+        part(each, all_of_it) for each in (UP, CLUSTER, DEV, MODELS, SERVICE)
+    )
     dojo = resolved(AGENTDOJO, known, *sys.argv[1:], pinned=all_of_it)
     write("requirements/up.txt", up)
     write("requirements/cluster.txt", cluster, "up.txt", without=up)
     write("requirements/dev.txt", dev, "cluster.txt", without=cluster)
-    write(MODELS_LOCK, models, without=up)
+    write(MODELS_LOCK, models, without=service)
     write("requirements/agentdojo.txt", dojo, "dev.txt", without=dev)
     write("requirements/release.txt", resolved(RELEASE, known, *sys.argv[1:], pinned=all_of_it))
     write("requirements/local-model.txt", resolved(LOCAL_MODEL, known, "--no-deps"))

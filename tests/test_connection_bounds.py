@@ -55,7 +55,10 @@ class Served:
         await self.may.wait()
         headers = [(b"content-length", str(self.size).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"x" * self.size})
+        # In two parts: uvicorn begins to send a part once the one before it has left its buffer.
+        body = {"type": "http.response.body", "body": b"x" * (self.size // 2)}
+        await send({**body, "more_body": True})
+        await send(body)
         self.sent.set()
 
     async def open(self, sent: bytes = b"") -> Client:
@@ -174,7 +177,7 @@ async def test_a_client_that_does_not_read_is_cut_off(protocol: Any) -> None:
         reader, _writer = await served.open(REQUEST)
         transport = reader._transport  # type: ignore[attr-defined]
         transport.pause_reading()
-        # The rest of it waits for the client, for as long as it is connected.
+        # The second part waits for the client, for as long as it is connected.
         await served.sent.wait()
         transport.resume_reading()
         with contextlib.suppress(ConnectionError):

@@ -17,7 +17,7 @@ from solward.registry import Registry
 from solward.registry.discovery import canonical
 from solward.registry.loaded import LoadedVenue
 from solward.settings import Settings
-from solward.settings.access import is_protected
+from solward.settings.addresses import is_protected
 from solward.solana.ledger import ReadOnlyLedger
 from solward.venue import VenueContext
 

@@ -32,7 +32,7 @@ def rotate(kind: str | None) -> None:
     import asyncio
 
     from solward.errors import ConfigError
-    from solward.settings.secret_lengths import weaknesses
+    from solward.settings.secret_rules import weaknesses
     from solward_cli.entrypoint import keystore_settings, refusals
 
     settings = keystore_settings()

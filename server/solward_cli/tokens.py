@@ -278,7 +278,7 @@ async def _fetch(settings: Settings, url: str) -> bytes:
     import httpx
 
     from solward.errors import ConfigError
-    from solward.settings.access import is_protected
+    from solward.settings.addresses import is_protected
 
     if urlsplit(url).scheme not in ("http", "https") or not is_protected(url):
         raise ConfigError("SOURCE must be a file or an https:// address")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from solward.errors import ConfigError
 from solward.settings import Settings
-from solward.settings.secret_lengths import weaknesses
+from solward.settings.secret_rules import weaknesses
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

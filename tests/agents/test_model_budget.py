@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from tests.support.agent_host import BODY, Host, agents_wallet
+from tests.support.process_logs import written_log
 
 from solward.agents import provider_call
 from solward.agents.agent import Agent
 from solward.agents.model_budget import ModelBudget
 from solward.agents.service import AgentService
 from solward.errors import ModelRefused, ProviderError, TokenBudgetReached
+from solward.hosts.wire.failures import HostBug
 from solward.provider import Completion, ModelPrice, Usage
 from solward.store import agents as store
 from solward.vault.store.database import Database
@@ -24,6 +26,7 @@ from solward.vault.store.database import Database
 # A dollar for the longest answer; the prompt costs nothing, so that sums are round.
 PRICE = ModelPrice(0, 10**12, 1_000)
 HOUR = 3_600_000
+KEY = "of-a-vendor-that-no-pattern-knows"
 
 
 @pytest.fixture
@@ -220,6 +223,35 @@ async def test_a_price_out_of_range_is_none(host: Host, service: AgentService) -
     for price in (ModelPrice(-1, 0, 1), ModelPrice(0, 2**63, 1), ModelPrice(0, 0, -1)):
         host.price = price
         assert await provider_call.price(host.registry, agent) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TimeoutError(), "no answer within 30 s"),
+        (OSError(101, "Network is unreachable"), "[Errno 101] Network is unreachable"),
+        (
+            ProviderError("The model host\ncould not be started"),
+            "The model host could not be start",
+        ),
+        (ProviderError(f"401 of https://m.example/?key={KEY}"), "401 of https://m.example/?[redac"),
+        (HostBug("ModuleNotFoundError"), "an internal error (ModuleNotFoundError)"),
+        (RuntimeError(f"no route with the key {KEY}"), "an internal error (RuntimeError)"),
+    ],
+    ids=["late", "no network", "no host", "quoted", "bug of its host", "bug"],
+)
+async def test_a_price_that_cannot_be_told_is_one_line_of_the_log_with_its_reason(
+    host: Host, service: AgentService, error: Exception, reason: str
+) -> None:
+    agent = await running(service, host, maxUsdPerDay=1)
+    host.price = error
+    with written_log("INFO") as log:
+        assert await provider_call.price(host.registry, agent) is None
+    (line,) = log.getvalue().splitlines()
+    assert "warning" in line
+    assert "provider_price_failed" in line
+    assert reason in line
+    assert KEY not in line
 
 
 async def test_an_answer_that_its_reader_breaks_off_stays_counted(

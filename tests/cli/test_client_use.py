@@ -271,7 +271,8 @@ def test_a_skills_parameters_are_shown_with_their_limits(live: Live) -> None:
         r"^inputToken +string +required; 1 characters or more; at most 64 ", shown, re.M
     )
     assert re.search(r"^slippageBps +integer +50 where it is left out; at least 0; ", shown, re.M)
-    assert live.json("skills", "show", "swap")
+    told = live.json("skills", "show", "swap")
+    assert (told["name"], told["parameters"]["required"][0]) == ("swap", "inputToken")
     assert live.error("skills", "show", "swop").startswith("No skill named 'swop'; known: airdrop")
 
 

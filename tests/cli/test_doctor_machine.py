@@ -13,7 +13,10 @@ from solward.hosts.confinement import landlock, seccomp
 from solward_cli import main
 
 RUN = "run Linux 6.2 or later"
-PROFILE = "let the container's seccomp profile pass prctl, seccomp and landlock_* calls"
+PROFILE = (
+    "let a container's seccomp profile, and a systemd unit's SystemCallFilter, pass prctl, seccomp"
+    " and landlock_* calls"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +59,8 @@ def test_this_machine_confines_hosts() -> None:
     ("abi", "found", "advice"),
     [
         (-1, "switched off", "add landlock to the kernel's parameter lsm= and restart the machine"),
-        (0, "none", f"{RUN}; in a container, {PROFILE}"),
+        (-2, "refused by a seccomp filter", PROFILE),
+        (0, "none", f"{RUN}; {PROFILE}"),
         (2, "ABI 2", RUN),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
-from solward.settings.secret_lengths import LEAST_BYTES, is_well_known
+from solward.settings.secret_rules import LEAST_BYTES, is_well_known, least_different
 
 PAGE = ROOT / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
@@ -66,8 +66,10 @@ def test_the_documented_example_is_accepted_and_changes_something(
 
 
 def test_the_least_lengths_of_secrets_are_those_that_are_checked() -> None:
-    rows = re.findall(r"^\| `(\w+)`[^|]* \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
-    assert {name: int(least) for name, least in rows} == LEAST_BYTES
+    rows = re.findall(r"^\| `(\w+)`[^|]* \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
+    assert {name: int(least) for name, least, _ in rows} == LEAST_BYTES
+    assert {int(different) for _, _, different in rows} == {6, 8}
+    assert all(int(found) == least_different(int(least)) for _, least, found in rows)
 
 
 def test_every_example_of_such_a_secret_is_refused_as_one() -> None:

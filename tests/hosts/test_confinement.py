@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 from tests.support.confined import USERS, answers_of, folder_of
 
@@ -105,6 +109,7 @@ ask("not confined", lambda: bool(os.listdir("/")) and socket.socket().close() is
     ("abi", "reason"),
     [
         (-1, "Landlock is switched off: the kernel's parameter lsm= does not name it"),
+        (-2, "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"),
         (0, "needs Landlock ABI 3 (Linux 6.2), this kernel or container has none"),
         (2, "needs Landlock ABI 3 (Linux 6.2), this kernel has ABI 2"),
     ],
@@ -117,6 +122,34 @@ def test_an_old_kernel_is_refused_with_the_reason(
     with pytest.raises(confinement.ConfinementUnavailable) as refused:
         confinement.confine(confinement.Confinement())
     assert str(refused.value) == reason
+
+
+_UNDER_A_FILTER = """
+import ctypes, errno, json, struct
+from solward.hosts.confinement import available, landlock
+LOAD_NUMBER, IS, ANSWER = 0x20, 0x15, 0x06  # BPF: ld [abs], jeq, ret
+program = struct.pack("HBBI", LOAD_NUMBER, 0, 0, 0)
+for ahead, number in enumerate(landlock.CALLS.values()):
+    program += struct.pack("HBBI", IS, len(landlock.CALLS) - ahead, 0, number)
+program += struct.pack("HBBI", ANSWER, 0, 0, 0x7FFF0000)  # SECCOMP_RET_ALLOW
+program += struct.pack("HBBI", ANSWER, 0, 0, 0x00050000 | errno.EPERM)  # SECCOMP_RET_ERRNO
+kept = ctypes.create_string_buffer(program)
+given = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(kept))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, given, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+print(json.dumps([available().available, available().reason]))
+"""
+
+
+def test_a_filter_that_refuses_landlock_is_named_and_not_taken_for_an_old_kernel() -> None:
+    """As systemd's SystemCallFilter and a container's profile do."""
+    done = subprocess.run(
+        [sys.executable, "-c", _UNDER_A_FILTER], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    reason = "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"
+    assert json.loads(done.stdout) == [False, reason]
 
 
 def test_a_step_that_does_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from tests.support.repository import ROOT
 
+from solward.hosts.confinement import landlock
 from solward.settings import Settings
 from solward_cli import main
 
@@ -33,7 +34,7 @@ OTHERS = {
 }
 KNOWN = OTHERS | {name.upper() for name in Settings.model_fields}
 
-SECRET = "0123456789abcdef" * 4
+SECRET = "7c1e9a5b3d2f4068b09d4e7a1c35f268e3a90d6b27c81f545f0b8e2d9a467c13"
 
 
 def assigned(text: str) -> list[str]:
@@ -161,6 +162,13 @@ def test_every_setting_of_the_example_that_is_commented_out_is_accepted_too(
     settings.check_serving()
     assert settings.mainnet
     assert len(settings.rpc_urls) == 2
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_lets_the_calls_pass_that_confine_plugins(unit: Path) -> None:
+    """`@system-service` has no Landlock on systemd 252, and no plugin of a third party ran."""
+    [allowed] = re.findall(r"^SystemCallFilter=(.+)$", unit.read_text(), re.MULTILINE)
+    assert set(landlock.CALLS) <= set(allowed.split())
 
 
 def test_every_process_of_ours_says_whether_it_is_well_and_has_time_to_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import tomllib
@@ -13,6 +14,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.support.repository import ROOT
+from tests.support.requirements import needed as distributions_needed
+from tests.support.requirements import of_this_environment
+
+from solward.folders import models
 
 FOLDER = ROOT / "requirements"
 MODELS = ROOT / "framework" / "solward" / "folders" / "models.txt"
@@ -65,10 +70,26 @@ def test_a_lock_satisfies_its_extras(lock: str, wanted: list[str]) -> None:
 
 
 def test_the_models_lock_has_what_the_extra_llm_needs_beyond_up() -> None:
-    up, models = versions(FOLDER / "up.txt"), versions(MODELS)
-    assert _wrong(up | models, ["solward[llm]"]) == []
-    assert up.keys() & models.keys() == set()
-    assert "litellm" in models
+    models = versions(MODELS)
+    assert _wrong(models, ["solward[llm]"]) == []
+    assert distributions_needed(["solward[up]"]) & models.keys() == set()
+
+
+def test_the_models_folder_and_a_service_of_the_wheel_have_all_that_they_import() -> None:
+    """A service that pip made has nothing of what Solward is built with, such as `packaging`."""
+    folder = models.installed(models.default_root())
+    assert folder is not None, "make install unpacks it"
+    unpacked = {
+        canonicalize_name(each.name): each.requires or []
+        for each in importlib.metadata.distributions(path=[str(folder)])
+    }
+    served = distributions_needed(["solward[up]"])
+    wanted = distributions_needed(
+        ["litellm"],
+        lambda name: unpacked[name] if name in unpacked else of_this_environment(name),
+    )
+    assert len(wanted) > 20
+    assert wanted - unpacked.keys() - served == set()
 
 
 def _wrong(found: dict[str, str], lines: list[str]) -> list[str]:

@@ -13,8 +13,11 @@ from tests.support.agents import agent_body
 from tests.support.api import NOBODY, SECRET, STRANGER, Api, serving_api, settings
 from tests.support.event_client import serving_events
 
+from solward.clock import iso, now_ms
+from solward.durations import HOUR_MS
 from solward.errors import KeyRevoked
 from solward.roles import Role
+from solward.schedules.run import actor_of
 from solward.service import Solward
 from solward.vault.store.database import Database
 from solward_server.http.admin_credentials import MOST, AdminCredentials
@@ -244,6 +247,55 @@ async def test_what_a_credential_makes_ends_no_later_and_is_told_when_it_ends(ap
     assert made.json["createdBy"] == f"admin:{credential_id}"
     revoked = await api.call("DELETE", f"/admins/{credential_id}")
     assert [each["name"] for each in revoked.json["made"]] == ["b"]
+
+
+@pytest.mark.parametrize("store", ["database", "memory"])
+async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path, store: str) -> None:
+    async with serving_api(tmp_path, api_key_store=store) as api:
+        sooner, end, later = (iso(now_ms() + hours * HOUR_MS) for hours in (1, 2, 3))
+        secret, _ = await make(api, "policy", "ana", expiresAt=end)
+        too_late = f"expiresAt must be at most {end}, when the credential of who asks ends"
+        for fields in ({}, {"expiresAt": None}, {"expiresAt": later}):
+            answer = await api.post("/keys", {"name": "k"} | fields, token=secret)
+            assert (answer.status, answer.error) == (400, too_late)
+        assert (await api.get("/keys")).json["keys"] == []
+        for fields in ({"expiresAt": sooner}, {"expiresAt": end}):
+            made = await api.post("/keys", {"name": "k"} | fields, token=secret)
+            assert made.status == 200
+            # One that ends no later gets another secret by who made it.
+            rotated = await api.post(f"/keys/{made.json['id']}/rotate", token=secret)
+            assert rotated.status == 200
+        # A new secret of somebody else's key would be such a way too.
+        for fields, ends in (({}, "never"), ({"expiresAt": later}, f"at {later}")):
+            token, key_id = await api.key(**fields)
+            answer = await api.post(f"/keys/{key_id}/rotate", {"overlapSeconds": 0}, token=secret)
+            assert answer.status == 400
+            assert answer.error.startswith(
+                f"The key ends {ends}, and the credential of who asks at {end}: "
+            )
+            assert (await api.get("/wallets", token=token)).status == 200
+            for other in (SECRET, (await make(api, "policy", f"bo-{ends[:2]}"))[0]):
+                assert (await api.post(f"/keys/{key_id}/rotate", token=other)).status == 200
+        found = (await api.get("/keys?details=true")).json["keys"]
+        assert [each["expiresAt"] for each in found] == [sooner, end, None, later]
+
+
+async def test_a_schedule_that_a_credential_made_holds_no_secret_of_it(api: Api) -> None:
+    soon = iso(now_ms() + HOUR_MS)
+    secret, credential_id = await make(api, "policy", "ana", expiresAt=soon)
+    body = {
+        "name": "rent",
+        "skill": "transfer",
+        "parameters": {"to": STRANGER, "amount": 0.01},
+        "every": "1d",
+    }
+    made = await api.post(f"/wallets/{await api.wallet()}/schedules", body, token=secret)
+    assert (made.status, made.json["madeBy"]) == (200, f"admin:{credential_id}")
+    schedule = await api.service.schedules.get(made.json["id"])
+    assert schedule.key_hash is None
+    # It asks as itself, so that it is bound as every schedule of the operator.
+    actor = await actor_of(schedule, None)
+    assert (actor.principal, actor.api_key) == (schedule.principal, None)
 
 
 @pytest.mark.parametrize(

@@ -108,15 +108,6 @@ def test_no_secret_is_in_it_wherever_it_was_set(
     assert {(each.set, each.source, each.value) for each in shown.values()} == {(True, where, None)}
 
 
-@pytest.mark.parametrize(
-    "name", ["jupiter_api_url", "coingecko_api_url", "openai_base_url", "gemini_api_base"]
-)
-def test_no_credential_of_an_address_is_in_it(name: str) -> None:
-    for url in (f"https://u:{CANARY}@a.example/v1", f"https://a.example/v1?key={CANARY}"):
-        shown = of(Settings(**{name: url}))[name.upper()]
-        assert (shown.value, shown.set) == ("https://a.example/********", True)
-
-
 async def test_the_route_lists_every_setting_and_shows_no_secret(tmp_path: Path) -> None:
     own = ELSEWHERE.keys() | {"api_secret", "keystore_passphrase"}
     secrets = {name: canary(name) for name in secret_fields(Settings) - own}

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import re
-from dataclasses import replace
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import STRANGER, Api
+from tests.support.api import STRANGER, Api, settings
+from tests.support.event_client import serving_events
+from tests.support.statements import statements_of
 
 from solward import service as service_module
 from solward.known_addresses import KnownAddress, KnownAddresses
 from solward.record import TransactionRecord, TransactionStatus
+from solward.service import Solward
 from solward.solana.token_list import token_list
 from solward.vault.store import tables
+from solward.vault.store.record_filter import RecordFilter
 from solward_server import history_csv
 from solward_server.history_csv import COLUMNS, Naming, harmless
 
@@ -191,12 +200,10 @@ async def test_what_is_listed_is_what_is_exported(
     assert (await api.get("/transactions.csv", token="sk-" + "0" * 32)).status == 401
 
 
-async def test_a_long_history_is_read_and_written_a_page_at_a_time(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wallet = await api.wallet()
+async def fill(service: Solward, records: int) -> None:
+    """A wallet with so many records."""
     row = {
-        "wallet_id": wallet,
+        "wallet_id": (await service.wallets.create("till")).id,
         "principal": "admin",
         "type": "transfer",
         "status": "confirmed",
@@ -204,17 +211,88 @@ async def test_a_long_history_is_read_and_written_a_page_at_a_time(
         "guardrails_applied": [],
         "held_lamports": 0,
     }
-    async with api.service.database.write() as connection:
-        rows = [row | {"id": f"t{n}", "created_ms": n} for n in range(2_000)]
+    async with service.database.write() as connection:
+        rows = [row | {"id": f"t{n}", "created_ms": n} for n in range(records)]
         await connection.execute(tables.transactions.insert(), rows)
-    written: list[int] = []
-    real = history_csv.rows
+
+
+@dataclass
+class Pages:
+    """What an export writes.
+
+    Attributes:
+        sizes: records of each page.
+        rounds: of the event loop before each page.
+        ended: that nothing more is read.
+    """
+
+    sizes: list[int] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    round: int = 0
+
+    async def count_rounds(self) -> None:
+        while True:
+            self.round += 1
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    pages = Pages()
+    rows, filtered = history_csv.rows, Solward.filtered_transactions
 
     def counted(records: list[TransactionRecord], naming: Naming) -> bytes:
-        written.append(len(records))
-        return real(records, naming)
+        pages.sizes.append(len(records))
+        pages.rounds.append(pages.round)
+        return rows(records, naming)
+
+    async def until_left(
+        service: Solward, wanted: RecordFilter
+    ) -> AsyncGenerator[list[TransactionRecord], None]:
+        try:
+            async with aclosing(filtered(service, wanted)) as found:
+                async for page in found:
+                    yield page
+        finally:
+            pages.ended.set()
 
     monkeypatch.setattr(history_csv, "rows", counted)
-    assert len(await exported(api)) == 2_000
-    assert max(written) == service_module._EXPORT_PAGE == 200
-    assert len(written) == 10
+    monkeypatch.setattr(Solward, "filtered_transactions", until_left)
+    return pages
+
+
+async def test_a_long_history_is_read_and_written_a_page_at_a_time(api: Api, pages: Pages) -> None:
+    await fill(api.service, 500)
+    async with statements_of(api.service.database) as seen:
+        assert len(await exported(api)) == 500
+    assert max(pages.sizes) == service_module._EXPORT_PAGE == 50
+    assert len(pages.sizes) == 10
+    # What was launched, contacts and address book once; of each page its ids, its records and its
+    # wallets; and that there is no other page.
+    assert len([each for each in seen if each.startswith("SELECT")]) == 3 + 3 * 10 + 1
+
+
+async def test_others_are_served_between_the_pages_of_an_export(
+    tmp_path: Path, pages: Pages
+) -> None:
+    async with Solward.open(settings(tmp_path)) as service, serving_events(service) as served:
+        await fill(service, 1_000)
+        counting = asyncio.create_task(pages.count_rounds())
+        # A client that reads as fast as is written lets no response wait.
+        answers = await asyncio.gather(*(served.client.get("/transactions.csv") for _ in range(2)))
+        counting.cancel()
+    assert [len(read(each.content)) for each in answers] == [1_000, 1_000]
+    assert len(pages.rounds) == 40
+    assert all(before < after for before, after in pairwise(pages.rounds))
+
+
+async def test_an_export_ends_with_the_client_that_leaves(tmp_path: Path, pages: Pages) -> None:
+    async with Solward.open(settings(tmp_path)) as service, serving_events(service) as served:
+        await fill(service, 10_000)
+        async with served.client.stream("GET", "/transactions.csv") as response:
+            await anext(response.aiter_raw())
+        async with asyncio.timeout(30):
+            await pages.ended.wait()
+        assert (await served.client.get("/health")).status_code == 200
+    assert 0 < len(pages.sizes) < 100

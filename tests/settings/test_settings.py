@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +16,7 @@ from solward.provider import ProviderContext, ProviderSpec
 from solward.settings import Settings, default_home
 from solward.settings.access import DEVELOPMENT_SECRET
 from solward.settings.masking import forget_secrets
+from solward.settings.secret_rules import weaknesses
 from solward.settings.settings import allowed_for_providers
 from solward.vault.store.database import database_file
 
@@ -173,7 +176,7 @@ def test_an_embedded_ledger_is_refused_where_several_processes_would_each_have_o
 
 
 MAINNET = {"solana_network": "mainnet", "solana_rpc_url": "https://rpc.example"}
-LONG = "x" * 32
+LONG = "7c1e9a5b3d2f40688d1c5e0b7a964f3f"
 
 
 @pytest.mark.parametrize(
@@ -256,12 +259,12 @@ def test_what_anybody_could_take_over_is_not_served(values: dict[str, Any], expe
     "values",
     [
         {"api_host": "localhost"},
-        {"api_host": "127.8.0.1", "api_secret": "x" * 32},
+        {"api_host": "127.8.0.1", "api_secret": LONG},
         {"database_url": "postgresql://u:short@127.0.0.1/name"},
         {"database_url": "postgresql://u:short@[::1]:5432,localhost/name?host=/run/postgresql"},
         {"database_url": "postgresql://u@db/name"},
         {"database_url": "postgresql://u:a%20longer%20one@db/name"},
-        {"keystore_passphrase": "x" * 16, "dashboard_password": "x" * 12},
+        {"keystore_passphrase": LONG[:16], "dashboard_password": LONG[-12:]},
         {"api_host": "::1"},
         {"api_host": "0.0.0.0", "api_secret": LONG},
         MAINNET | {"api_secret": LONG, "solward_plugins": "solward"},
@@ -269,6 +272,61 @@ def test_what_anybody_could_take_over_is_not_served(values: dict[str, Any], expe
 )
 def test_what_is_safe_is_served(values: dict[str, Any]) -> None:
     Settings(**values).check_serving()
+
+
+@pytest.mark.parametrize(
+    ("secret", "expected"),
+    [
+        ("a" * 32, "at least 8 different characters beside those .* and has 1: make one with"),
+        ("ab" * 16, "8 different characters .* has 2"),
+        ("abcdefghijklmnopqrstuvwxyz012345", "8 different characters .* has 4"),
+        ("zyxwvutsrqponmlkjihgfedcba98765432", "8 different characters .* has 4"),
+        ("password1" * 4, "one piece over and over, unless .* 32 characters itself.* has 9"),
+        ("passw0rd-of-mine" * 2, "one piece over and over.* has 16"),
+        ("7c1e9a5b3d2f40688d1c5e0b7a964f3" + "7c1e9a5b3d2f40688d1c5e0b7a964f3", "has 31"),
+        ("Tr0ub4dor&3-Tr0ub4dor&3-Tr0ub4dor", "one piece over and over.* has 12"),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_a_secret_that_was_typed_to_fill_the_length_is_refused(secret: str, expected: str) -> None:
+    for name in ("API_SECRET", "ALERT_WEBHOOK_SECRET"):
+        with pytest.raises(ConfigError, match=f"^{name} must .*{expected}") as caught:
+            Settings(**{name.lower(): secret}).check_serving()
+        assert "`openssl rand -hex 32`" in str(caught.value)
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"keystore_passphrase": "abcdefghijklmnop"}, "KEYSTORE_PASSPHRASE must have at least 6 d"),
+        ({"keystore_passphrase": "orange-7" * 2}, "KEYSTORE_PASSPHRASE must not be one piece"),
+        ({"dashboard_password": "123123123123"}, "DASHBOARD_PASSWORD must have at least 6 diff"),
+        ({"dashboard_password": "hunter2hunter2"}, "DASHBOARD_PASSWORD must not be one piece"),
+        (
+            {"database_url": "postgresql://u:qwe123qwe123@db/name"},
+            "The password in DATABASE_URL must",
+        ),
+    ],
+)
+def test_so_are_passwords_and_passphrases(values: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Settings(**values).check_serving()
+
+
+def test_random_secrets_are_not_refused() -> None:
+    made = random.Random(20)
+    for _ in range(2_000):
+        for size in (16, 32):
+            secret = made.randbytes(size).hex()
+            assert list(weaknesses({"API_SECRET": secret})) == []
+        assert list(weaknesses({"API_SECRET": base64.b64encode(made.randbytes(24)).decode()})) == []
+        words = " ".join(
+            made.choices(["orange", "river", "seven", "cloud", "window", "paper"], k=4)
+        )
+        assert len(set(words.split())) == 1 or not list(weaknesses({"KEYSTORE_PASSPHRASE": words}))
+    # One piece twice is as good as the piece is.
+    assert list(weaknesses({"API_SECRET": LONG * 2})) == []
 
 
 @pytest.mark.parametrize("name", ["approval_webhook_url", "approval_webhook_secret"])
@@ -308,8 +366,8 @@ def test_secrets_are_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch)
     for text in (repr(settings), str(settings), repr(shown), settings.model_dump_json()):
         assert CANARY not in text
     assert shown["API_SECRET"] == "********"
-    assert shown["SOLANA_RPC_URL"] == "https://rpc.example/********"
-    assert shown["APPROVAL_WEBHOOK_URL"] == "https://hook.example/********"
+    assert shown["SOLANA_RPC_URL"] == "https://rpc.example/…"
+    assert shown["APPROVAL_WEBHOOK_URL"] == "https://hook.example/…"
     assert shown["APPROVAL_WEBHOOK_SECRET"] == "********"
     assert settings.api_secret.get_secret_value() == CANARY
 
@@ -322,7 +380,7 @@ def test_several_ledger_addresses_keep_their_order_and_their_keys(
     settings = Settings()
     assert settings.rpc_urls == (first, second)
     shown = settings.masked()["SOLANA_RPC_URL"]
-    assert shown == "https://a.example/********,http://b.example/********"
+    assert shown == "https://a.example/…,http://b.example:8899/…"
     assert CANARY not in repr(settings)
     assert Settings(solana_rpc_url=None).rpc_urls == ()
 

@@ -65,7 +65,7 @@ class Host:
         self.requests: list[CompletionRequest] = []
         self.asked: list[tuple[dict[str, Any], ProviderContext]] = []
         self.answer: Callable[[], Any] = lambda: Completion("Waiting.")
-        self.price: ModelPrice | None = None
+        self.price: ModelPrice | Exception | None = None
         self.pay: Callable[[], Any] = lambda: "Paid."
         self.paid: list[str | None] = []
         self.decided = asyncio.Semaphore(0)
@@ -90,6 +90,8 @@ class Host:
                 self.decided.release()
 
     async def _price(self, model: str, options: Any) -> ModelPrice | None:
+        if isinstance(self.price, Exception):
+            raise self.price
         return self.price
 
     def think_for_ever(self) -> asyncio.Event:

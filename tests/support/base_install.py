@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import packages_distributions
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from tests.support.requirements import needed
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,30 +45,9 @@ def run_in_base(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedPr
 @cache
 def _blocked() -> frozenset[str]:
     """Top-level modules of the distributions that the base does not install."""
-    base = {"solward"}
-    for requirement in PROJECT["dependencies"]:
-        _add(_name(requirement), base)
+    base = {"solward", *needed(PROJECT["dependencies"])}
     return frozenset(
         module
         for module, owners in packages_distributions().items()
-        if not any(_name(owner) in base for owner in owners)
+        if not any(canonicalize_name(owner) in base for owner in owners)
     )
-
-
-def _add(distribution: str, found: set[str]) -> None:
-    if distribution in found:
-        return
-    found.add(distribution)
-    try:
-        needed = requires(distribution) or []
-    except PackageNotFoundError:  # for another platform or Python
-        return
-    for requirement in needed:
-        if "extra ==" not in requirement:
-            _add(_name(requirement), found)
-
-
-def _name(requirement: str) -> str:
-    match = re.match(r"[\w.-]+", requirement)
-    assert match is not None
-    return re.sub(r"[-_.]+", "-", match[0]).lower()

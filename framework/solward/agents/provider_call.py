@@ -28,6 +28,7 @@ from solward.errors import (
     ProviderError,
     SolwardError,
 )
+from solward.hosts.wire.failures import HostBug
 from solward.provider import (
     MAX_NANOUSD,
     MAX_TOKENS,
@@ -211,8 +212,15 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
     try:
         async with asyncio.timeout(PRICE_TIMEOUT_S):
             found = await loaded.price(agent.llm_model, agent.llm_options)
-    except Exception:
-        _log.exception("provider_price_failed", agent_id=agent.id, provider=agent.llm_provider)
+    except Exception as error:
+        # A line without traceback: it is the provider's, whose host logs its bugs, and a cold start
+        # without a network makes one for each agent.
+        _log.warning(
+            "provider_price_failed",
+            agent_id=agent.id,
+            provider=agent.llm_provider,
+            reason=_reason(error),
+        )
         return None
     if not isinstance(found, ModelPrice):
         return None
@@ -223,6 +231,16 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
         return found
     _log.warning("provider_price_out_of_range", agent_id=agent.id, provider=agent.llm_provider)
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Why a provider told no price, in one line and without a secret."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return f"no answer within {PRICE_TIMEOUT_S:g} s"
+    if isinstance(error, SolwardError | OSError):
+        return " ".join(scrub_text(str(error)).split()) or type(error).__name__
+    # The type alone: others' texts may quote what the provider was lent, however it looks.
+    return f"an internal error ({error if isinstance(error, HostBug) else type(error).__name__})"
 
 
 def installed(registry: Registry, agent: Agent) -> LoadedProvider:

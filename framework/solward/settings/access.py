@@ -6,13 +6,13 @@ Each field is the environment variable of the same name in capitals; all setting
 
 from __future__ import annotations
 
-import ipaddress
-from urllib.parse import urlsplit
+from typing import Annotated
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 from solward.errors import ConfigError
+from solward.settings.addresses import ADDRESS, is_loopback, service_address
 
 # Public, as it stands here; good for a loopback address and play money only.
 DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known
@@ -26,15 +26,15 @@ class AccessSettings(BaseSettings):
     api_host: str = "127.0.0.1"
     api_port: int = Field(3001, ge=0, le=65535)
     api_secret: SecretStr = SecretStr(DEVELOPMENT_SECRET)
-    solward_api_url: str | None = None
+    solward_api_url: Annotated[str | None, ADDRESS] = None
     solward_api_key: SecretStr | None = None
 
-    next_public_api_url: str | None = None
+    next_public_api_url: Annotated[str | None, ADDRESS] = None
     next_public_api_secret: SecretStr | None = None
     dashboard_host: str = "127.0.0.1"
     dashboard_port: int = Field(3000, ge=0, le=65535)
     dashboard_password: SecretStr | None = None
-    dashboard_url: str | None = None
+    dashboard_url: Annotated[str | None, ADDRESS] = None
 
     @field_validator("solward_api_url", "next_public_api_url", "dashboard_url")
     @classmethod
@@ -97,34 +97,3 @@ def local_url(host: str, port: int) -> str:
     """The address at which this machine calls a server that listens on `host` and `port`."""
     host = _EVERY_ADDRESS.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def http_address(value: str) -> str:
-    """`value`, when it is an http(s) address; raises `ValueError`."""
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("expected an http:// or https:// address")
-    return value
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its address or as `localhost`."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def is_protected(url: str) -> bool:
-    """Whether nobody on the way can read or change what is sent to an http(s) address."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
-
-
-def service_address(value: str) -> str:
-    """`value`, when it is the address of a service; raises `ValueError`."""
-    parts = urlsplit(http_address(value))
-    # Errors quote the address, so it must hold no credential.
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("expected an address without credentials and without a query")
-    return value

@@ -1,45 +1,36 @@
-"""Secrets of the settings: masked for display, and removed from the environment."""
+"""Settings as people may see them, and an environment without the secrets."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, MutableMapping
 from typing import get_args
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
+
+from solward.settings.addresses import address_marker, origin_of, shown_address
 
 _MASK = "********"
 
 
-def masked_value(name: str, value: object) -> str:
-    """A setting's value as text; a secret address keeps its host, other secrets are masked."""
+def masked_value(field: FieldInfo, value: object) -> str:
+    """A setting's value as text, empty where there is none; a secret is masked, and so is what may
+    be one in an address, unless it is the default, which is public."""
     if value is None:
         return ""
+    marker = address_marker(field)
+    if marker is not None and value != field.default:
+        shown = origin_of if isinstance(value, SecretStr) else shown_address
+        return ",".join(map(shown, marker.split(value)))
     if isinstance(value, SecretStr):
-        text = value.get_secret_value()
-        if name == "solana_rpc_url":
-            return ",".join(map(host_of, addresses_of(text)))
-        return host_of(text) if name.endswith("_url") else _MASK
+        return _MASK
     if isinstance(value, Mapping):
         return ",".join(f"{mint}={units}" for mint, units in sorted(value.items()))
     if isinstance(value, frozenset):
         return ",".join(sorted(value))
     return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-def addresses_of(text: str) -> tuple[str, ...]:
-    """The addresses of a list separated by commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def host_of(url: str) -> str:
-    """An address without all that may be a credential: its scheme and host."""
-    parts = urlsplit(url)
-    return (
-        f"{parts.scheme}://{parts.hostname}/{_MASK}" if parts.scheme and parts.hostname else _MASK
-    )
 
 
 def secret_fields(settings: type[BaseSettings]) -> frozenset[str]:

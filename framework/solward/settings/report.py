@@ -1,16 +1,17 @@
 """Every setting with its value in force, its default and where it comes from, for people; of a
-secret only whether it is set. Made from the settings' own declarations."""
+secret only whether it is set, of an address nothing that may be one. Made from the settings' own
+declarations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+from pydantic.fields import FieldInfo
 
-from solward.settings.masking import host_of, masked_value, secret_fields
+from solward.settings.masking import masked_value, secret_fields
 from solward.settings.settings import CEILING, Origin, Settings
 
 
@@ -47,8 +48,8 @@ def report(settings: Settings) -> Iterator[Setting]:
             default = field.get_default(call_default_factory=True, validated_data=given)
         yield Setting(
             name=name.upper(),
-            value=None if secret else _text(name, given[name]),
-            default=_text(name, default),
+            value=None if secret else _text(field, given[name]),
+            default=_text(field, default),
             origin=origin,
             secret=secret,
             is_set=origin is not Origin.DEFAULT,
@@ -56,12 +57,5 @@ def report(settings: Settings) -> Iterator[Setting]:
         )
 
 
-def _text(name: str, value: Any) -> str | None:
-    """A public value; what may be a credential in an address is left out."""
-    if isinstance(value, SecretStr):
-        return None
-    text = masked_value(name, value)
-    parts = urlsplit(text) if "://" in text else None
-    if parts is not None and (parts.query or parts.fragment or "@" in parts.netloc):
-        text = host_of(text)
-    return text or None
+def _text(field: FieldInfo, value: Any) -> str | None:
+    return None if isinstance(value, SecretStr) else masked_value(field, value) or None

@@ -36,10 +36,20 @@ from solward.errors import ConfigError, InvalidRequest
 from solward.folders import models
 from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
 from solward.provider import ProviderContext, ProviderSpec
-from solward.settings.access import AccessSettings, http_address, is_loopback, is_protected
+from solward.settings.access import AccessSettings
+from solward.settings.addresses import (
+    ADDRESS,
+    ADDRESSES,
+    address_fields,
+    addresses_of,
+    http_address,
+    is_loopback,
+    is_protected,
+    service_address,
+)
 from solward.settings.env_file import PlainEnvFile
-from solward.settings.masking import addresses_of, masked_value, secret_fields
-from solward.settings.secret_lengths import HOW_TO_MAKE, LEAST_BYTES, weaknesses
+from solward.settings.masking import masked_value, secret_fields
+from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.site import read_site
 from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
@@ -154,12 +164,12 @@ class Settings(AccessSettings, VendorSettings):
     # Of the fields that were given: secrets leave the environment once they are read.
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
 
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
+    cors_origins: Annotated[tuple[str, ...], NoDecode, ADDRESSES] = DASHBOARD_ORIGINS
 
     # Comma-separated addresses. RPC providers put the API key into the URL, so all of it is secret.
-    solana_rpc_url: SecretStr | None = None
+    solana_rpc_url: Annotated[SecretStr | None, ADDRESSES] = None
     solana_network: Network = Field(default_factory=_network_of)
-    jupiter_api_url: str | None = None
+    jupiter_api_url: Annotated[str | None, ADDRESS] = None
     jupiter_api_key: SecretStr | None = None
     jupiter_api: JupiterApi = "build"
     # A venue plugin's name, or whichever offers the most.
@@ -168,7 +178,7 @@ class Settings(AccessSettings, VendorSettings):
     raydium_cpmm_pools: str | None = None
 
     solward_home: Path = Field(default_factory=default_home)
-    database_url: SecretStr | None = None
+    database_url: Annotated[SecretStr | None, ADDRESS] = None
     api_key_store: ApiKeyStoreKind = "database"
     # Of one key, whatever they ask for.
     requests_per_minute: int = Field(600, ge=1)
@@ -205,14 +215,14 @@ class Settings(AccessSettings, VendorSettings):
     price_sources: Annotated[tuple[str, ...], NoDecode] = ()
     price_max_age_s: int = Field(60, ge=10, le=600)
     price_max_spread_bps: int = Field(200, ge=1, le=5_000)
-    coingecko_api_url: str = "https://api.coingecko.com/api/v3"
+    coingecko_api_url: Annotated[str, ADDRESS] = "https://api.coingecko.com/api/v3"
     coingecko_api_key: SecretStr | None = None
 
     # Receivers put tokens into their addresses, so all of it is secret.
-    approval_webhook_url: SecretStr | None = None
+    approval_webhook_url: Annotated[SecretStr | None, ADDRESS] = None
     approval_webhook_secret: SecretStr | None = None
 
-    alert_webhook_url: SecretStr | None = None
+    alert_webhook_url: Annotated[SecretStr | None, ADDRESS] = None
     alert_webhook_secret: SecretStr | None = None
     alert_webhook_format: Literal["json", "slack"] = "json"
     # Between two messages.
@@ -355,19 +365,17 @@ class Settings(AccessSettings, VendorSettings):
         return Origin.ENVIRONMENT if os.environ.get(name) else Origin.ENV_FILE
 
     def _secrets(self) -> Iterator[str]:
-        for name in secret_fields(type(self)):
+        addresses = address_fields(type(self))
+        for name in secret_fields(type(self)) - addresses.keys():
             value = getattr(self, name)
-            if value is None or (name == "api_secret" and self.development_secret):
-                continue
-            text = value.get_secret_value()
-            if not name.endswith("_url"):
-                yield text
-                continue
-            if name == "database_url":
-                yield from secrets_of_database_url(text)
-                continue
-            for url in self.rpc_urls if name == "solana_rpc_url" else (text,):
-                yield from secrets_of_url(url)
+            if value is not None and not (name == "api_secret" and self.development_secret):
+                yield value.get_secret_value()
+        for name, marker in addresses.items():
+            value = getattr(self, name)
+            if value is not None:
+                of_url = secrets_of_database_url if name == "database_url" else secrets_of_url
+                for url in marker.split(value):
+                    yield from of_url(url)
 
     @field_validator(
         "cors_origins",
@@ -389,13 +397,17 @@ class Settings(AccessSettings, VendorSettings):
     @field_validator("cors_origins")
     @classmethod
     def _exact_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in value:
-            parts = urlsplit(origin)
-            exact = f"{parts.scheme}://{parts.netloc}" == origin
-            if parts.scheme not in ("http", "https") or not parts.hostname or not exact:
+        for number, origin in enumerate(value, 1):
+            try:
+                parts = urlsplit(service_address(origin))
+                exact = f"{parts.scheme}://{parts.netloc}" == origin
+            except ValueError:
+                exact = False
+            if not exact:
+                # It is not quoted: somebody may have pasted an address with a key.
                 raise ValueError(
-                    f"expected origins like http://localhost:3000, separated by commas; "
-                    f"got {origin!r}"
+                    "expected origins like http://localhost:3000, without user and path, separated"
+                    f" by commas; number {number} is none"
                 )
         return value
 
@@ -677,7 +689,7 @@ class Settings(AccessSettings, VendorSettings):
 
         Raises:
             ConfigError: the development secret on a host that others can reach or on mainnet; a
-                secret that is too short or well known (`solward.settings.secret_lengths`); on
+                secret that is too short or easy to guess (`solward.settings.secret_rules`); on
                 mainnet, plugins that are not named.
         """
         if not self.api_secret.get_secret_value().strip():
@@ -726,11 +738,12 @@ class Settings(AccessSettings, VendorSettings):
             )
 
     def masked(self) -> dict[str, str]:
-        """Every variable and its value as text, for people; secrets as asterisks."""
+        """Every variable and its value as text, for people; secrets as asterisks, and of addresses
+        what `solward.settings.addresses` shows."""
         public = {"api_secret": "the development secret"} if self.development_secret else {}
         return {
-            name.upper(): public.get(name, masked_value(name, getattr(self, name)))
-            for name in type(self).model_fields
+            name.upper(): public.get(name, masked_value(field, getattr(self, name)))
+            for name, field in type(self).model_fields.items()
         }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Annotated
 
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings
 from solward.errors import ConfigError
 from solward.manifest import Terms
 from solward.provider import ProviderContext, ProviderSpec
-from solward.settings.access import http_address, service_address
+from solward.settings.addresses import ADDRESS, http_address, service_address
 from solward.settings.env_file import env_file_values
 from solward.telemetry.scrub import conceal
 from solward.venue import VenueSpec
@@ -31,13 +31,13 @@ class VendorSettings(BaseSettings):
     """Secrets and addresses of language model providers; each gets only its own."""
 
     openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
+    openai_base_url: Annotated[str | None, ADDRESS] = None
     anthropic_api_key: SecretStr | None = None
-    anthropic_api_base: str | None = None
+    anthropic_api_base: Annotated[str | None, ADDRESS] = None
     xai_api_key: SecretStr | None = None
-    xai_api_base: str | None = None
+    xai_api_base: Annotated[str | None, ADDRESS] = None
     gemini_api_key: SecretStr | None = None
-    gemini_api_base: str | None = None
+    gemini_api_base: Annotated[str | None, ADDRESS] = None
 
     @field_validator("openai_base_url", "anthropic_api_base", "xai_api_base", "gemini_api_base")
     @classmethod
@@ -111,9 +111,7 @@ class VendorSettings(BaseSettings):
             return
         try:
             service_address(value)
-            _ = urlsplit(value).port
         except ValueError:
-            # The errors' own texts may quote the value, which may be a secret.
             raise ConfigError(
                 f"{name} must be an http:// or https:// address, without credentials and query"
             ) from None

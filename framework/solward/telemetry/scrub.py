@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_plus, urlsplit
 
 REDACTED = "[redacted]"
 
@@ -80,11 +80,17 @@ def concealed(text: str) -> str:
 
 
 def secrets_of_url(url: str) -> list[str]:
-    """Parts of an address that may be keys: user information, query values, long path segments."""
+    """Parts of an address that may be keys, as written and decoded: user information, the query's
+    values and names without one, long path segments."""
     parts = urlsplit(url)
-    values = [value for _, value in parse_qsl(parts.query)]
-    path = [part for part in parts.path.split("/") if len(part) >= _MIN_PATH_KEY]
-    return [*filter(None, (parts.username, parts.password)), *values, *path]
+    named = [each.partition("=") for each in parts.query.split("&")]
+    found = [
+        *(parts.username or "", parts.password or "", parts.fragment),
+        *(value or name for name, _, value in named),
+        *(part for part in parts.path.split("/") if len(part) >= _MIN_PATH_KEY),
+    ]
+    decoded = [unquote_plus(value) for _, _, value in named]
+    return list(dict.fromkeys(filter(None, (*found, *map(unquote, found), *decoded))))
 
 
 def secrets_of_database_url(url: str) -> list[str]:

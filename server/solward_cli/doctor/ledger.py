@@ -257,7 +257,7 @@ def operator_of(url: str) -> str:
 
 
 def _is_local(url: str) -> bool:
-    from solward.settings.access import is_loopback
+    from solward.settings.addresses import is_loopback
 
     return is_loopback(urlsplit(url).hostname or "")
 

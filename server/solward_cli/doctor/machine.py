@@ -50,7 +50,7 @@ def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
     return [
         Line("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits", NOTHING),
         Line("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
-        Line("Landlock", {-1: "switched off", 0: "none"}.get(abi, f"ABI {abi}"), _landlock(abi)),
+        Line("Landlock", _known(abi), _landlock(abi)),
         Line(
             "seccomp",
             "calls of this architecture are known" if known else "unknown architecture",
@@ -59,13 +59,16 @@ def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
         Line(
             _CONFINEMENT,
             f"tried in a child process: {found.reason or 'holds'}",
-            NOTHING if found.available else "see the lines above" if _lacks(abi) else _CONTAINER,
+            NOTHING if found.available else "see the lines above" if _lacks(abi) else _FILTER,
         ),
         _hosts(found, unconfined),
     ]
 
 
-_CONTAINER = "let the container's seccomp profile pass prctl, seccomp and landlock_* calls"
+_FILTER = (
+    "let a container's seccomp profile, and a systemd unit's SystemCallFilter, pass prctl, seccomp"
+    " and landlock_* calls"
+)
 
 
 def _linux() -> bool:
@@ -78,16 +81,25 @@ def _lacks(abi: int) -> bool:
     return not _linux() or abi < landlock.MINIMUM_ABI or not seccomp.supported()
 
 
+def _known(abi: int) -> str:
+    from solward.hosts.confinement.landlock import FILTERED, SWITCHED_OFF
+
+    absent = {SWITCHED_OFF: "switched off", FILTERED: "refused by a seccomp filter", 0: "none"}
+    return absent.get(abi, f"ABI {abi}")
+
+
 def _landlock(abi: int) -> str:
-    from solward.hosts.confinement.landlock import MINIMUM_ABI
+    from solward.hosts.confinement.landlock import FILTERED, MINIMUM_ABI, SWITCHED_OFF
 
     if abi >= MINIMUM_ABI:
         return NOTHING
-    if abi == -1:
+    if abi == SWITCHED_OFF:
         return "add landlock to the kernel's parameter lsm= and restart the machine"
+    if abi == FILTERED:
+        return _FILTER
     if abi:
         return f"run {_MINIMUM} or later"
-    return f"run {_MINIMUM} or later; in a container, {_CONTAINER}"
+    return f"run {_MINIMUM} or later; {_FILTER}"
 
 
 def _models(root: Path) -> Line:

@@ -37,6 +37,7 @@ async def show(call: ServiceCall, name: str) -> RenderableType:
     if name not in found:
         fail(f"No skill named {name!r}; known: {', '.join(found)}")
     skill = found[name]
+    call.set_json(skill.raw)
     schema = skill.parameters
     properties = schema.get("properties", {})
     required = schema.get("required", ())

@@ -86,14 +86,28 @@ class ApiKey:
         """Its limits in the engine's type."""
         return key_limits(self.spending_limit_lamports, self.max_costs_lamports)
 
-    def rotated(self, hash_: str, now_ms: int, overlap_s: int) -> ApiKey:
+    def rotated(
+        self, hash_: str, now_ms: int, overlap_s: int, until_ms: int | None = None
+    ) -> ApiKey:
         """The key with another secret; the one before it works for the overlap, in seconds.
 
         A secret before that one ends at once.
 
+        Args:
+            until_ms: when the credential of who asks ends, which gets no secret that ends later;
+                None is never.
+
         Raises:
-            InvalidRequest: the key has expired, so that its new secret would not work either.
+            InvalidRequest: the key has expired, so that its new secret would not work either; or it
+                ends after `until_ms`.
         """
+        if until_ms is not None and (self.expires_ms is None or self.expires_ms > until_ms):
+            ends = "never" if self.expires_ms is None else f"at {iso(self.expires_ms)}"
+            raise InvalidRequest(
+                f"The key ends {ends}, and the credential of who asks at {iso(until_ms)}: the new"
+                " secret would outlive it. Rotate it with the admin secret or a credential that"
+                " ends no earlier"
+            )
         if self.expires_ms is not None and self.expires_ms <= now_ms:
             raise InvalidRequest(f"The key expired at {iso(self.expires_ms)}; create another")
         return replace(
@@ -171,7 +185,9 @@ class ApiKeyStore(Protocol):
     async def of_wallet(self, wallet_id: str) -> WalletKeys:
         """Every key that may use a wallet."""
 
-    async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
+    async def rotate(
+        self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
+    ) -> ApiKey:
         """Give a key another secret: `ApiKey.rotated`; raises `NotFound` too."""
 
     async def revoke(self, key_id: str) -> None:
@@ -219,11 +235,13 @@ class MemoryKeys:
         keys = [key for key in await self.list() if key.wallet_id in (None, wallet_id)]
         return WalletKeys([(key.principal, key.limits) for key in keys])
 
-    async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
+    async def rotate(
+        self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
+    ) -> ApiKey:
         """Give a key another secret."""
         async with self._changing:
             was = self._get(key_id)
-            key = was.rotated(hash_, now_ms(), overlap_s)
+            key = was.rotated(hash_, now_ms(), overlap_s, until_ms)
             await self._audit.append(EventKind.KEY_CHANGED, changed(was, key))
             # As it is now: a use of it may have been noted meanwhile.
             self._forget(self._get(key_id))
@@ -293,11 +311,13 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def new_key(body: Body, max_costs_lamports: int) -> tuple[str, ApiKey]:
+def new_key(body: Body, max_costs_lamports: int, until_ms: int | None) -> tuple[str, ApiKey]:
     """A key from the body of `POST /keys`: the secret, returned once, and its record.
 
     Args:
         max_costs_lamports: the service's ceiling, for a key that is given none.
+        until_ms: when the credential of who asks ends, which the key does not outlive; None is
+            never.
 
     Raises:
         InvalidRequest: naming the field.
@@ -313,7 +333,7 @@ def new_key(body: Body, max_costs_lamports: int) -> tuple[str, ApiKey]:
         spending_limit_lamports=_spending_limit(body),
         max_costs_lamports=_max_costs(body) or max_costs_lamports,
         created_ms=now_ms(),
-        expires_ms=body_expiry(body),
+        expires_ms=body_expiry(body, until_ms),
     )
     return secret, record
 
@@ -324,12 +344,25 @@ def new_secret() -> tuple[str, str]:
     return secret, hash_of(secret)
 
 
-def body_expiry(body: Body) -> int | None:
-    """When what a body asks for ends by itself, in Unix milliseconds; None is never.
+def body_expiry(body: Body, until_ms: int | None) -> int | None:
+    """When the secret that a body asks for ends by itself, in Unix milliseconds; None is never.
+
+    Args:
+        until_ms: when the credential of who asks ends: a secret that it makes would be a way to go
+            on beyond that; None is never.
 
     Raises:
-        InvalidRequest: `expiresAt` is no time to come.
+        InvalidRequest: `expiresAt` is no time to come, or later than `until_ms`.
     """
+    expires_ms = _expiry(body)
+    if until_ms is not None and (expires_ms is None or expires_ms > until_ms):
+        raise InvalidRequest(
+            f"expiresAt must be at most {iso(until_ms)}, when the credential of who asks ends"
+        )
+    return expires_ms
+
+
+def _expiry(body: Body) -> int | None:
     value = body_optional_text(body, "expiresAt")
     if value is None:
         return None

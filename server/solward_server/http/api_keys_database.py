@@ -70,14 +70,16 @@ class DatabaseKeys:
             [(limits, row.keys) for row, limits in found if row.principal is None],
         )
 
-    async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
+    async def rotate(
+        self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
+    ) -> ApiKey:
         """Give a key another secret."""
         async with self._database.write() as connection:
             row = await store.get_key(connection, key_id, lock=True)
             if row is None:
                 raise key_not_found()
             was = self._key(row)
-            key = was.rotated(hash_, await clock(connection), overlap_s)
+            key = was.rotated(hash_, await clock(connection), overlap_s, until_ms)
             fields = {name: getattr(key, name) for name in _OF_SECRETS}
             await store.update_key(connection, key_id, fields)
             outbox.record(connection, EventKind.KEY_CHANGED, changed(was, key))

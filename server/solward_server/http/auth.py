@@ -94,6 +94,11 @@ class Caller:
             return None
         return Role.POLICY if self.credential is None else self.credential.role
 
+    @property
+    def until_ms(self) -> int | None:
+        """When the admin credential ends, in Unix milliseconds; None is never."""
+        return None if self.credential is None else self.credential.expires_ms
+
     def needs(self, role: Role) -> None:
         """Raise `RoleNeeded` where an admin credential has not this role; keys have none, and what
         they may do is not said by roles."""

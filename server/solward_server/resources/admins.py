@@ -36,8 +36,8 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def create() -> dict[str, Any]:
         body = await read_body()
         who = caller()
-        until_ms = None if who.credential is None else who.credential.expires_ms
-        secret, credential = new_credential(body, who.principal, who.role or Role.READ, until_ms)
+        role = who.role or Role.READ
+        secret, credential = new_credential(body, who.principal, role, who.until_ms)
         await credentials.add(credential)
         return {"adminSecret": secret} | credential.to_json()
 
@@ -153,7 +153,8 @@ PATHS = {
             "Revoke an admin credential at once",
             tag="admins",
             access=Access.ADMIN,
-            description="Its event streams and dashboard sessions end too. What it made stays.",
+            description="Its event streams and dashboard sessions end too. What it made stays; "
+            "keys and credentials among it end no later than it would have.",
             parameters=[ADMIN_ID],
             response=success(
                 response_object(

@@ -50,7 +50,8 @@ def blueprint(context: RouteContext) -> Blueprint:
     @admin(Role.POLICY)
     async def create() -> dict[str, Any]:
         body = await read_body()
-        secret, key = new_key(body, context.service.settings.max_costs_lamports_per_day)
+        costs = context.service.settings.max_costs_lamports_per_day
+        secret, key = new_key(body, costs, caller().until_ms)
         if key.wallet_id is not None:
             await context.service.wallets.get(key.wallet_id)
         grants = body.get("grants")
@@ -85,7 +86,7 @@ def blueprint(context: RouteContext) -> Blueprint:
             await read_body(), "overlapSeconds", DEFAULT_OVERLAP_S, 0, LONGEST_OVERLAP_S
         )
         secret, hash_ = new_secret()
-        key = await context.keys.rotate(key_id, hash_, overlap_s)
+        key = await context.keys.rotate(key_id, hash_, overlap_s, caller().until_ms)
         until_ms = key.previous_until_ms
         return {
             "apiKey": secret,
@@ -158,7 +159,8 @@ PATHS = {
             "Create an API key",
             tag="keys",
             access=Access.ADMIN,
-            description="The key itself is in this answer and nowhere else.",
+            description="The key itself is in this answer and nowhere else. It ends no later than "
+            "the admin credential that makes it.",
             body=request_body(
                 request_object(
                     {
@@ -239,7 +241,8 @@ PATHS = {
             tag="keys",
             access=Access.ADMIN,
             description="Limits, what is spent of them and the wallet it may use stay. The secret "
-            "it had works until the overlap ends; one before that ends at once.",
+            "it had works until the overlap ends; one before that ends at once. An admin "
+            "credential that has an end rotates no key that ends later.",
             parameters=[KEY_ID],
             body=request_body(
                 request_object(

@@ -48,7 +48,8 @@ PATHS = {
             tag="settings",
             access=Access.ADMIN,
             description="As docs/configuration.md lists them. They are read once, at the start; "
-            "of a secret only whether it is set.",
+            "of a secret only whether it is set, of an address that somebody set scheme, host and "
+            "port.",
             response=success(
                 response_object(
                     {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Sequence
 
 from quart import Blueprint, Response, request
@@ -50,6 +52,7 @@ CSV = "text/csv"
 def blueprint(context: RouteContext) -> Blueprint:
     """`GET /transactions` and `GET /wallets/:id/transactions`; `before=<id>` pages."""
     routes = Blueprint("transactions", __name__)
+    exporting = asyncio.Lock()
 
     @routes.get("/transactions")
     @keyed(Role.READ)
@@ -64,7 +67,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         # Read before the status is sent, so that an error has its own status.
         first = await anext(records)
         body: AsyncGenerator[bytes, None] | bytes = _exported(
-            context, first, records, named=caller().key is None
+            context, first, records, exporting, named=caller().key is None
         )
         if request.method != "GET":
             # A HEAD request has no body to wait for.
@@ -120,12 +123,15 @@ async def _exported(
     context: RouteContext,
     first: Sequence[TransactionRecord],
     others: AsyncGenerator[list[TransactionRecord], None],
+    exporting: asyncio.Lock,
     *,
     named: bool,
 ) -> AsyncGenerator[bytes, None]:
     """The lines of a page at a time, so that no more of a long history is held.
 
     Args:
+        exporting: of whoever makes a page: all exports together take half of the event loop's time
+            at most.
         named: whether the reader may know what wallets and recipients are called.
     """
     service = context.service
@@ -133,22 +139,36 @@ async def _exported(
         decimals = await transaction_store.launched_decimals(connection)
         called = await known(connection) if named else []
     yield history_csv.header()
-    page = first
+    page: Sequence[TransactionRecord] | None = first
     async with contextlib.aclosing(others):
-        while True:
-            naming = Naming(service.tokens, decimals)
-            if named and page:
-                wallets = await _wallets_of(context, page)
-                # As no contact is called: who holds a key names wallets too.
-                own = [KnownAddress(each.address, f"wallet {each.name}") for each in wallets]
-                names = {each.id: each.name for each in wallets}
-                naming = Naming(service.tokens, decimals, names, KnownAddresses([*own, *called]))
-            if page:
-                yield history_csv.rows(page, naming)
-            next_page = await anext(others, None)
-            if next_page is None:
-                return
-            page = next_page
+        while page is not None:
+            async with _pausing(exporting):
+                naming = Naming(service.tokens, decimals)
+                if named and page:
+                    wallets = await _wallets_of(context, page)
+                    # As no contact is called: who holds a key names wallets too.
+                    own = [KnownAddress(each.address, f"wallet {each.name}") for each in wallets]
+                    names = {each.id: each.name for each in wallets}
+                    addresses = KnownAddresses([*own, *called])
+                    naming = Naming(service.tokens, decimals, names, addresses)
+                lines = history_csv.rows(page, naming) if page else b""
+                page = await anext(others, None)
+            if lines:
+                yield lines
+
+
+@contextlib.asynccontextmanager
+async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
+    """Pause for as long as the block took, before the next of the same turn begins.
+
+    SQLite is read on the event loop, and a client that reads as fast as is written never lets a
+    response wait: without a pause nothing else is served until the last record, nor is it noticed
+    that the client has gone.
+    """
+    async with turn:
+        began = time.monotonic()
+        yield
+        await asyncio.sleep(time.monotonic() - began)
 
 
 async def _wallets_of(

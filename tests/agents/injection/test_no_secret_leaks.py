@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from tests.agents.injection.canaries import Canaries
 from tests.agents.injection.lab import GUARDRAILS, SOL, loot, prompt_of
 from tests.support.agents import agent_body
 from tests.support.api import STRANGER
 from tests.support.plugin_distributions import skill_source
+from tests.support.process_logs import written_log
 from tests.support.scripted_provider import installed
 
 from solward import jsontext
@@ -28,7 +27,6 @@ from solward.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as store
-from solward.telemetry.logs import configure
 from solward.testing import ScriptedProvider
 from solward.vault.ledger import node, patience
 from solward_localnet.errors import RpcError
@@ -74,13 +72,8 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """Every line of every level, as a process writes it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    stream = io.StringIO()
-    configure("DEBUG", as_json=False, stream=stream)
-    yield stream
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
+    with written_log() as stream:
+        yield stream
 
 
 @dataclass

@@ -85,7 +85,7 @@ class Availability:
 
     Attributes:
         reason: why not; empty where it can.
-        landlock_abi: 0 where the kernel has none, -1 where it is switched off.
+        landlock_abi: as `landlock.abi` has it.
     """
 
     available: bool
@@ -155,7 +155,9 @@ def _lacking(abi: int) -> str:
         return f"needs Linux, this is {sys.platform}"
     if not seccomp.supported():
         return f"needs x86-64 or aarch64 of 64 bits, this is {os.uname().machine}"
-    if abi == -1:
+    if abi == landlock.FILTERED:
+        return "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"
+    if abi == landlock.SWITCHED_OFF:
         return "Landlock is switched off: the kernel's parameter lsm= does not name it"
     if abi < landlock.MINIMUM_ABI:
         was = f"this kernel has ABI {abi}" if abi else "this kernel or container has none"

@@ -14,8 +14,16 @@ from collections.abc import Iterable
 
 # ABI 3 is Linux 6.2: before it a file that may only be read could be truncated.
 MINIMUM_ABI = 3
+# In place of a version: the kernel was started without it, or a seccomp filter refuses its calls.
+SWITCHED_OFF, FILTERED = -1, -2
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
+# By their names, for who lets a service's calls pass; the numbers are every architecture's.
+CALLS = {
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = CALLS.values()
 _VERSION, _PATH_BENEATH = 1, 1
 
 _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (
@@ -51,13 +59,13 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
 
 
 def abi() -> int:
-    """The kernel's Landlock version; 0 where it was built without, -1 where it is switched off."""
+    """The kernel's Landlock version; 0 where it has none, or `SWITCHED_OFF` or `FILTERED`."""
     if sys.platform != "linux":
         return 0
     try:
         return _call(_CREATE_RULESET, None, 0, _VERSION)
     except OSError as error:
-        return -1 if error.errno == errno.EOPNOTSUPP else 0
+        return {errno.EOPNOTSUPP: SWITCHED_OFF, errno.EPERM: FILTERED}.get(error.errno or 0, 0)
 
 
 def restrict_files(read: Iterable[str], write: Iterable[str], *, abi: int) -> None:

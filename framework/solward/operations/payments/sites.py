@@ -25,7 +25,7 @@ from solward.hosts.egress.messages import host_header, waiting
 from solward.manifest import Site, site_name
 from solward.operations.payments.requests import SellerRequest, with_headers
 from solward.payment import HttpAnswer
-from solward.settings.access import is_loopback
+from solward.settings.addresses import is_loopback
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 """Of an answer's body that is kept: reading stops there."""

@@ -1,9 +1,10 @@
-"""How long a secret of the settings must be at least, and which are too well known."""
+"""How long a secret of the settings must be at least, and which are too easy to guess."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -25,6 +26,14 @@ LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
 """Bytes by setting; of DATABASE_URL those of its password, where its host is another machine."""
 
 HOW_TO_MAKE: Final = "openssl rand -hex 32"
+
+
+def least_different(least_bytes: int) -> int:
+    """How many different characters a secret of at least so many bytes must have, beside those
+    that continue a run: one typed to fill the length (`aaaa`, `abcd`) is among the first that are
+    tried. Of 12 random hexadecimal digits one in 350 has fewer, of 32 practically none."""
+    return 8 if least_bytes >= MIN_SECRET_BYTES else 6
+
 
 # Words that are tried first, and the examples of the documentation: in small letters, without
 # punctuation.
@@ -65,6 +74,16 @@ def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
             yield f"{what} must have at least {least} bytes, and has {size}: {make}"
         elif is_well_known(secret):
             yield f"{what} must not be an example or a word that everybody tries first: {make}"
+        elif (found := _different(secret)) < least_different(least):
+            yield (
+                f"{what} must have at least {least_different(least)} different characters beside"
+                f" those that continue a run such as aaaa or 1234, and has {found}: {make}"
+            )
+        elif (piece := _piece(secret)) < least:
+            yield (
+                f"{what} must not be one piece over and over, unless the piece has {least}"
+                f" characters itself, and this one has {piece}: {make}"
+            )
         elif of.setdefault(secret, name) != name:
             yield f"{what} must not be that of {of[secret]}, whose holder would have both: {make}"
 
@@ -74,3 +93,25 @@ def is_well_known(secret: str) -> bool:
     plain = _PUNCTUATION.sub("", secret.lower())
     repeated = _REPEATED.fullmatch(plain)
     return plain in _KNOWN or (repeated is not None and repeated[1] in _KNOWN)
+
+
+def _different(secret: str) -> int:
+    """How many different characters a secret has, without those that continue a run: each the
+    next, the last or the same one of the alphabet, as the one before was."""
+    codes = list(map(ord, secret))
+    steps = [after - before for before, after in pairwise(codes)]
+    kept = codes[:2] + [
+        code
+        for code, step, before in zip(codes[2:], steps[1:], steps, strict=False)
+        if step != before or abs(step) > 1
+    ]
+    return len(set(kept))
+
+
+def _piece(secret: str) -> int:
+    """How many characters of a secret say all of it, where it is those twice or more; else all.
+    One that only begins as it ends is no repetition."""
+    for size in range(1, len(secret) // 2 + 1):
+        if secret[size:] == secret[:-size]:
+            return size
+    return len(secret)

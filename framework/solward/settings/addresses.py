@@ -1,0 +1,123 @@
+"""Settings that are URLs: what is one, and what of it people may see."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
+
+_REST: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Marks a setting that is a URL. Vendors put a key into the path, the query or the user of an
+    address, so such a setting is shown by `shown_address`, a secret one by `origin_of`.
+
+    Attributes:
+        many: whether it is a list, separated by commas.
+    """
+
+    many: bool = False
+
+    def split(self, value: object) -> tuple[str, ...]:
+        """The addresses of a value of the setting; they may hold keys."""
+        if isinstance(value, tuple):
+            return value
+        text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        return addresses_of(text) if self.many else (text,)
+
+
+ADDRESS: Final = Address()
+ADDRESSES: Final = Address(many=True)
+
+
+def address_marker(field: FieldInfo) -> Address | None:
+    """How a setting is marked, None where it is no URL."""
+    return next((each for each in field.metadata if isinstance(each, Address)), None)
+
+
+def address_fields(settings: type[BaseSettings]) -> Mapping[str, Address]:
+    """The fields that are URLs, and how each is marked."""
+    return {
+        name: marker
+        for name, field in settings.model_fields.items()
+        if (marker := address_marker(field)) is not None
+    }
+
+
+def addresses_of(text: str) -> tuple[str, ...]:
+    """The addresses of a list separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def shown_address(url: str) -> str:
+    """An address as people may see it: `origin_of`, and all of one of this machine that has no
+    user, query or fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return _REST
+    plain = parts.username is None and not parts.query and not parts.fragment
+    return url if plain and is_loopback(parts.hostname or "") else origin_of(url)
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address, and "…" for the rest, which may be a credential."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return _REST
+    if not parts.scheme or not parts.hostname:
+        return _REST
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    try:
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        # Of several hosts of a database, or the beginning of a password with a slash in it.
+        port = ""
+    origin = f"{parts.scheme}://{host}{port}"
+    return origin if url.rstrip("/") == origin else f"{origin}/{_REST}"
+
+
+def http_address(value: str) -> str:
+    """`value`, when it is an http(s) address; raises `ValueError`, which does not quote it."""
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # Its text quotes a port or a host that is none, which may be a credential.
+        valid = False
+    if not valid:
+        raise ValueError("expected an http:// or https:// address")
+    return value
+
+
+def service_address(value: str) -> str:
+    """`value`, when it is the address of a service; raises `ValueError`, which does not quote
+    it."""
+    parts = urlsplit(http_address(value))
+    # Errors quote the address, so it must hold no credential.
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("expected an address without credentials and without a query")
+    return value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its address or as `localhost`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_protected(url: str) -> bool:
+    """Whether nobody on the way can read or change what is sent to an http(s) address."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
