@@ -76,13 +76,13 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
         _ENGINE: ("test_a_grant_lets_through_what_fits_exactly_and_one_unit_more_not",),
     },
     8: {
-        "vault/store/test_grant_sums.py": (
+        "vault/store/test_window_sums.py": (
             "test_a_window_holds_what_is_younger_than_its_length_and_nothing_else",
         ),
     },
     9: {
         _ENGINE: ("test_what_the_ledger_never_had_is_given_back_to_grants",),
-        "vault/store/test_grant_sums.py": (
+        "vault/store/test_window_sums.py": (
             "test_sums_are_those_of_the_rows_whatever_was_lowered_and_released",
         ),
     },

@@ -118,7 +118,7 @@ from solward.webhook import Webhook
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
 # Records that an export holds at once.
-_EXPORT_PAGE = 200
+_EXPORT_PAGE = 50
 # The health route answers within a second, ledger or not.
 HEALTH_WAIT_S = 0.7
 
@@ -691,7 +691,8 @@ class Solward:
         grants leave room for, and the most that can leave it in a day.
 
         Args:
-            shown: the principals whose grants are told; None for the wallet and all who may use it.
+            shown: the principals whose grants, and whose schedules', are told; None for the wallet
+                and all who may use it.
         """
         wallet = await self.wallets.get(wallet_id)
         scope = f"wallet:{wallet.id}"
@@ -702,14 +703,17 @@ class Solward:
         callers = [
             (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
         ]
-        # Those that keys made are within what the keys may; those that only read move nothing.
-        callers += [
-            (each.principal, ScopeLimits())
+        # Those that only read move nothing.
+        schedules = [
+            each
             for each in await self.schedules.list(wallet.id)
-            if each.key_id is None
-            and each.status is not ScheduleStatus.ENDED
+            if each.status is not ScheduleStatus.ENDED
             and spends(self.registry.skills.get(each.skill))
         ]
+        callers += [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
+        of_keys = [each for each in schedules if each.key_id is not None]
+        if shown is not None:
+            shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}
         keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
         grants = await wallet_grants(
             self.database,
@@ -719,6 +723,7 @@ class Solward:
             [*callers, *keys.single],
             shown,
             keys.alike,
+            [each.principal for each in of_keys],
         )
         return {"walletId": wallet.id, "frozen": frozen} | report | grants
 

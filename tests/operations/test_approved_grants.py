@@ -17,7 +17,7 @@ from solward.hold import HoldState
 from solward.money import LAMPORTS_PER_SOL as SOL
 from solward.record import TransactionStatus
 from solward.vault.guardrails.grants.model import Grant, NewRecipient
-from solward.vault.store import grant_sums
+from solward.vault.store import window_sums
 from solward.vault.transactions.policy import replace_set
 from solward.vault.transactions.request import ADMIN
 
@@ -44,7 +44,7 @@ async def counted(desk: Desk) -> int:
     async with desk.bench.database.read() as connection:
         now = (await desk.bench.database.moment(connection)).window_ms
         need = (GRANT.scope, "SOL", DAY_MS)
-        return (await grant_sums.counted(connection, [need], now))[need].units
+        return (await window_sums.counted(connection, [need], now))[need].units
 
 
 async def test_what_is_above_it_waits_and_counts_once_it_is_approved(desk: Desk) -> None:

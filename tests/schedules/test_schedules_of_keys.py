@@ -54,6 +54,34 @@ async def test_a_schedule_ends_with_the_key_that_made_it(table: Timetable) -> No
     assert (resumed.status, "gone" in resumed.error) == (400, True)
 
 
+async def test_what_the_operator_grants_a_keys_schedule_is_shown_beside_what_the_key_may(
+    table: Timetable,
+) -> None:
+    wallet = await table.api.wallet(1)
+    token, _ = await table.api.key()
+    other, _ = await table.api.key()
+    made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
+    path = f"/wallets/{wallet}/limits"
+    before = (await table.api.get(path)).json
+    assert before["grants"] == []
+    grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "0.015"}}}}
+    changed = f"/wallets/{wallet}/schedules/{made['id']}"
+    assert (await table.api.call("PATCH", changed, {"grants": [grant]})).status == 200
+    await table.passes(HOUR)
+    await table.passes(HOUR)
+    assert [each["status"] for each in await paid(table, wallet)] == ["blocked", "confirmed"]
+    for by in ({}, {"token": token}):
+        told = (await table.api.get(path, **by)).json
+        (granted,) = told["grants"]
+        assert granted["who"] == made["principal"]
+        (shown,) = granted["grants"]
+        sol = next(each for each in shown["limits"] if each["asset"] == "SOL")
+        assert (sol["used"], sol["left"]) == ("0.01", "0.005")
+        # The key may without it what it may: nothing less can leave.
+        assert told["canLeave"] == before["canLeave"]
+    assert (await table.api.get(path, token=other)).json["grants"] == []
+
+
 async def test_the_hash_of_the_secret_is_in_no_repr(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     token, _ = await table.api.key()

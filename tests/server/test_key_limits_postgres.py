@@ -177,7 +177,7 @@ async def test_of_the_uses_several_processes_note_the_latest_is_kept(
     database = await Database.open(postgres_url, tmp_path)
     try:
         first, second = DatabaseKeys(database), DatabaseKeys(database)
-        keys = [new_key({"name": f"key {number}"}, 10**9)[1] for number in range(20)]
+        keys = [new_key({"name": f"key {number}"}, 10**9, None)[1] for number in range(20)]
         for key in keys:
             await first.add(key)
         for key in keys:

@@ -132,7 +132,9 @@ class Sequence:
     def _grant(self) -> dict[str, Any]:
         chance = self.chance
         assets = {}
-        for asset in {self.favourite, *chance.sample(sorted(DECIMALS), chance.randint(1, 2))}:
+        named = {self.favourite, *chance.sample(sorted(DECIMALS), chance.randint(1, 2))}
+        # Else two that say the same may differ as text.
+        for asset in sorted(named):
             most = {"SOL": "0.5", "USDC": "10", "BONK": "50000"}[asset]
             limit: dict[str, Any] = {"per": {"24h": most}}
             if chance.random() < 0.5:

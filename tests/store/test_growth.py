@@ -26,7 +26,7 @@ LONG = Sizes(records=4_000, wallets=400, keys=50, agents=10, totals=400, days=12
 # What grows with each request, cycle or minute, and what is made by the thousand.
 GROWING = frozenset({
     "agent_usage", "agents", "api_keys", "attempts", "audit", "audit_heads", "decisions",
-    "grant_totals", "holds", "idempotency", "judged_effects", "memory", "opened_accounts",
+    "reservation_totals", "holds", "idempotency", "judged_effects", "memory", "opened_accounts",
     "paid_recipients", "payments", "pockets", "reservations", "transactions", "wallets",
     "webhook_deliveries", "webhook_nonces",
 })  # fmt: skip

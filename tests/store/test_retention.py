@@ -31,8 +31,8 @@ from solward.vault.store import judged, payments
 from solward.vault.store.database import Database, try_lock_exclusive
 from solward.vault.store.payments import PaymentRow, StoredAnswer
 from solward.vault.store.tables import (
-    grant_totals,
     judged_effects,
+    reservation_totals,
     reservations,
     transactions,
     wallets,
@@ -485,7 +485,7 @@ async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_kn
     async with database.read() as connection:
         left = set(await connection.scalars(select(reservations.c.transaction_id)))
         assert left == set(await connection.scalars(select(judged_effects.c.transaction_id)))
-        totals = (await connection.execute(select(grant_totals))).all()
+        totals = (await connection.execute(select(reservation_totals))).all()
         records = (await connection.execute(select(func.count()).select_from(transactions))).one()
     assert left == {"d", "e", "f"}
     # What is left of an hour is counted exactly, and hours without anything are gone.

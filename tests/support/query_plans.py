@@ -8,6 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.vault.store.database import Database
 
+# What a sum of windows is asked for, and its parts: no table (`window_sums.counted`).
+OF_NEEDS = ("SCAN json_each", "SCAN needs", "SCAN parts")
+
 
 async def query_plans(
     database: Database, everything: Callable[[AsyncConnection], Awaitable[None]]

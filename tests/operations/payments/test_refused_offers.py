@@ -273,6 +273,7 @@ LIES: dict[str, tuple[str, dict[str, Any]]] = {
     "nine splits": ("too_many_splits", {"splits": (PaymentSplit(STRANGER, 1),) * 9}),
     "no recipient": ("address_invalid", {"pay_to": "x"}),
     "no memo program takes it": ("memo_invalid", {"memo": "m" * 567}),
+    "PostgreSQL cannot store it": ("memo_invalid", {"memo": "order\x00 7"}),
     "an empty memo": ("memo_invalid", {"memo": ""}),
     "no unit price": ("budget_invalid", {"most_unit_price": 0}),
     "no fee payer": ("fee_payer_missing", {"modes": (PaymentMode.SPONSORED,)}),

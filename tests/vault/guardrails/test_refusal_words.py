@@ -284,10 +284,12 @@ def test_a_rule_of_limits_names_the_limit_it_was_given(rule: LimitRule) -> None:
         usage = ScopeUsage(most, most * SOL, {MINT: most * 10**6})
         intent = replace(INTENT, lamports_out=5 * SOL, tokens_out={MINT: 5 * 10**6})
         effects = replace(EFFECTS, outflow=Outflow(0, 5_000, 5 * SOL))
-        reason = rule.check(intent, effects, limits, usage)
-        assert reason is not None
-        assert f" {most} " in reason, reason
-        told.append(reason)
+        refusal = rule.check(intent, effects, limits, usage)
+        assert refusal is not None
+        assert f" {most} " in refusal.reason, refusal
+        assert refusal.numbers is not None
+        assert refusal.numbers.limit == str(most)
+        told.append(refusal.reason)
     assert told[0] != told[1]
 
 

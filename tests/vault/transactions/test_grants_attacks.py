@@ -14,8 +14,9 @@ import pytest
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from sqlalchemy import insert, literal_column
+from sqlalchemy import insert
 from tests.support.agent_rows import WALLET
+from tests.support.database_clock import set_clock
 from tests.support.engine_harness import UNLIMITED, Bench, open_bench
 from tests.support.grants import grant, limit
 from tests.support.prices import SaidPrices
@@ -50,7 +51,6 @@ from solward.vault.guardrails.grants.model import (
     Hours,
     SwapBounds,
 )
-from solward.vault.store import database as database_module
 from solward.vault.store.database import Database
 from solward.vault.store.tables import wallets
 from solward.vault.transactions.grant_case import is_within, outgoing
@@ -152,14 +152,14 @@ async def test_no_window_is_ever_exceeded_whatever_the_times(
     """By what was let through, summed here: no sum of the database is trusted."""
     chance = random.Random(seed)
     now = 1_800_000_000_000
-    monkeypatch.setattr(database_module, "now_ms", lambda: now)
+    set_clock(monkeypatch, lambda at=now: at, f"{now}::bigint")
     windows = {5 * MINUTE_MS: 60, 2 * HOUR_MS: 150, DAY_MS: 400}
     agents, key = grant(AGENT, SOL=limit("SOL", windows)), grant(KEY, SOL=limit("SOL", 300))
     await replace_policy(desk.database, {AGENT: [agents], KEY: [key]}, {})
     paid: list[tuple[int, str, int]] = []
     for _ in range(150):
         now += chance.choice((0, 1, MINUTE_MS, 4 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS))
-        monkeypatch.setattr(database_module, "_CLOCK", literal_column(f"{now}::bigint"))
+        set_clock(monkeypatch, lambda at=now: at, f"{now}::bigint")
         who, units = chance.choice((AGENT, KEY)), chance.randrange(1, 90)
         if await desk.is_allowed(paying(units), actor(who)):
             paid.append((now, who, units))

@@ -25,7 +25,7 @@ from solward.vault.guardrails.grants.model import (
     Grant,
     NewRecipient,
 )
-from solward.vault.store import grant_sums
+from solward.vault.store import window_sums
 from solward.vault.store.tables import judged_effects, reservations
 from solward.vault.transactions.grant_ends import GrantEnds
 from solward.vault.transactions.policy import replace_policy, replace_set
@@ -58,7 +58,7 @@ async def counted(bench: Bench, of: Grant, asset: str, length_ms: int = DAY_MS) 
     async with bench.database.read() as connection:
         now = (await bench.database.moment(connection)).window_ms
         need = (of.scope, asset, length_ms)
-        return (await grant_sums.counted(connection, [need], now))[need].units
+        return (await window_sums.counted(connection, [need], now))[need].units
 
 
 async def refused(call: Any, *words: str) -> TransactionRecord:

@@ -27,7 +27,7 @@ from solward.payment import PaymentMode
 from solward.record import TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.guardrails.grants.model import Grant, NewRecipient
-from solward.vault.store import grant_sums
+from solward.vault.store import window_sums
 from solward.vault.store.tables import judged_effects, payments, reservations
 from solward.vault.transactions.policy import replace_policy, replace_set
 from solward.vault.transactions.request import ADMIN, Actor
@@ -75,7 +75,7 @@ async def counted(shop: Shop, of: Grant, asset: str) -> int:
     async with shop.bench.database.read() as connection:
         now = (await shop.bench.database.moment(connection)).window_ms
         need = (of.scope, asset, DAY_MS)
-        return (await grant_sums.counted(connection, [need], now))[need].units
+        return (await window_sums.counted(connection, [need], now))[need].units
 
 
 @pytest.mark.parametrize("who", [AGENT, KEY])

@@ -107,6 +107,15 @@ async def test_one_can_have_a_person_decide_and_a_refusal_beats_it() -> None:
     assert not (await judged(sly)).allowed
 
 
+async def test_a_reason_is_one_line_of_bounded_length_that_turns_nothing() -> None:
+    def refuses(_intent: Intent, _effects: TransactionEffects) -> str:
+        return "too much\n\u202e.devorppA\x1b[2J" + "x" * 1_000
+
+    verdict = await PluginRules(rules(refuses)).judge(Verdict(()), INTENT, EFFECTS)
+    began = "too much\ufffd\ufffd.devorppA\ufffd[2J"
+    assert verdict.reason == began + "x" * (500 - len(began))
+
+
 async def test_it_sees_who_asks(tmp_path: Path) -> None:
     seen: list[Request | None] = []
 

@@ -20,10 +20,10 @@ from solward.vault.guardrails.grants import judged as judged_form
 from solward.vault.guardrails.grants.document import BookEntry
 from solward.vault.guardrails.grants.judged import ALLOWED, Judged
 from solward.vault.guardrails.grants.model import Case
-from solward.vault.store import grant_sums, spending
+from solward.vault.store import spending, window_sums
 from solward.vault.store.database import Database, lock_shared
-from solward.vault.store.grant_sums import Counted
 from solward.vault.store.tables import judged_effects, reservations
+from solward.vault.store.window_sums import Counted
 from solward.vault.transactions.policy import (
     read_policy,
     replace_policy,
@@ -136,7 +136,7 @@ class Past:
     async def counted(self, of: Any, asset: str = MINT, length_ms: int = DAY_MS) -> Counted:
         async with self.database.read() as connection:
             need = (of.scope, asset, length_ms)
-            return (await grant_sums.counted(connection, [need], await self.now_ms()))[need]
+            return (await window_sums.counted(connection, [need], await self.now_ms()))[need]
 
 
 @pytest.fixture

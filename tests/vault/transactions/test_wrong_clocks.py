@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import literal_column
+from tests.support.database_clock import set_clock
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
 from solward.agents.model_budget import usage_row
@@ -40,9 +40,8 @@ class TimeOfDay:
         self._patch = patch
 
     def set_by(self, ms: int) -> None:
-        sql = f"(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {ms}"
-        self._patch.setattr(database_module, "now_ms", lambda: now_ms() + ms)
-        self._patch.setattr(database_module, "_CLOCK", literal_column(sql))
+        sql = f"{database_module._CLOCK} + {ms}"
+        set_clock(self._patch, lambda: now_ms() + ms, sql)
 
 
 @pytest.fixture

@@ -252,6 +252,10 @@ def _check_words(offer: PaymentOffer) -> None:
         raise PaymentRefused(
             "memo_invalid", f"its memo must be text of 1 to {MAX_MEMO_BYTES} bytes"
         )
+    unfit = jsontext.unfit(offer.memo, "its memo")
+    if unfit is not None:
+        # PostgreSQL keeps no NUL in text.
+        raise PaymentRefused("memo_invalid", unfit)
     if offer.most_unit_price < LEAST_UNIT_PRICE or offer.most_compute_units < 1:
         raise PaymentRefused("budget_invalid", "it leaves no room for compute units")
     if len(jsontext.dumps(dict(offer.raw))) > MAX_RAW_BYTES:

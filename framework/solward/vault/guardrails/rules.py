@@ -9,10 +9,11 @@ from typing import Final, Protocol
 from solders.pubkey import Pubkey
 
 from solward.guardrail import Hold, Intent, TransactionEffects
-from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.money import SOL_DECIMALS, format_amount, from_units
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails.grants.judged import GRANTS_RULE
 from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
+from solward.vault.guardrails.refusal import Refusal, RefusalNumbers
 
 # The setting that a refusal for costs names.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
@@ -29,6 +30,8 @@ class Verdict:
     Attributes:
         hold: why it waits for a person, where none refused.
         retry_after_s: seconds after which it may be asked for again, where that is known.
+        numbers: of the reason, where a rule of our own or grants refused and it says some; a
+            plugin's rule has none.
     """
 
     applied: tuple[str, ...]
@@ -36,6 +39,7 @@ class Verdict:
     reason: str | None = None
     hold: str | None = None
     retry_after_s: int | None = None
+    numbers: RefusalNumbers | None = None
 
     @property
     def allowed(self) -> bool:
@@ -64,13 +68,13 @@ class LimitRule:
 
     Attributes:
         name: as stored in a record's `guardrailsApplied`.
-        check: the reason to refuse, or None.
+        check: the refusal, or None.
         of_keys: True where it judges API keys' scopes alone, False all others, None every scope.
         needs_effects: skipped where nothing was simulated.
     """
 
     name: str
-    check: Callable[[Intent, TransactionEffects, ScopeLimits, ScopeUsage], str | None]
+    check: Callable[[Intent, TransactionEffects, ScopeLimits, ScopeUsage], Refusal | None]
     of_keys: bool | None = None
     needs_effects: bool = False
 
@@ -81,12 +85,12 @@ class PolicyRule:
 
     Attributes:
         name: as stored in a record's `guardrailsApplied`.
-        check: the reason to refuse, or None.
+        check: the refusal, or None.
         needs_effects: skipped where nothing was simulated.
     """
 
     name: str
-    check: Callable[[Intent, TransactionEffects, Policy], str | None]
+    check: Callable[[Intent, TransactionEffects, Policy], Refusal | None]
     needs_effects: bool = True
 
 
@@ -115,17 +119,22 @@ def judge(
                 kind = scope.partition(":")[0]
                 if rule.of_keys is not None and rule.of_keys != (kind == "key"):
                     continue
-                reason = rule.check(intent, seen, limits, usage)
-                if reason is not None:
+                refusal = rule.check(intent, seen, limits, usage)
+                if refusal is not None:
                     whose = "API key" if kind == "key" else kind
                     wait_s = _retry_after_s(usage) if rule.name == RATE_LIMIT else None
-                    text = f"{reason} (limit of the {whose})"
-                    return Verdict(tuple(applied), rule.name, text, retry_after_s=wait_s)
+                    return Verdict(
+                        tuple(applied),
+                        rule.name,
+                        f"{refusal.reason} (limit of the {whose})",
+                        retry_after_s=wait_s,
+                        numbers=refusal.numbers,
+                    )
         else:
             applied.append(rule.name)
-            reason = rule.check(intent, seen, policy)
-            if reason is not None:
-                return Verdict(tuple(applied), rule.name, reason)
+            refusal = rule.check(intent, seen, policy)
+            if refusal is not None:
+                return Verdict(tuple(applied), rule.name, refusal.reason, numbers=refusal.numbers)
     return Verdict(tuple(applied))
 
 
@@ -175,29 +184,33 @@ def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
 
 def _max_per_tx(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, _usage: ScopeUsage
-) -> str | None:
+) -> Refusal | None:
     """No transaction moves more SOL than its scopes allow at once."""
     most = limits.max_lamports_per_tx
     counted = counted_lamports(intent, effects)
     if most is None or counted <= most:
         return None
-    return (
-        f"{format_sol(counted)} SOL is more than the {format_sol(most)} SOL allowed per transaction"
+    n = _SOL.numbers(counted, most)
+    return Refusal(
+        f"{n.asked} {n.unit} is more than the {n.limit} {n.unit} allowed per transaction", n
     )
 
 
 def _rate_limit(
     _intent: Intent, _effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
-) -> str | None:
+) -> Refusal | None:
     """No scope makes more transactions in a sliding minute than it may; blocked ones count none."""
     most = limits.max_tx_per_minute
     if most is None or usage.tx_last_minute < most:
         return None
-    reason = (
-        f"{usage.tx_last_minute} transactions in the last minute leave none of the {most} allowed"
+    n = RefusalNumbers(
+        used=str(usage.tx_last_minute), limit=str(most), unit="transactions", window="minute"
     )
+    reason = f"{n.used} {n.unit} in the last {n.window} leave none of the {n.limit} allowed"
     seconds = _retry_after_s(usage)
-    return reason if seconds is None else f"{reason}; the next is possible in {seconds} s"
+    if seconds is not None:
+        reason += f"; the next is possible in {seconds} s"
+    return Refusal(reason, n)
 
 
 def _retry_after_s(usage: ScopeUsage) -> int | None:
@@ -208,17 +221,17 @@ def _retry_after_s(usage: ScopeUsage) -> int | None:
 
 def _spending_limit_check(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
-) -> str | None:
+) -> Refusal | None:
     """As `_daily_limit`, for API keys; one that may spend nothing signs nothing, fees included."""
     # Where another key pays the fee, the wallet signs all the same.
     if limits.daily_lamports == 0 and (effects.fee_lamports or effects.outflow is not None):
-        return "a key that may spend 0 SOL signs nothing"
+        return Refusal("a key that may spend 0 SOL signs nothing")
     return _daily_limit(intent, effects, limits, usage)
 
 
 def _daily_limit(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
-) -> str | None:
+) -> Refusal | None:
     """No scope spends more in a rolling 24 hours than it may: SOL, and each mint; 0 passes.
 
     For wallets and agents as `daily_limit`, for API keys, over all wallets, as
@@ -228,10 +241,11 @@ def _daily_limit(
     if limits.daily_lamports is not None:
         left = max(0, limits.daily_lamports - usage.lamports_last_day)
         if counted > left:
-            return (
-                f"{format_sol(counted)} SOL is more than the {format_sol(left)} SOL left of the "
-                f"{format_sol(limits.daily_lamports)} SOL allowed in 24 hours; "
-                f"{format_sol(usage.lamports_last_day)} SOL is spent or reserved"
+            n = _SOL.of_day(counted, limits.daily_lamports, left, usage.lamports_last_day)
+            return Refusal(
+                f"{n.asked} {n.unit} is more than the {n.left} {n.unit} left of the "
+                f"{n.limit} {n.unit} allowed in {n.window}; {n.used} {n.unit} is spent or reserved",
+                n,
             )
     for mint, units in counted_tokens(intent, effects).items():
         most = limits.daily_tokens.get(mint)
@@ -240,16 +254,18 @@ def _daily_limit(
         spent = usage.tokens_last_day.get(mint, 0)
         left = max(0, most - spent)
         if units > left:
-            unit = _token_unit(mint, effects)
-            return (
-                f"{unit.amount(units)} {unit} are more than the {unit.amount(left)} left of the "
-                f"{unit.amount(most)} allowed in 24 hours; {unit.amount(spent)} are spent or "
-                "reserved"
+            n = _token_unit(mint, effects).of_day(units, most, left, spent)
+            return Refusal(
+                f"{n.asked} {n.unit} are more than the {n.left} left of the {n.limit} allowed in "
+                f"{n.window}; {n.used} are spent or reserved",
+                n,
             )
     return None
 
 
-def _program_allowlist(_intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
+def _program_allowlist(
+    _intent: Intent, effects: TransactionEffects, _policy: Policy
+) -> Refusal | None:
     """The wallet's key signs only instructions whose worst case is known.
 
     Programs that are not decoded never get it among their accounts.
@@ -257,50 +273,62 @@ def _program_allowlist(_intent: Intent, effects: TransactionEffects, _policy: Po
     return _first_violation(effects, "program_allowlist")
 
 
-def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy) -> str | None:
+def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
     """Nothing goes to, through or under the control of a blocked address."""
     blocked = policy.blocked_addresses
-    refusal = "address {} is blocked; here it is {}".format
+    said = "address {} is blocked; here it is {}".format
     for address in sorted(blocked & (intent.destinations | {intent.wallet})):
-        return refusal(address, "the wallet or a destination")
+        return Refusal(said(address, "the wallet or a destination"))
     for address in sorted(blocked & effects.addresses):
-        return refusal(address, "an account, or the owner of one")
+        return Refusal(said(address, "an account, or the owner of one"))
     for address in sorted(blocked):
         key = bytes(Pubkey.from_string(address))
         if any(key in data for data in effects.instruction_data):
-            return refusal(address, "a key in instruction data")
+            return Refusal(said(address, "a key in instruction data"))
     return None
 
 
-def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> str | None:
+def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
     """Network fees, rent and the number of new accounts stay within bounds; rent is declared."""
     if effects.fee_lamports > policy.max_fee_lamports:
-        return (
-            f"a network fee of {format_sol(effects.fee_lamports)} SOL is more than the "
-            f"{format_sol(policy.max_fee_lamports)} SOL allowed; MAX_NETWORK_FEE_SOL sets it"
+        n = _SOL.numbers(effects.fee_lamports, policy.max_fee_lamports)
+        return Refusal(
+            f"a network fee of {n.asked} {n.unit} is more than the {n.limit} {n.unit} allowed; "
+            "MAX_NETWORK_FEE_SOL sets it",
+            n,
         )
     rent = min(policy.max_rent_lamports, intent.rent_lamports)
     if effects.tied and effects.rent_lamports > rent:
         whose = "declared" if rent == intent.rent_lamports else "allowed"
-        return (
-            f"rent of {format_sol(effects.rent_lamports)} SOL is more than the "
-            f"{format_sol(rent)} SOL {whose} for new accounts"
+        n = _SOL.numbers(effects.rent_lamports, rent)
+        return Refusal(
+            f"rent of {n.asked} {n.unit} is more than the {n.limit} {n.unit} {whose} for new "
+            "accounts",
+            n,
         )
     possible = 0 if effects.outflow is None else effects.outflow.rent_lamports
     if possible > policy.max_rent_lamports:
-        return (
-            f"rent of up to {format_sol(possible)} SOL is more than the "
-            f"{format_sol(policy.max_rent_lamports)} SOL allowed for new accounts"
+        n = _SOL.numbers(possible, policy.max_rent_lamports)
+        return Refusal(
+            f"rent of up to {n.asked} {n.unit} is more than the {n.limit} {n.unit} allowed for new "
+            "accounts",
+            n,
         )
     if effects.tied and effects.accounts_created > policy.max_accounts_created:
-        return (
-            f"{effects.accounts_created} new accounts are more than the "
-            f"{policy.max_accounts_created} allowed in one transaction"
+        n = RefusalNumbers(
+            asked=str(effects.accounts_created),
+            limit=str(policy.max_accounts_created),
+            unit="new accounts",
+        )
+        return Refusal(
+            f"{n.asked} {n.unit} are more than the {n.limit} allowed in one transaction", n
         )
     return _first_violation(effects, "fee_limit")
 
 
-def _simulated_effects(intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
+def _simulated_effects(
+    intent: Intent, effects: TransactionEffects, _policy: Policy
+) -> Refusal | None:
     """The transaction does to the wallet what its intent declares, and nothing more.
 
     By its bytes it can do nothing more; by the simulation it does nothing more, where that shows
@@ -316,75 +344,71 @@ def _simulated_effects(intent: Intent, effects: TransactionEffects, _policy: Pol
     if undeclared is not None or not effects.tied:
         return undeclared
     if effects.lamports_out > intent.lamports_out:
-        return (
-            f"{format_sol(effects.lamports_out)} SOL would leave the wallet, "
-            f"{format_sol(intent.lamports_out)} SOL is declared"
-        )
+        return _leaves_more(_SOL, "would", effects.lamports_out, intent.lamports_out)
     for mint, units in sorted(effects.tokens_out.items()):
         declared = intent.tokens_out.get(mint, 0)
         if units > declared:
-            unit = _token_unit(mint, effects)
-            return (
-                f"{unit.amount(units)} {unit} would leave the wallet, {unit.amount(declared)} "
-                "are declared"
-            )
+            return _leaves_more(_token_unit(mint, effects), "would", units, declared)
     for mint, least in sorted(intent.tokens_in.items()):
         arriving = effects.tokens_in.get(mint, 0)
         if arriving < least:
             unit = _token_unit(mint, effects)
-            return (
-                f"{unit.amount(arriving)} {unit} would arrive, at least {unit.amount(least)} "
+            return Refusal(
+                f"{unit.amount(arriving)} {unit.name} would arrive, at least {unit.amount(least)} "
                 "are required"
             )
     for account, receiver in sorted(effects.closed.items()):
         if receiver != intent.wallet:
-            return (
+            return Refusal(
                 f"account {account} would be closed to {receiver}, which is not the wallet "
                 f"{intent.wallet}"
             )
         if account not in intent.may_close:
-            return (
+            return Refusal(
                 f"account {account} would be closed, which is not declared; declared are "
                 f"{_listed(intent.may_close)}"
             )
     parties = intent.destinations | {intent.wallet}
     for account, owner in sorted(effects.created.items()):
         if not {account, owner} & parties:
-            return (
+            return Refusal(
                 f"account {account} would be paid for, whose owner {owner} is not declared; "
                 f"declared are {_listed(parties)}"
             )
     return None
 
 
-def _undeclared(intent: Intent, effects: TransactionEffects) -> str | None:
+def _undeclared(intent: Intent, effects: TransactionEffects) -> Refusal | None:
     """What the bytes can take beyond the declaration."""
     if effects.outflow is None:
         return None
     if effects.outflow.lamports > intent.lamports_out:
-        return (
-            f"{format_sol(effects.outflow.lamports)} SOL could leave the wallet, "
-            f"{format_sol(intent.lamports_out)} SOL is declared"
-        )
+        return _leaves_more(_SOL, "could", effects.outflow.lamports, intent.lamports_out)
     for mint, units in sorted(effects.outflow.tokens.items()):
         declared = intent.tokens_out.get(mint, 0)
         if units > declared:
-            unit = _token_unit(mint, effects)
-            return (
-                f"{unit.amount(units)} {unit} could leave the wallet, {unit.amount(declared)} "
-                "are declared"
-            )
+            return _leaves_more(_token_unit(mint, effects), "could", units, declared)
     return None
 
 
-def _authority_change(intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
+def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusal:
+    """Smallest units that would leave, or could, beyond those that are declared."""
+    n = unit.numbers(leaving, declared)
+    # SOL is one thing, tokens are many.
+    allowed = f"{n.limit} {n.unit} is" if unit is _SOL else f"{n.limit} are"
+    return Refusal(f"{n.asked} {n.unit} {would} leave the wallet, {allowed} declared", n)
+
+
+def _authority_change(
+    intent: Intent, effects: TransactionEffects, _policy: Policy
+) -> Refusal | None:
     """Control over the wallet and its accounts is given to nobody; declared revokes excepted."""
     for change in effects.authority_changes:
         declared = (
             change.to is None and change.kind in _REVOCABLE and change.account in intent.may_revoke
         )
         if not declared:
-            return (
+            return Refusal(
                 f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}; allowed "
                 "is giving up the mint or freeze authority of a declared mint, declared are "
                 f"{_listed(intent.may_revoke)}"
@@ -394,7 +418,7 @@ def _authority_change(intent: Intent, effects: TransactionEffects, _policy: Poli
 
 def _costs_limit(
     _intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
-) -> str | None:
+) -> Refusal | None:
     """No scope pays more fees and rent in a rolling 24 hours than its ceiling."""
     most = limits.daily_costs_lamports
     if most is None:
@@ -402,21 +426,25 @@ def _costs_limit(
     costs, left = counted_costs(effects), max(0, most - usage.costs_last_day)
     if costs <= left:
         return None
-    return (
-        f"fees and rent of up to {format_sol(costs)} SOL are more than the {format_sol(left)} SOL "
-        f"left of the {format_sol(most)} SOL allowed in 24 hours; "
-        f"{format_sol(usage.costs_last_day)} SOL is spent or reserved; {COSTS_SETTING} sets it"
+    n = _SOL.of_day(costs, most, left, usage.costs_last_day)
+    return Refusal(
+        f"fees and rent of up to {n.asked} {n.unit} are more than the {n.left} {n.unit} left of "
+        f"the {n.limit} {n.unit} allowed in {n.window}; {n.used} {n.unit} is spent or reserved; "
+        f"{COSTS_SETTING} sets it",
+        n,
     )
 
 
-def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -> str | None:
+def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -> Refusal | None:
     """No swap moves the price further than allowed; slippage is bounded where it is requested."""
     impact, most = intent.price_impact_bps, policy.max_price_impact_bps
     if impact is None or impact <= most:
         return None
-    return (
-        f"the swap would move the price by {impact} basis points, more than the {most} allowed; "
-        "MAX_PRICE_IMPACT_BPS sets it"
+    n = RefusalNumbers(asked=str(impact), limit=str(most), unit="basis points")
+    return Refusal(
+        f"the swap would move the price by {n.asked} {n.unit}, more than the {n.limit} allowed; "
+        "MAX_PRICE_IMPACT_BPS sets it",
+        n,
     )
 
 
@@ -447,30 +475,45 @@ OWN_RULES: Final = frozenset((*RULES, GRANTS_RULE, FREEZE_RULE, CLOCK_RULE))
 
 
 @dataclass(frozen=True, slots=True)
-class _TokenUnit:
-    """How amounts of one mint are written; `decimals` None where the transaction shows none."""
+class _Unit:
+    """How amounts of SOL or of one mint are written; `decimals` None where the transaction shows
+    none."""
 
-    mint: str
+    name: str
     decimals: int | None
 
     def amount(self, units: int) -> str:
-        """Smallest units as whole tokens, or unchanged where the decimals are not known."""
+        """Smallest units as whole SOL or tokens, or unchanged where the decimals are not known."""
         return (
             str(units) if self.decimals is None else format_amount(from_units(units, self.decimals))
         )
 
-    def __str__(self) -> str:
-        unit = "smallest units" if self.decimals is None else "tokens"
-        return f"{unit} of mint {self.mint}"
+    def numbers(self, asked: int, limit: int) -> RefusalNumbers:
+        """Of smallest units, for one transaction."""
+        return RefusalNumbers(asked=self.amount(asked), limit=self.amount(limit), unit=self.name)
+
+    def of_day(self, asked: int, limit: int, left: int, used: int) -> RefusalNumbers:
+        """Of smallest units, for a rolling 24 hours."""
+        return RefusalNumbers(
+            asked=self.amount(asked),
+            limit=self.amount(limit),
+            left=self.amount(left),
+            used=self.amount(used),
+            unit=self.name,
+            window="24 hours",
+        )
 
 
-def _token_unit(mint: str, effects: TransactionEffects) -> _TokenUnit:
+_SOL: Final = _Unit("SOL", SOL_DECIMALS)
+
+
+def _token_unit(mint: str, effects: TransactionEffects) -> _Unit:
     known = SOL_DECIMALS if mint == WRAPPED_SOL_MINT else effects.decimals.get(mint)
-    return _TokenUnit(mint, known)
+    return _Unit(f"{'smallest units' if known is None else 'tokens'} of mint {mint}", known)
 
 
-def _first_violation(effects: TransactionEffects, rule: str) -> str | None:
-    return next((reason for name, reason in effects.violations if name == rule), None)
+def _first_violation(effects: TransactionEffects, rule: str) -> Refusal | None:
+    return next((Refusal(reason) for name, reason in effects.violations if name == rule), None)
 
 
 def _listed(names: Iterable[str]) -> str:

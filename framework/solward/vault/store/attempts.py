@@ -29,7 +29,7 @@ from solward.guardrail import GRANT_SCOPE
 from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
-from solward.vault.store import alerts, grant_sums, pockets, spending
+from solward.vault.store import alerts, pockets, spending, window_sums
 from solward.vault.store.tables import attempts, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
@@ -455,7 +455,7 @@ async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[d
 
 
 async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
-    """Lock, at once and in order, the grants' totals that these ends change."""
+    """Lock, at once and in order, the totals that these ends change."""
     if connection.dialect.name == "sqlite":
         return
     closed = [account for item in settlements for account in item.closed]
@@ -468,7 +468,7 @@ async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settle
     }
     if closed:
         changed |= await spending.openers(connection, closed)
-    await grant_sums.lock_totals(connection, changed)
+    await window_sums.lock_totals(connection, changed)
 
 
 async def _note_own_accounts(

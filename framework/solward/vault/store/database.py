@@ -63,14 +63,18 @@ _LOCK_SHARED = Prepared(text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE},
 _NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 # The database's clock: those of the machines may differ.
-_CLOCK: ColumnElement[int] = literal_column(
-    "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-)
+_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _LEDGER_TIME = select(ledger_time.c.ms)
-_NOW = Prepared(select(_CLOCK.label("ms")))
-_NOW_AND_LEDGER_TIME = Prepared(
-    select(_CLOCK.label("ms"), _LEDGER_TIME.scalar_subquery().label("ledger_ms"))
-)
+
+
+def _readings(clock: str) -> tuple[Prepared, Prepared]:
+    """Now, alone and with the ledger's time, by an SQL expression in milliseconds."""
+    now: ColumnElement[int] = literal_column(clock).label("ms")
+    ledger_ms = _LEDGER_TIME.scalar_subquery().label("ledger_ms")
+    return Prepared(select(now)), Prepared(select(now, ledger_ms))
+
+
+_NOW, _NOW_AND_LEDGER_TIME = _readings(_CLOCK)
 # Of processes that store it at once one does: none waits for another's reservation.
 _KEEP_LEDGER_TIME = Prepared(
     update(ledger_time)

@@ -24,9 +24,9 @@ from solward.hold import HoldState
 from solward.prepared import Prepared
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
-    grant_totals,
     holds,
     judged_effects,
+    reservation_totals,
     reservations,
     transactions,
 )
@@ -204,16 +204,16 @@ _HOURS = (
         reservations.c.asset,
         (reservations.c.created_ms // HOUR_MS).label("hour"),
     )
-    .where(_OF_IDS, reservations.c.scope.startswith("grant:"))
+    .where(_OF_IDS)
     .distinct()
 )
 _FORGET_RESERVATIONS = delete(reservations).where(_OF_IDS)
 # Triggers took the rows out of their hours' totals.
-_FORGET_HOURS = delete(grant_totals).where(
-    grant_totals.c.scope == bindparam("b_scope"),
-    grant_totals.c.asset == bindparam("b_asset"),
-    grant_totals.c.hour == bindparam("b_hour"),
-    grant_totals.c.count == 0,
+_FORGET_HOURS = delete(reservation_totals).where(
+    reservation_totals.c.scope == bindparam("b_scope"),
+    reservation_totals.c.asset == bindparam("b_asset"),
+    reservation_totals.c.hour == bindparam("b_hour"),
+    reservation_totals.c.count == 0,
 )
 _FORGET_JUDGED = delete(judged_effects).where(
     judged_effects.c.seq.in_(bindparam("seqs", expanding=True))

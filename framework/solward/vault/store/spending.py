@@ -17,7 +17,7 @@ from solward.errors import SkillError, TakenOver
 from solward.events import EventKind
 from solward.guardrail import COSTS, GRANT_SCOPE, SOL
 from solward.prepared import Prepared
-from solward.vault.store import grant_sums
+from solward.vault.store import window_sums
 from solward.vault.store.api_keys import lock_key
 from solward.vault.store.database import lock_exclusive, lock_shared
 from solward.vault.store.grants import VERSION
@@ -242,41 +242,26 @@ async def set_frozen(
         record_act(connection, EventKind.SWITCH_THAWED, subject, was, now)
 
 
-_USAGE = Prepared(
-    select(
-        reservations.c.scope,
-        reservations.c.asset,
-        func.sum(reservations.c.units).label("units"),
-        func.sum(case((reservations.c.created_ms > bindparam("minute"), 1), else_=0)).label(
-            "recent"
-        ),
-    )
-    .where(
-        reservations.c.scope.in_(bindparam("scopes", expanding=True)),
-        reservations.c.asset.in_(bindparam("assets", expanding=True)),
-        reservations.c.created_ms > bindparam("day"),
-    )
-    .group_by(reservations.c.scope, reservations.c.asset)
-)
-
-
 async def usage(
     connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
 ) -> dict[str, Spent]:
-    """What each scope has used: transactions in the last minute, units in the last 24 hours."""
-    parameters = {
-        "scopes": list(scopes),
-        "assets": [SOL_ASSET, COSTS_ASSET, *assets],
-        "minute": now_ms - MINUTE_MS,
-        "day": now_ms - DAY_MS,
-    }
-    recent: dict[str, int] = {}
-    units: dict[str, dict[str, int]] = {}
-    for row in await _USAGE.all(connection, parameters):
-        units.setdefault(row.scope, {})[row.asset] = int(row.units)
-        if row.asset == SOL_ASSET:
-            recent[row.scope] = int(row.recent)
-    return {scope: Spent(recent.get(scope, 0), units.get(scope, {})) for scope in scopes}
+    """What each scope has used: transactions in the last minute, units in the last 24 hours.
+
+    Args:
+        scopes: none of those that nothing is limited by (`window_sums.FOUND_BY`).
+    """
+    if any(scope.startswith(window_sums.FOUND_BY) for scope in scopes):
+        raise ValueError(f"scopes that have no windows are among {sorted(scopes)}")
+    days = [
+        (scope, asset, DAY_MS) for scope in scopes for asset in (SOL_ASSET, COSTS_ASSET, *assets)
+    ]
+    minutes = {scope: (scope, SOL_ASSET, MINUTE_MS) for scope in scopes}
+    found = await window_sums.counted(connection, [*days, *minutes.values()], now_ms)
+    units: dict[str, dict[str, int]] = {scope: {} for scope in scopes}
+    for need in days:
+        if found[need].transactions:
+            units[need[0]][need[1]] = found[need].units
+    return {scope: Spent(found[minutes[scope]].transactions, units[scope]) for scope in scopes}
 
 
 _NTH_RECENT = Prepared(
@@ -321,6 +306,8 @@ async def reserve(
         more: scope, asset and units of what counts in one scope alone.
     """
     rows = [(scope, *each) for scope in scopes for each in units_by_asset.items()]
+    # In the order in which totals are locked.
+    ordered = sorted((*rows, *more))
     await _RESERVE.many(
         connection,
         [
@@ -331,7 +318,7 @@ async def reserve(
                 "created_ms": now_ms,
                 "units": min(units, _MAX_UNITS),
             }
-            for scope, asset, units in (*rows, *more)
+            for scope, asset, units in ordered
         ],
     )
 
@@ -348,7 +335,7 @@ _ADD_COSTS = Prepared(
 
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
     """Count more fees and rent of a transaction than were reserved."""
-    await grant_sums.lock_totals(connection, [transaction_id])
+    await window_sums.lock_totals(connection, [transaction_id])
     await _ADD_COSTS.run(connection, {"b_id": transaction_id, "b_lamports": lamports})
 
 

@@ -120,6 +120,7 @@ transactions = Table(
     Column("compute_unit_price", BigInteger),  # micro-lamports
     Column("plugin", Text),  # the distribution of a third party's plugin that asked for it
     Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
+    Column("refusal_numbers", JSON),  # of a blocked one whose reason says some; texts by name
     Index(None, "wallet_id", "seq"),
     # What a filtered history walks, newest first (`solward.vault.store.record_filter`).
     Index(None, "created_ms", "seq"),
@@ -266,13 +267,14 @@ grant_version = Table(
     Column("version", BigInteger, nullable=False),
 )
 
-# What the reservations of a grant's scope are in each hour since the epoch, kept by triggers on
-# `reservations`. Units are high * 2**32 + low, so that no sum of them overflows.
-grant_totals = Table(
-    "grant_totals",
+# What the reservations of a scope are in each hour since the epoch, kept by triggers on
+# `reservations`, of every scope that has windows (`window_sums.FOUND_BY`). Units are
+# high * 2**32 + low, so that no sum of them overflows.
+reservation_totals = Table(
+    "reservation_totals",
     metadata,
-    Column("scope", Text, primary_key=True),
-    Column("asset", Text, primary_key=True),
+    Column("scope", _Bytewise, primary_key=True),
+    Column("asset", _Bytewise, primary_key=True),
     Column("hour", BigInteger, primary_key=True, autoincrement=False),
     Column("high", BigInteger, nullable=False),
     Column("low", BigInteger, nullable=False),

@@ -48,8 +48,14 @@ RECORD = (
     transactions.c.compute_unit_price,
 )
 
+_AMONG_IDS = transactions.c.id.in_(bindparam("b_ids", expanding=True))
 _INSERT = Prepared(insert(transactions))
-_OF_IDS = Prepared(select(*RECORD).where(transactions.c.id.in_(bindparam("b_ids", expanding=True))))
+_OF_IDS = Prepared(select(*RECORD).where(_AMONG_IDS))
+_NUMBERS = Prepared(
+    select(transactions.c.id, transactions.c.refusal_numbers).where(
+        _AMONG_IDS, transactions.c.refusal_numbers.is_not(None)
+    )
+)
 
 
 async def insert_record(
@@ -61,6 +67,7 @@ async def insert_record(
     owner: str | None = None,
     trace: str | None = None,
     plugin: str | None = None,
+    refusal_numbers: Mapping[str, str] | None = None,
 ) -> None:
     """Store a new record and record its event.
 
@@ -69,30 +76,32 @@ async def insert_record(
         owner: the process that drives a pending one.
         trace: what requested it, to follow it through the logs.
         plugin: the distribution of a third party's plugin that asked for it.
+        refusal_numbers: what the refusal of a blocked one says, by name.
     """
-    await _INSERT.run(
-        connection,
-        {
-            "id": record.id,
-            "wallet_id": record.wallet_id,
-            "agent_id": record.agent_id,
-            "principal": record.principal,
-            "action_key": action_key,
-            "type": record.type,
-            "status": record.status.value,
-            "signature": record.signature,
-            "details": jsontext.dumps_own(dict(record.details)),
-            "guardrails_applied": list(record.guardrails_applied),
-            "error": record.error,
-            "fee_lamports": record.fee_lamports,
-            "held_lamports": held_lamports,
-            "created_ms": record.created_ms,
-            "owner": owner,
-            "trace": trace,
-            "plugin": plugin,
-            "recipient": recipient_of(record.type, record.details),
-        },
-    )
+    values: dict[str, Any] = {
+        "id": record.id,
+        "wallet_id": record.wallet_id,
+        "agent_id": record.agent_id,
+        "principal": record.principal,
+        "action_key": action_key,
+        "type": record.type,
+        "status": record.status.value,
+        "signature": record.signature,
+        "details": jsontext.dumps_own(dict(record.details)),
+        "guardrails_applied": list(record.guardrails_applied),
+        "error": record.error,
+        "fee_lamports": record.fee_lamports,
+        "held_lamports": held_lamports,
+        "created_ms": record.created_ms,
+        "owner": owner,
+        "trace": trace,
+        "plugin": plugin,
+        "recipient": recipient_of(record.type, record.details),
+    }
+    if refusal_numbers is not None:
+        # A statement of its own, so that what is let through has no value more.
+        values["refusal_numbers"] = dict(refusal_numbers)
+    await _INSERT.run(connection, values)
     record_event(connection, record, trace)
     if record.status is TransactionStatus.BLOCKED:
         await alerts.blocked(connection, record, trace)
@@ -143,6 +152,16 @@ async def of_ids(
         return {}
     rows = await _OF_IDS.all(connection, {"b_ids": list(transaction_ids)})
     return {record.id: record for record in map(record_of, rows)}
+
+
+async def refusal_numbers(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """id -> the numbers that its refusal was stored with, of those that have some."""
+    if not transaction_ids:
+        return {}
+    rows = await _NUMBERS.all(connection, {"b_ids": list(transaction_ids)})
+    return dict(rows)
 
 
 async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:

@@ -21,8 +21,8 @@ from solward.vault.guardrails.grants.model import (
 from solward.vault.guardrails.grants.sentences import left_sentence
 from solward.vault.guardrails.grants.spelling import Names
 from solward.vault.guardrails.grants.stored_form import from_stored
-from solward.vault.store import grant_sums
 from solward.vault.store import grants as store
+from solward.vault.store import window_sums
 from solward.vault.store.database import Database
 
 NEAR_END_PERCENT: Final = 90
@@ -105,14 +105,14 @@ class GrantEnds:
 
     @staticmethod
     async def _used_up(connection: AsyncConnection, grants: Iterable[Grant], now_ms: int) -> int:
-        moved = await grant_sums.scopes_that_count(connection)
+        moved = await window_sums.grants_that_count(connection)
         windows = {
             need: window
             for grant in grants
             if grant.scope in moved
             for need, _, window in _windows(grant)
         }
-        counted = await grant_sums.counted(connection, windows, now_ms)
+        counted = await window_sums.counted(connection, windows, now_ms)
         return len(
             {n[0] for n, window in windows.items() if is_near(counted[n].units, window.most)}
         )

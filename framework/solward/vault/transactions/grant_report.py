@@ -31,11 +31,11 @@ from solward.vault.guardrails.grants.sentences import (
 )
 from solward.vault.guardrails.grants.spelling import Names, amount_text, unit_name, window_text
 from solward.vault.guardrails.grants.stored_form import from_stored
-from solward.vault.store import grant_sums
 from solward.vault.store import grants as store
+from solward.vault.store import window_sums
 from solward.vault.store.database import Database
-from solward.vault.store.grant_sums import Counted
 from solward.vault.store.window_clock import Moment
+from solward.vault.store.window_sums import Counted
 from solward.vault.transactions.principal_names import names_of
 
 # When more is left is said of a window that is this full, in percent.
@@ -85,6 +85,7 @@ async def wallet_grants(
     callers: Sequence[Caller],
     shown: Collection[str] | None = None,
     alike: Sequence[Alike] = (),
+    within: Sequence[str] = (),
 ) -> dict[str, Any]:
     """`grants`, of the wallet and of everybody who may use it, and `canLeave`: of one moment.
 
@@ -93,9 +94,11 @@ async def wallet_grants(
         callers: every agent, key and operator's schedule that may use it.
         shown: the principals that `grants` has; None for all of them.
         alike: keys that may use it and are not among `callers`.
+        within: principals with grants of their own, which let nothing leave that another one's
+            would not: schedules that keys made.
     """
     wallet = f"wallet:{wallet_id}"
-    principals = [wallet, *(who for who, _ in callers)]
+    principals = [wallet, *(who for who, _ in callers), *within]
     async with database.read() as connection:
         now = await database.moment(connection)
         sets = await _sets(connection, principals)
@@ -142,7 +145,7 @@ async def grants_report(
     """
     limits = {grant.scope: tuple(_limits(grant, names)) for each in sets.values() for grant in each}
     needs = {limit.need for each in limits.values() for limit in each}
-    counted = await grant_sums.counted(connection, needs, now.window_ms)
+    counted = await window_sums.counted(connection, needs, now.window_ms)
     report = []
     for who, grants in sets.items():
         shown = []
@@ -181,7 +184,7 @@ async def _limit_json(
     room_ms = None
     if used and used * 100 >= most * _NEARLY_FULL:
         scope, asset, length = limit.need
-        room_ms = await grant_sums.room_at(
+        room_ms = await window_sums.room_at(
             connection, scope, asset, length, 1, now_ms, transactions=is_rate
         )
     body = {

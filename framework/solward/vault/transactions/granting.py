@@ -21,12 +21,13 @@ from solward.vault.guardrails.grants.model import (
     Finding,
     Grant,
 )
-from solward.vault.guardrails.grants.sentences import finding_sentence
+from solward.vault.guardrails.grants.sentences import finding_refusal, finding_sentence
+from solward.vault.guardrails.refusal import RefusalNumbers
 from solward.vault.guardrails.rules import Verdict
-from solward.vault.store import grant_sums
 from solward.vault.store import judged as judged_store
 from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
+from solward.vault.store import window_sums
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions.grant_case import (
     Outgoing,
@@ -91,6 +92,7 @@ class Granted:
 
     Attributes:
         reason: the sentences of why it is refused, or held.
+        numbers: of the reason, where it is refused and the reason says some.
         used: the sums it was judged by.
         version: of the grants.
         is_asked: they were asked; otherwise `decision` says nothing.
@@ -103,6 +105,7 @@ class Granted:
     prices: Mapping[str, AssetPrice] = field(default_factory=dict)
     used: Mapping[Need, int] = field(default_factory=dict)
     reason: str | None = None
+    numbers: RefusalNumbers | None = None
     is_asked: bool = True
     charged: tuple[tuple[str, int, Grant], ...] = ()
 
@@ -127,7 +130,7 @@ class Granted:
             return verdict
         verdict = replace(verdict, applied=(*verdict.applied, GRANTS_RULE))
         if self.decision.refused is not None:
-            return replace(verdict, rule=GRANTS_RULE, reason=self.reason)
+            return replace(verdict, rule=GRANTS_RULE, reason=self.reason, numbers=self.numbers)
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 
     async def note(self, connection: AsyncConnection, own_id: str, kind: str, outcome: str) -> None:
@@ -298,6 +301,9 @@ class Granting:
         if not findings:
             return granted
         names = await names_in(connection, self._tokens, findings)
+        if refused is not None:
+            refusal = finding_refusal(refused, names)
+            return replace(granted, reason=refusal.reason, numbers=refusal.numbers)
         reason = " ".join(finding_sentence(each, names) for each in findings)
         return replace(granted, reason=reason)
 
@@ -325,7 +331,7 @@ async def _used(
         for need in needs
         for scope, asset, length in (need,)
     }
-    found = await grant_sums.counted(connection, frozenset(stored.values()), now_ms)
+    found = await window_sums.counted(connection, frozenset(stored.values()), now_ms)
     return {
         need: found[key].transactions if need[1] == RATE else found[key].units
         for need, key in stored.items()
@@ -347,7 +353,7 @@ async def _with_room(
     scope = grants.grants[finding.number - 1].scope
     is_rate = finding.counted_as == RATE
     asset = SOL if is_rate else finding.counted_as or SOL
-    at = await grant_sums.room_at(
+    at = await window_sums.room_at(
         connection,
         scope,
         asset,

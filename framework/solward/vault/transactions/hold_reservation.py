@@ -22,6 +22,7 @@ from solward.vault.guardrails import (
     ScopeUsage,
 )
 from solward.vault.guardrails.grants.sentences import hold_sentence
+from solward.vault.guardrails.refusal import RefusalNumbers
 from solward.vault.store import alerts, holds, idempotency
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment
@@ -42,6 +43,7 @@ class Judged:
         approval: the hold whose approval it takes.
         held: the hold that stands in its place.
         granted: what grants say of it; None where its bytes say nothing.
+        numbers: of its refusal, by the rule that stands last.
     """
 
     record: TransactionRecord
@@ -51,6 +53,7 @@ class Judged:
     granted: Granted | None = None
     approval: HoldRow | None = None
     held: Hold | None = None
+    numbers: RefusalNumbers | None = None
 
     @property
     def is_allowed(self) -> bool:
@@ -67,7 +70,7 @@ class Judged:
             error=reason,
             retry_after_s=None,
         )
-        return replace(self, record=record)
+        return replace(self, record=record, numbers=None)
 
 
 @dataclass(frozen=True, slots=True)

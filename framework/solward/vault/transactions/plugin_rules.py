@@ -86,11 +86,12 @@ def exact_answer(answer: object) -> str | Hold | None:
     if answer is None:
         return None
     if type(answer) is Hold and isinstance(answer.reason, str):
-        return Hold(_one_line(str.__str__(answer.reason)[:_MAX_REASON]))
-    return str.__str__(answer) if isinstance(answer, str) else "the rule refused"
+        return Hold(_one_line(answer.reason))
+    return _one_line(answer) if isinstance(answer, str) else "the rule refused"
 
 
 def _one_line(text: str) -> str:
-    """Without line ends, escapes of terminals and marks of direction, which could make what a
-    person decides on look like something else."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+    """The beginning, without line ends, escapes of terminals and marks of direction, which could
+    make what a person decides on, or what stands beside a refusal, look like something else."""
+    cut = str.__str__(text)[:_MAX_REASON]
+    return "".join(each if each.isprintable() else "\ufffd" for each in cut)

@@ -29,9 +29,9 @@ from solward.vault.guardrails.grants.model import (
     Grant,
 )
 from solward.vault.guardrails.grants.stored_form import from_stored, stored_form
-from solward.vault.store import grant_sums, recipients
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
+from solward.vault.store import recipients, window_sums
 from solward.vault.store.database import Database, lock_exclusive
 from solward.vault.store.grants import BookRow
 from solward.vault.store.judged import Counting
@@ -242,7 +242,7 @@ async def _seed(
                         "units": min(units, _MOST_UNITS),
                     }
                 )
-        await grant_sums.replace_counted(connection, grant.scope, rows)
+        await window_sums.replace_counted(connection, grant.scope, rows)
 
 
 def longest_ms(grant: Grant) -> int:

@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.durations import DAY_MS
 from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails.refusal_numbers import numbers_of
 from solward.vault.store import judged as judged_store
 from solward.vault.store import transactions as store
 from solward.vault.store.database import Database
@@ -33,7 +32,7 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
 async def record_json(database: Database, record: TransactionRecord) -> dict[str, Any]:
     """A record, with its fee where that is known.
 
-    A blocked one has `refusal` (`rule`, `reason` and `numbers`, as far as the reason says them);
+    A blocked one has `refusal` (`rule`, `reason` and `numbers`, empty where the reason says none);
     what was judged by its bytes has `couldLeave`: the `lines` that these could take, as a hold has
     them, and `costsLamports` of fee and rent.
     """
@@ -46,16 +45,16 @@ async def _with_reasons(
     connection: AsyncConnection, records: Sequence[TransactionRecord]
 ) -> list[dict[str, Any]]:
     leaving = await judged_store.leaving(connection, [record.id for record in records])
+    blocked = [record.id for record in records if record.status is TransactionStatus.BLOCKED]
+    numbers = await store.refusal_numbers(connection, blocked)
     found = []
     for record in records:
         body = record.to_json(fee=True)
         if record.status is TransactionStatus.BLOCKED:
-            reason = record.error or ""
-            rule = record.guardrails_applied[-1] if record.guardrails_applied else ""
             body["refusal"] = {
-                "rule": rule,
-                "reason": reason,
-                "numbers": dict(numbers_of(rule, reason)),
+                "rule": record.guardrails_applied[-1] if record.guardrails_applied else "",
+                "reason": record.error or "",
+                "numbers": numbers.get(record.id, {}),
             }
         if record.id in leaving:
             lines, costs = leaving[record.id]

@@ -39,6 +39,7 @@ from solward.vault.guardrails import (
 from solward.vault.guardrails.grants.dollars import AssetPrice
 from solward.vault.guardrails.grants.judged import ALLOWED, HELD
 from solward.vault.guardrails.grants.model import Charge
+from solward.vault.guardrails.refusal import RefusalNumbers
 from solward.vault.store import alerts, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
@@ -308,7 +309,7 @@ class Reserver:
             stored, now = judged.record, judged.now
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
-                await self._insert(connection, stored, actor, debit)
+                await self._insert(connection, stored, actor, debit, judged.numbers)
                 if row is not None and judged.is_allowed:
                     row = replace(row, created_ms=stored.created_ms)
                     await payment_store.add(connection, row)
@@ -372,7 +373,7 @@ class Reserver:
             if actor.approval is not None:
                 approval = await approval_of(connection, actor.approval, judged.now)
                 await use_approval(connection, stored, approval)
-            await self._insert(connection, stored, actor)
+            await self._insert(connection, stored, actor, numbers=judged.numbers)
         return stored
 
     async def trial(
@@ -537,7 +538,7 @@ class Reserver:
             retry_after_s=verdict.retry_after_s,
         )
         hold = verdict.hold if verdict.allowed else None
-        return Judged(judged, hold, now, found.usages, found.granted)
+        return Judged(judged, hold, now, found.usages, found.granted, numbers=verdict.numbers)
 
     async def _shared_scopes(self, connection: AsyncConnection, actor: Actor) -> list[str]:
         """What has windows over several wallets: the key, and a skill or plugin under grants."""
@@ -688,6 +689,7 @@ class Reserver:
         record: TransactionRecord,
         actor: Actor,
         held_lamports: int = 0,
+        numbers: RefusalNumbers | None = None,
     ) -> None:
         if actor.idempotency is not None:
             await claim_record(connection, actor.idempotency, record)
@@ -699,4 +701,5 @@ class Reserver:
             owner=self._owner if record.status is TransactionStatus.PENDING else None,
             trace=actor.trace,
             plugin=third_party(actor.via),
+            refusal_numbers=None if numbers is None else numbers.to_json(),
         )

@@ -8,7 +8,6 @@ from typing import Any
 from solward.guardrail import TransactionEffects
 from solward.money import lamports_to_sol
 from solward.vault.guardrails import Verdict
-from solward.vault.guardrails.refusal_numbers import numbers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,8 @@ class Trial:
         reason = self.verdict.reason or self.failure or self.verdict.hold
         if reason is not None:
             body["reason"] = reason
-        if self.verdict.rule is not None:
-            numbers = numbers_of(self.verdict.rule, self.verdict.reason or "")
-            if numbers:
-                body["numbers"] = dict(numbers)
+        if self.verdict.numbers is not None:
+            body["numbers"] = self.verdict.numbers.to_json()
         body["guardrailsApplied"] = list(self.verdict.applied)
         if self.effects is not None:
             body["effects"] = _effects_json(self.effects)

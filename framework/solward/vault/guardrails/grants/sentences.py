@@ -46,6 +46,7 @@ from solward.vault.guardrails.grants.spelling import (
     unit_name,
     window_text,
 )
+from solward.vault.guardrails.refusal import Refusal, RefusalNumbers
 
 _EACH: Final = {
     MINUTE_MS: "a minute",
@@ -167,9 +168,14 @@ def read_sentence(text: str, names: Names) -> dict[str, Any]:
     return document
 
 
+def finding_refusal(finding: Finding, names: Names) -> Refusal:
+    """Why a principal's grants refuse a transaction, with the numbers that the sentence says."""
+    return _FINDINGS[finding.why](finding, names)
+
+
 def finding_sentence(finding: Finding, names: Names) -> str:
     """Why a principal's grants refuse a transaction."""
-    return _FINDINGS[finding.why](finding, names)
+    return finding_refusal(finding, names).reason
 
 
 def reason_sentence(finding: Finding, names: Names) -> str:
@@ -217,7 +223,15 @@ def left_sentence(
         used: smallest units, or transactions, in the window that ends now.
         room_ms: when the next of it leaves the window; None where nothing does.
     """
-    left = f"{_left(asset, decimals, window.most, used, names)} in {_length(window.length_ms)}"
+    n = _limit_numbers(
+        asset,
+        decimals,
+        names,
+        window.most,
+        left=max(0, window.most - used),
+        window_ms=window.length_ms,
+    )
+    left = f"{_left(n)}{_within(n)}"
     return left if room_ms is None else f"{left}; more at {_clock(room_ms, window.length_ms)}"
 
 
@@ -492,29 +506,29 @@ def _unclear(text: str) -> InvalidRequest:
 # Findings.
 
 
-def _no_grant(finding: Finding, names: Names) -> str:
+def _no_grant(finding: Finding, names: Names) -> Refusal:
     who = _capital(principal_name(finding.who, names))
-    return f"{who} has no grant to {_does(finding, names)}."
+    return Refusal(f"{who} has no grant to {_does(finding, names)}.")
 
 
-def _other_wallet(finding: Finding, names: Names) -> str:
+def _other_wallet(finding: Finding, names: Names) -> Refusal:
     wallet = f"{_named('wallet', finding.detail, names)} only" if finding.detail else "another"
-    return f"{_capital(_grant(finding, names))} is for wallet {wallet}."
+    return Refusal(f"{_capital(_grant(finding, names))} is for wallet {wallet}.")
 
 
-def _via(finding: Finding, names: Names) -> str:
+def _via(finding: Finding, names: Names) -> Refusal:
     who = principal_name(finding.who, names)
     is_one = finding.number is not None
     may = f"Grant {finding.number} lets {who}" if is_one else f"{_capital(who)} may"
-    return f"{may} pay through {finding.detail or 'other sites'} only."
+    return Refusal(f"{may} pay through {finding.detail or 'other sites'} only.")
 
 
-def _recipient(finding: Finding, names: Names) -> str:
-    return f"{_lets_not(finding, names)} {_to(finding.line)}."
+def _recipient(finding: Finding, names: Names) -> Refusal:
+    return Refusal(f"{_lets_not(finding, names)} {_to(finding.line)}.")
 
 
-def _new_recipient(finding: Finding, names: Names) -> str:
-    return f"{_somebody_new(finding)}; {_grant(finding, names)} pays nobody new."
+def _new_recipient(finding: Finding, names: Names) -> Refusal:
+    return Refusal(f"{_somebody_new(finding)}; {_grant(finding, names)} pays nobody new.")
 
 
 def _somebody_new(finding: Finding) -> str:
@@ -522,101 +536,107 @@ def _somebody_new(finding: Finding) -> str:
     return f"{_address(finding.line)} was never paid from this wallet{alike}"
 
 
-def _hours(finding: Finding, names: Names) -> str:
+def _hours(finding: Finding, names: Names) -> Refusal:
     when = finding.detail or "other hours"
-    return f"{_capital(_grant(finding, names))} applies at {when} only."
+    return Refusal(f"{_capital(_grant(finding, names))} applies at {when} only.")
 
 
-def _ended(finding: Finding, names: Names) -> str:
+def _ended(finding: Finding, names: Names) -> Refusal:
     when = f" at {finding.detail}" if finding.detail else ""
-    return f"{_capital(_grant(finding, names))} ended{when}."
+    return Refusal(f"{_capital(_grant(finding, names))} ended{when}.")
 
 
-def _per_tx(finding: Finding, names: Names) -> str:
-    asked, most = _asked(finding, names), _most(finding, names)
-    return f"{asked} is more than the {most} at once that {_gives(finding, names)}."
+def _per_tx(finding: Finding, names: Names) -> Refusal:
+    n = _numbers(finding, names)
+    asked = _asked(n, finding, names)
+    return Refusal(f"{asked} is more than the {_most(n)} at once that {_gives(finding, names)}.", n)
 
 
-def _above_hold(finding: Finding, names: Names) -> str:
-    asked, most = _asked(finding, names), _most(finding, names)
-    return f"{asked} is more than the {most} above which {_grant(finding, names)} asks a person."
+def _above_hold(finding: Finding, names: Names) -> Refusal:
+    n = _numbers(finding, names)
+    asked, grant = _asked(n, finding, names), _grant(finding, names)
+    return Refusal(f"{asked} is more than the {_most(n)} above which {grant} asks a person.")
 
 
-def _window(finding: Finding, names: Names) -> str:
+def _window(finding: Finding, names: Names) -> Refusal:
     if (finding.requested or 0) > (finding.limit or 0):
         return _never_fits(finding, names)
-    asset, decimals = _counted(finding)
-    left = _left(asset, decimals, finding.limit or 0, finding.used or 0, names)
-    asked = amount_text(finding.requested or 0, decimals)
-    is_one = asset == USD or asked == "1"
-    wanted = f"{_asked(finding, names) if asset == USD else asked} {'is' if is_one else 'are'}"
+    n = _numbers(finding, names, has_left=True)
+    is_dollars = n.unit is None
+    asked = _asked(n, finding, names) if is_dollars else n.asked
+    wanted = f"{asked} {'is' if is_dollars or asked == '1' else 'are'}"
     grant = _capital(_grant(finding, names))
-    return f"{grant} has {left}{_within(finding)}; {wanted} asked" + _room(finding)
+    return Refusal(f"{grant} has {_left(n)}{_within(n)}; {wanted} asked" + _room(finding), n)
 
 
-def _never_fits(finding: Finding, names: Names) -> str:
+def _never_fits(finding: Finding, names: Names) -> Refusal:
     """More than the whole window, whatever was used of it."""
-    most = f"{_most(finding, names)}{_within(finding)}"
-    return f"{_asked(finding, names)} is more than the {most} that {_gives(finding, names)}."
+    n = _numbers(finding, names)
+    most = f"{_most(n)}{_within(n)}"
+    asked = _asked(n, finding, names)
+    return Refusal(f"{asked} is more than the {most} that {_gives(finding, names)}.", n)
 
 
-def _rate(finding: Finding, names: Names) -> str:
-    most = _amount(finding.limit or 0, 0, RATE, names)
-    made = f"{finding.used or 0} {'was' if finding.used == 1 else 'were'} made"
-    allowed = f"{_capital(_grant(finding, names))} allows {most}{_within(finding)}"
-    return f"{allowed}; {made}" + _room(finding)
+def _rate(finding: Finding, names: Names) -> Refusal:
+    limit, used = finding.limit or 0, finding.used or 0
+    n = _limit_numbers(RATE, 0, names, limit, used=used, window_ms=finding.window_ms)
+    made = f"{n.used} {'was' if used == 1 else 'were'} made"
+    allowed = f"{_capital(_grant(finding, names))} allows {_most(n)}{_within(n)}"
+    return Refusal(f"{allowed}; {made}" + _room(finding), n)
 
 
-def _costs(finding: Finding, names: Names) -> str:
+def _costs(finding: Finding, names: Names) -> Refusal:
     grant = _capital(_grant(finding, names))
     if not finding.limit:
-        return f"{grant} pays no network fee and no rent."
+        return Refusal(f"{grant} pays no network fee and no rent.")
     if (finding.requested or 0) > finding.limit:
         return _never_fits(finding, names)
-    left = _left(COSTS, SOL_DECIMALS, finding.limit, finding.used or 0, names)
-    asked = amount_text(finding.requested or 0, SOL_DECIMALS)
-    return f"{grant} has {left}{_within(finding)}; {asked} is asked" + _room(finding)
+    n = _numbers(finding, names, has_left=True)
+    return Refusal(f"{grant} has {_left(n)}{_within(n)}; {n.asked} is asked" + _room(finding), n)
 
 
-def _slippage(finding: Finding, names: Names) -> str:
+def _slippage(finding: Finding, names: Names) -> Refusal:
     return _bound("slippage", finding, names)
 
 
-def _impact(finding: Finding, names: Names) -> str:
+def _impact(finding: Finding, names: Names) -> Refusal:
     return _bound("price impact", finding, names)
 
 
-def _bound(what: str, finding: Finding, names: Names) -> str:
+def _bound(what: str, finding: Finding, names: Names) -> Refusal:
     most = _percent(finding.limit or 0)
     if finding.requested is None:
-        return f"The {what} is not known; {_grant(finding, names)} allows at most {most}."
-    asked = _percent(finding.requested)
-    return f"{asked} {what} is more than the {most} that {_gives(finding, names)}."
+        grant = _grant(finding, names)
+        return Refusal(f"The {what} is not known; {grant} allows at most {most}.")
+    n = RefusalNumbers(asked=_percent(finding.requested), limit=most, unit=what)
+    gives = _gives(finding, names)
+    return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {gives}.", n)
 
 
-def _into(finding: Finding, names: Names) -> str:
+def _into(finding: Finding, names: Names) -> Refusal:
     bought = _unit(finding.detail, names) if finding.detail else "what it would buy"
     if finding.number is None:
-        return f"{_capital(principal_name(finding.who, names))} has no grant to swap into {bought}."
-    return f"{_lets_not(finding, names, 'swap')} into {bought}."
+        who = _capital(principal_name(finding.who, names))
+        return Refusal(f"{who} has no grant to swap into {bought}.")
+    return Refusal(f"{_lets_not(finding, names, 'swap')} into {bought}.")
 
 
-def _decimals(finding: Finding, names: Names) -> str:
+def _decimals(finding: Finding, names: Names) -> Refusal:
     asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
     said = "does not say" if finding.requested is None else f"says {finding.requested} for"
     known = "what it had" if finding.limit is None else finding.limit
     written = f"{_grant(finding, names)} was written for {known}"
-    return f"The transaction {said} the decimals of {asset}; {written}."
+    return Refusal(f"The transaction {said} the decimals of {asset}; {written}.")
 
 
-def _price(finding: Finding, names: Names) -> str:
+def _price(finding: Finding, names: Names) -> Refusal:
     asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
     reason = f": {_one_line(finding.detail)}" if finding.detail else ""
     counts = f"{_grant(finding, names)} counts in dollars"
-    return f"What {asset} is worth is not known, and {counts}{reason}."
+    return Refusal(f"What {asset} is worth is not known, and {counts}{reason}.")
 
 
-_FINDINGS: Final[Mapping[Why, Callable[[Finding, Names], str]]] = {
+_FINDINGS: Final[Mapping[Why, Callable[[Finding, Names], Refusal]]] = {
     Why.NO_GRANT: _no_grant,
     Why.DEFAULT: _no_grant,
     Why.WALLET: _other_wallet,
@@ -665,21 +685,62 @@ def _counted(finding: Finding) -> tuple[str, int]:
     return asset, finding.decimals or 0
 
 
-def _asked(finding: Finding, names: Names) -> str:
+def _numbers(finding: Finding, names: Names, *, has_left: bool = False) -> RefusalNumbers:
     asset, decimals = _counted(finding)
-    amount = _amount(finding.requested or 0, decimals, asset, names)
-    if asset == USD and finding.line is not None:
-        return f"{amount} of {_unit(finding.line.asset, names)}"
-    return amount
+    limit = finding.limit or 0
+    return _limit_numbers(
+        asset,
+        decimals,
+        names,
+        limit,
+        asked=finding.requested or 0,
+        left=max(0, limit - (finding.used or 0)) if has_left else None,
+        window_ms=finding.window_ms,
+    )
 
 
-def _most(finding: Finding, names: Names) -> str:
-    asset, decimals = _counted(finding)
-    return _amount(finding.limit or 0, decimals, asset, names)
+def _limit_numbers(
+    asset: str,
+    decimals: int,
+    names: Names,
+    limit: int,
+    *,
+    asked: int | None = None,
+    left: int | None = None,
+    used: int | None = None,
+    window_ms: int | None = None,
+) -> RefusalNumbers:
+    """What a sentence says of a limit, from smallest units, or transactions for `RATE`."""
+
+    def text(units: int | None) -> str | None:
+        if units is None:
+            return None
+        return _dollars(units) if asset == USD else amount_text(units, decimals)
+
+    unit = None if asset == USD else _unit(asset, names, limit)
+    window = None if window_ms is None else _length(window_ms)
+    return RefusalNumbers(text(asked), text(limit), text(left), text(used), unit, window)
 
 
-def _within(finding: Finding) -> str:
-    return "" if finding.window_ms is None else f" in {_length(finding.window_ms)}"
+def _asked(n: RefusalNumbers, finding: Finding, names: Names) -> str:
+    """`6 USDC`, `$6 of USDC`."""
+    if n.unit is not None:
+        return f"{n.asked} {n.unit}"
+    of = "" if finding.line is None else f" of {_unit(finding.line.asset, names)}"
+    return f"{n.asked}{of}"
+
+
+def _most(n: RefusalNumbers) -> str:
+    return f"{n.limit}" if n.unit is None else f"{n.limit} {n.unit}"
+
+
+def _left(n: RefusalNumbers) -> str:
+    """`1.2 of 20 USDC left`."""
+    return f"{n.left} of {_most(n)} left"
+
+
+def _within(n: RefusalNumbers) -> str:
+    return "" if n.window is None else f" in {n.window}"
 
 
 def _room(finding: Finding) -> str:
@@ -751,23 +812,17 @@ def _one_line(text: str) -> str:
     return quoted(text)[1:-1]
 
 
-def _unit(asset: str, names: Names) -> str:
+def _unit(asset: str, names: Names, count: int = 2) -> str:
+    """`USDC`, `SOL of fees and rent`; of so many transactions, where these are the unit."""
+    if asset == RATE:
+        return "transaction" if count == 1 else "transactions"
     return f"{SOL} of fees and rent" if asset == COSTS else unit_name(asset, names)
 
 
 def _amount(units: int, decimals: int, asset: str, names: Names) -> str:
     if asset == USD:
         return _dollars(units)
-    if asset == RATE:
-        return f"{units} {'transaction' if units == 1 else 'transactions'}"
     return f"{amount_text(units, decimals)} {_unit(asset, names)}"
-
-
-def _left(asset: str, decimals: int, most: int, used: int, names: Names) -> str:
-    """`1.2 of 20 USDC left`."""
-    left = amount_text(max(0, most - used), decimals)
-    dollar = "$" if asset == USD else ""
-    return f"{dollar}{left} of {_amount(most, decimals, asset, names)} left"
 
 
 def _dollars(units: int) -> str:

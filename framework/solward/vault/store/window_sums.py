@@ -1,10 +1,10 @@
-"""What grants have counted: sums of their windows, by rows and hourly totals."""
+"""What scopes have counted: sums of their windows, by rows and hourly totals."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     bindparam,
@@ -19,11 +19,14 @@ from solward import jsontext
 from solward.durations import HOUR_MS
 from solward.prepared import Prepared
 from solward.vault.store.tables import (
-    grant_totals,
+    reservation_totals,
     reservations,
 )
 
-_HALF = 1 << 32
+# Units are high * HALF + low, in the sums of both.
+HALF: Final = 1 << 32
+# Scopes that a transaction is only found again by: they have no windows and no totals.
+FOUND_BY: Final = ("skill:", "plugin:", "site:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ _SUM = (
     " AND rows.asset = needs.asset AND rows.created_ms > needs.after"
     " AND rows.created_ms < (needs.after / 3600000 + 1) * 3600000"
     " UNION ALL SELECT needs.i, totals.high, totals.low, totals.count"
-    " FROM needs CROSS JOIN grant_totals AS totals WHERE totals.scope = needs.scope"
+    " FROM needs CROSS JOIN reservation_totals AS totals WHERE totals.scope = needs.scope"
     " AND totals.asset = needs.asset AND totals.hour > needs.after / 3600000"
     ") AS parts GROUP BY i"
 )
@@ -67,7 +70,7 @@ async def counted(
     """What each scope has counted of an asset in (now - length, now], in one query.
 
     Args:
-        needs: scope of a grant, asset, and length of the window in ms.
+        needs: scope, asset, and length of the window in ms.
         now_ms: where the windows end.
     """
     wanted = list(needs)
@@ -86,18 +89,23 @@ async def counted(
             "afters": afters,
         }
         found = await _SUM_POSTGRES.all(connection, parameters)
-    sums = {int(i): Counted(_units(high, low), int(count)) for i, high, low, count in found}
+    sums = {int(i): Counted(units(high, low), int(count)) for i, high, low, count in found}
     return {need: sums.get(i, Counted()) for i, need in enumerate(wanted)}
 
 
 _HOURS = (
-    select(grant_totals.c.hour, grant_totals.c.high, grant_totals.c.low, grant_totals.c.count)
-    .where(
-        grant_totals.c.scope == bindparam("scope"),
-        grant_totals.c.asset == bindparam("asset"),
-        grant_totals.c.hour > bindparam("hour"),
+    select(
+        reservation_totals.c.hour,
+        reservation_totals.c.high,
+        reservation_totals.c.low,
+        reservation_totals.c.count,
     )
-    .order_by(grant_totals.c.hour)
+    .where(
+        reservation_totals.c.scope == bindparam("scope"),
+        reservation_totals.c.asset == bindparam("asset"),
+        reservation_totals.c.hour > bindparam("hour"),
+    )
+    .order_by(reservation_totals.c.hour)
 )
 _ROWS = (
     select(reservations.c.created_ms, reservations.c.units)
@@ -135,7 +143,7 @@ async def room_at(
     left = excess
     for hour, total in parts:
         if total is not None:
-            inside = int(total[3]) if transactions else _units(total[1], total[2])
+            inside = int(total[3]) if transactions else units(total[1], total[2])
             if inside < left:
                 left -= inside
                 continue
@@ -152,30 +160,34 @@ async def room_at(
     return None
 
 
-# From each scope to the next one: DISTINCT would read every hour of every scope.
+# From each scope to the next one: DISTINCT would read every hour of every scope. Grants stand
+# together, since scopes are ordered by their bytes.
 _SCOPES = text(
-    "WITH RECURSIVE scopes(scope) AS (SELECT min(scope) FROM grant_totals UNION ALL"
-    " SELECT (SELECT min(totals.scope) FROM grant_totals AS totals"
-    " WHERE totals.scope > scopes.scope) FROM scopes WHERE scopes.scope IS NOT NULL)"
+    "WITH RECURSIVE scopes(scope) AS (SELECT min(scope) FROM reservation_totals"
+    " WHERE scope >= 'grant:' AND scope < 'grant;' UNION ALL"
+    " SELECT (SELECT min(totals.scope) FROM reservation_totals AS totals"
+    " WHERE totals.scope > scopes.scope AND totals.scope < 'grant;')"
+    " FROM scopes WHERE scopes.scope IS NOT NULL)"
     " SELECT scope FROM scopes WHERE scope IS NOT NULL"
 )
 
 
-async def scopes_that_count(connection: AsyncConnection) -> frozenset[str]:
+async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
     """The scopes of grants in which anything counts."""
     return frozenset((await connection.execute(_SCOPES)).scalars())
 
 
-def _units(high: Any, low: Any) -> int:
-    return int(high) * _HALF + int(low)
+def units(high: Any, low: Any) -> int:
+    """Both halves' sums as one number."""
+    return int(high) * HALF + int(low)
 
 
 _LOCK_TOTALS = Prepared(
     text(
-        "SELECT 1 FROM grant_totals AS totals WHERE (totals.scope, totals.asset, totals.hour) IN ("
+        "SELECT 1 FROM reservation_totals AS totals"
+        " WHERE (totals.scope, totals.asset, totals.hour) IN ("
         "SELECT rows.scope, rows.asset, rows.created_ms / 3600000 FROM reservations AS rows"
-        " WHERE rows.transaction_id = ANY(CAST(:ids AS text[]))"
-        " AND substr(rows.scope, 1, 6) = 'grant:')"
+        " WHERE rows.transaction_id = ANY(CAST(:ids AS text[])))"
         " ORDER BY totals.scope, totals.asset, totals.hour FOR UPDATE OF totals"
     )
 )

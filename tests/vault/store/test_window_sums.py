@@ -8,14 +8,15 @@ from collections.abc import Iterable
 import pytest
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.query_plans import query_plans
+from tests.support.query_plans import OF_NEEDS, query_plans
 
 from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from solward.vault.store import grant_sums, grants, recipients, spending
+from solward.vault.store import grants, recipients, spending, window_sums
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
-from solward.vault.store.grant_sums import Counted
-from solward.vault.store.tables import grant_totals, reservations
+from solward.vault.store.spending import Spent
+from solward.vault.store.tables import reservation_totals, reservations
+from solward.vault.store.window_sums import Counted
 
 SCOPE = "grant:agent:a#1"
 MINT = "So11111111111111111111111111111111111111112"
@@ -45,9 +46,12 @@ async def reserve(connection: AsyncConnection, rows: Iterable[Row], scope: str =
 
 async def sums(database: Database, now_ms: int = NOW) -> dict[int, Counted]:
     async with database.read() as connection:
-        found = await grant_sums.counted(
+        found = await window_sums.counted(
             connection, [(SCOPE, MINT, each) for each in LENGTHS], now_ms
         )
+        [used] = (await spending.usage(connection, [SCOPE], [MINT], now_ms)).values()
+    # What limits read of a day.
+    assert used.units_last_day.get(MINT, 0) == found[SCOPE, MINT, DAY_MS].units
     return {length: counted for (_, _, length), counted in found.items()}
 
 
@@ -61,7 +65,9 @@ async def test_a_window_holds_what_is_younger_than_its_length_and_nothing_else(
     database: Database,
 ) -> None:
     edges = [NOW - each + step for each in LENGTHS for step in (-1, 0, 1)]
-    rows = [(at, 10**number) for number, at in enumerate(edges)]
+    # Where rows end and totals begin.
+    edges += [(at // HOUR_MS + 1) * HOUR_MS + step for at in edges[1::3] for step in (-1, 0)]
+    rows = [(at, 2**number) for number, at in enumerate(edges)]
     async with database.write() as connection:
         await reserve(connection, rows)
     assert await sums(database) == by_hand(rows)
@@ -95,6 +101,22 @@ async def test_sums_are_those_of_the_rows_whatever_was_lowered_and_released(
         assert await sums(database, NOW + later) == by_hand(rows.values(), NOW + later)
 
 
+@pytest.mark.parametrize("scope", ["wallet:w", "agent:a", "key:k"])
+async def test_a_limit_counts_the_transactions_of_a_minute_and_the_units_of_a_day(
+    database: Database, scope: str
+) -> None:
+    edges = [NOW - length + step for length in (MINUTE_MS, HOUR_MS, DAY_MS) for step in (-1, 0, 1)]
+    async with database.write() as connection:
+        for number, at in enumerate((*edges, NOW)):
+            units = {"SOL": 10**number, "COSTS": 3, MINT: 7}
+            await spending.reserve(connection, f"t{number}", [scope, "wallet:x"], units, at)
+        await spending.add_costs(connection, "t9", 5)
+        used = await spending.usage(connection, [scope, "wallet:none"], [MINT], NOW)
+    # Of the edge of a day, what is a millisecond younger; of that of a minute, and now.
+    units_last_day = {"SOL": sum(10**n for n in (0, 1, 2, 3, 4, 5, 8, 9)), "COSTS": 29, MINT: 56}
+    assert used == {scope: Spent(2, units_last_day), "wallet:none": Spent(0, {})}
+
+
 async def test_no_sum_overflows(database: Database) -> None:
     rows = [(NOW - 2 * HOUR_MS - each, 2**63 - 1) for each in range(5)] + [(NOW, 2**63 - 1)]
     async with database.write() as connection:
@@ -102,11 +124,17 @@ async def test_no_sum_overflows(database: Database) -> None:
     assert (await sums(database))[DAY_MS] == Counted(6 * (2**63 - 1), 6)
 
 
-async def test_other_scopes_have_no_totals(database: Database) -> None:
+async def test_what_a_transaction_is_only_found_by_has_no_totals(database: Database) -> None:
+    found_by = [f"{each}x" for each in window_sums.FOUND_BY]
     async with database.write() as connection:
-        await spending.reserve(connection, "t", ["wallet:w", SCOPE], {"SOL": 5}, NOW)
-        rows = await connection.execute(select(grant_totals.c.scope, grant_totals.c.low))
-        assert rows.all() == [(SCOPE, 5)]
+        await spending.reserve(connection, "t", ["wallet:w", *found_by, SCOPE], {"SOL": 5}, NOW)
+        rows = await connection.execute(
+            select(reservation_totals.c.scope, reservation_totals.c.low)
+        )
+        assert rows.all() == [(SCOPE, 5), ("wallet:w", 5)]
+        for scope in found_by:
+            with pytest.raises(ValueError, match="no windows"):
+                await spending.usage(connection, [scope], [], NOW)
 
 
 async def test_many_sums_of_other_grants_do_not_mix(database: Database) -> None:
@@ -115,7 +143,7 @@ async def test_many_sums_of_other_grants_do_not_mix(database: Database) -> None:
         for number, scope in enumerate(scopes):
             await reserve(connection, [(NOW - 5 * HOUR_MS, number), (NOW - 1, 1)], scope)
         needs = [(scope, MINT, length) for scope in scopes for length in (HOUR_MS, DAY_MS)]
-        found = await grant_sums.counted(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
+        found = await window_sums.counted(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
     assert found.pop((SCOPE, "SOL", DAY_MS)) == Counted()
     assert found == {
         (scope, MINT, length): Counted(
@@ -138,12 +166,12 @@ async def test_there_is_room_as_soon_as_enough_has_left_and_not_before(
     gone = chance.randrange(1, used.transactions)
     async with database.write() as connection:
         await reserve(connection, rows)
-        at = await grant_sums.room_at(connection, SCOPE, MINT, length, excess, NOW)
-        counted = await grant_sums.room_at(
+        at = await window_sums.room_at(connection, SCOPE, MINT, length, excess, NOW)
+        counted = await window_sums.room_at(
             connection, SCOPE, MINT, length, gone, NOW, transactions=True
         )
         assert (
-            await grant_sums.room_at(connection, SCOPE, MINT, length, used.units + 1, NOW) is None
+            await window_sums.room_at(connection, SCOPE, MINT, length, used.units + 1, NOW) is None
         )
     assert at is not None
     assert counted is not None
@@ -156,8 +184,9 @@ async def test_there_is_room_as_soon_as_enough_has_left_and_not_before(
 @pytest.mark.sqlite("its query plans")
 async def test_a_sum_searches_indexes(database: Database) -> None:
     async def asked(connection: AsyncConnection) -> None:
-        await grant_sums.counted(connection, [(SCOPE, MINT, DAY_MS)], NOW)
-        await grant_sums.room_at(connection, SCOPE, MINT, DAY_MS, 1, NOW)
+        await window_sums.counted(connection, [(SCOPE, MINT, DAY_MS)], NOW)
+        await window_sums.room_at(connection, SCOPE, MINT, DAY_MS, 1, NOW)
+        await spending.usage(connection, ["wallet:w", "key:k"], [MINT], NOW)
         await transaction_store.launched(connection, "w", [MINT])
         await recipients.paid(connection, "w", [MINT])
         await recipients.note_paid(connection, "w", [MINT], "t")
@@ -168,6 +197,9 @@ async def test_a_sum_searches_indexes(database: Database) -> None:
     searched = [step for step in steps if step.startswith("SEARCH")]
     assert any("ix_reservations_scope_asset" in step for step in searched)
     assert any("totals USING PRIMARY KEY" in step and "hour>?" in step for step in searched)
+    # Of the rows one hour, however much happened in the day.
+    assert any(
+        "USING COVERING INDEX" in s and "created_ms>? AND created_ms<?" in s for s in searched
+    )
     assert any("ix_transactions_launches" in step for step in searched)
-    small = ("SCAN json_each", "SCAN needs", "SCAN parts")
-    assert [s for s in steps if s.startswith("SCAN") and not s.startswith(small)] == []
+    assert [s for s in steps if s.startswith("SCAN") and not s.startswith(OF_NEEDS)] == []
