@@ -179,8 +179,7 @@ class Login:
             return True, None
         if not _CREDENTIAL.fullmatch(given):
             return False, None
-        refused: list[bool] = []
-        client = client_of(self._options, given, refused)
+        client, refused = client_of(self._options, given)
         try:
             role, credential = await client.admins.own()
             assert credential is not None, "the admin secret does not begin so"

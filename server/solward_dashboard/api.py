@@ -3,7 +3,7 @@ credential of his own; their secrets stay in this process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ from solward.roles import Role
 from solward_dashboard.options import Options
 
 _TIMEOUT_S = 60.0
+# What `client.admins.own` asks for: of all answers this one is about the secret and nothing else.
+_OWN = "/admins/self"
 _client: list[SolwardClient] = []
 _behind_login: list[bool] = []
 # Of the shared client, once the service said it.
@@ -27,7 +29,8 @@ class Visitor:
     """Who logged in with an admin credential.
 
     Attributes:
-        refused: not empty once the service refused the credential: it was revoked, or has expired.
+        refused: not empty once the service, asked about the credential, refused it: it was revoked,
+            or has expired.
     """
 
     client: SolwardClient
@@ -40,18 +43,30 @@ class Visitor:
 _VISITOR: ContextVar[Visitor | None] = ContextVar("solward_visitor", default=None)
 
 
-class _NoStore(httpx.AsyncHTTPTransport):
-    """No proxy between here and the service may respond from a cache, or store a response."""
+class _ServiceTransport(httpx.AsyncHTTPTransport):
+    """To the service: no proxy between may respond from a cache or store a response, and of a
+    refusal it is found out whether it is of the secret.
 
-    def __init__(self, refused: list[bool]) -> None:
+    Attributes:
+        refused: not empty once the service refused the secret.
+        ask: asks the service about the secret alone.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self.refused = refused
+        self.refused: list[bool] = []
+        self.ask: Callable[[], Awaitable[object]] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         request.headers["Cache-Control"] = "no-store"
         response = await super().handle_async_request(request)
         if response.status_code == httpx.codes.UNAUTHORIZED:
-            self.refused.append(True)
+            if request.url.path.endswith(_OWN):
+                self.refused.append(True)
+            elif self.ask is not None:
+                # It may be about what was asked for, such as a key that was revoked.
+                with suppress(ClientError):
+                    await self.ask()
         return response
 
 
@@ -74,10 +89,9 @@ def role() -> Role:
     return _shared_role[0] if _shared_role else Role.POLICY
 
 
-def logged_in_as() -> str | None:
-    """The name of the visitor's own admin credential."""
-    visitor = _VISITOR.get()
-    return None if visitor is None else visitor.name
+def own_credential() -> Visitor | None:
+    """Who asks, where it is somebody with an admin credential of his own."""
+    return _VISITOR.get()
 
 
 def behind_login() -> bool:
@@ -85,10 +99,13 @@ def behind_login() -> bool:
     return any(_behind_login)
 
 
-def client_of(options: Options, secret: str, refused: list[bool]) -> SolwardClient:
-    """A client that stores nothing, to be closed; `refused` is not empty once its secret was."""
-    transport = _NoStore(refused)
-    return SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
+def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]:
+    """A client that stores nothing, to be closed, and a list that is not empty once its secret was
+    refused."""
+    transport = _ServiceTransport()
+    client = SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
+    transport.ask = client.admins.own
+    return client, transport.refused
 
 
 async def ask_role() -> None:
@@ -103,7 +120,8 @@ def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManage
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with client_of(options, options.api_secret, []) as client:
+        shared, _ = client_of(options, options.api_secret)
+        async with shared as client:
             _client[:] = [client]
             _behind_login[:] = [options.password is not None]
             try:

@@ -12,6 +12,7 @@ from solward.roles import Role
 from solward_dashboard.api import api, behind_login, role
 from solward_dashboard.freeze import FreezeSwitch
 from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.wording import one_line
 
 PAGES = (
     ("/", "Overview", "space_dashboard"),
@@ -28,7 +29,7 @@ PAGES = (
     ("/settings", "Settings", "tune"),
 )
 _LOOK = Path(__file__).parent / "static" / "look.css"
-_FOCUS = Path(__file__).parent / "static" / "focus.js"
+_SCRIPTS = tuple(Path(__file__).parent / "static" / name for name in ("focus.js", "cut.js"))
 _DARK = "solward_dark"
 _YEAR_S = 365 * 24 * 3600
 _ADMINS = "/admins"
@@ -36,15 +37,56 @@ _HOLDS = "/holds"
 _WAITING_EVERY_S = 5.0
 _MOST_WAITING = 100
 _FROZEN_EVERY_S = 5.0
+# The longest name that the service takes is an agent's.
+_MAX_NAME = 100
+
+
+class Title:
+    """What a page shows, by name: its first heading, and what its tab is called.
+
+    Args:
+        kind: of what is shown, or the whole of it where `show` is never called.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._heading = ui.label().classes("sw-title sw-text")
+        self._heading.props("role=heading aria-level=1")
+        self._say(kind)
+
+    def show(self, name: str) -> None:
+        """The name of what is shown, or its id where it has none: text of others."""
+        self._say(f"{self._kind} {one_line(name, _MAX_NAME)}")
+
+    def _say(self, text: str) -> None:
+        if text != self._heading.text:
+            self._heading.set_text(text)
+            ui.page_title(f"{text} - Solward")
 
 
 @contextmanager
 def frame(path: str) -> Iterator[Freshness]:
     """The frame of a page; elements built inside are its content."""
-    title = next(name for route, name, _ in PAGES if route == path)
-    ui.page_title(f"{title} - Solward")
+    with _framed(path, next(name for route, name, _ in PAGES if route == path)) as (freshness, _):
+        yield freshness
+
+
+@contextmanager
+def frame_of_one(path: str, kind: str) -> Iterator[tuple[Freshness, Title]]:
+    """As `frame`, of a page that shows one of what the page at `path` lists.
+
+    Args:
+        kind: what it shows, such as `Wallet`; its name is for who has it.
+    """
+    with _framed(path, kind) as framed:
+        yield framed
+
+
+@contextmanager
+def _framed(path: str, called: str) -> Iterator[tuple[Freshness, Title]]:
     ui.add_css(_LOOK)
-    ui.add_head_html(f"<script>{_FOCUS.read_text()}</script>")
+    for script in _SCRIPTS:
+        ui.add_head_html(f"<script>{script.read_text()}</script>")
     # What its role may not do is not offered: the style sheet hides what is marked so.
     ui.query("body").classes(f"sw-role-{role()}")
     ui.colors(primary="#0f766e")
@@ -73,12 +115,12 @@ def frame(path: str) -> Iterator[Freshness]:
     menu.on_click(drawer.toggle)
     with ui.element("div").classes("sw-main") as main:
         freeze.add_banner()
-        ui.label(title).classes("sw-title").props("role=heading aria-level=1")
+        title = Title(called)
         freshness = Freshness()
         Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)
         frozen = Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
         freeze.refresh_by(frozen.refresh)
-        yield freshness
+        yield freshness, title
     ui.skip_link("Skip to the content", target=main)
 
 

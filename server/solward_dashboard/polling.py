@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from nicegui import events, ui
 
 from solward.client import ClientError, Unauthorized, Unreachable
-from solward_dashboard.api import logged_in_as
+from solward_dashboard.api import own_credential
 from solward_dashboard.wording import clock
 
 T = TypeVar("T")
@@ -149,8 +149,10 @@ def _failure_text(error: Exception) -> str:
         return f"The service did not answer within {_TIMEOUT_S:g} s."
     text = str(error).rstrip(".")
     if isinstance(error, Unauthorized):
-        if logged_in_as() is not None:
-            return f"{text}. Your admin credential has ended: log in again."
+        visitor = own_credential()
+        if visitor is not None:
+            ended = " Your admin credential has ended: log in again." if visitor.refused else ""
+            return f"{text}.{ended}"
         return f"{text}. NEXT_PUBLIC_API_SECRET must be the API_SECRET of the service."
     if isinstance(error, Unreachable):
         return f"The service is away: {text}."

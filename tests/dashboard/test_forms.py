@@ -36,6 +36,14 @@ def _only(schema: dict[str, Any]) -> Field:
     return field
 
 
+def test_what_a_plugin_says_of_a_field_turns_nothing_that_stands_after_it() -> None:
+    turned = "\u202e.tnuoma ynA"
+    said = {"type": "integer", "minimum": 3, "title": turned, "description": f"Two\nlines {turned}"}
+    field = _only(_schema(("count",), count=said))
+    assert field.label == "\ufffd.tnuoma ynA"
+    assert field.help == "Two lines \ufffd.tnuoma ynA At least 3."
+
+
 NUMBER = {"type": "number"}
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}

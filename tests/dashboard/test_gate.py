@@ -19,6 +19,7 @@ from solward_dashboard.api import Visitor, client_of
 from solward_dashboard.options import Options
 
 PASSWORD = "pass with spaces & ümlaut"
+CREDENTIAL = "sa-" + "0" * 48
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:
@@ -226,7 +227,7 @@ async def test_the_sessions_that_are_kept_are_bounded() -> None:
 async def test_a_credential_ends_no_session_but_its_own() -> None:
     login = Login(options(PASSWORD))
     await login._keep("operator", None)
-    client = client_of(options(PASSWORD), "sa-" + "0" * 48, [])
+    client, _ = client_of(options(PASSWORD), CREDENTIAL)
     ana = Visitor(client, "ana", Role.READ, [])
     await login._keep("bea", Visitor(client, "bea", Role.READ, []))
     for number in range(1_010):

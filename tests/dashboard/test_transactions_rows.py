@@ -19,6 +19,7 @@ from solward_dashboard.pages.transactions.rows import (
     explorer,
     fee_facts,
     row,
+    row_changes,
 )
 
 TOKENS = token_list("localnet")
@@ -151,3 +152,13 @@ def test_what_is_new_is_told_from_what_changed() -> None:
     ]
     new, other = changed(known, answered)
     assert ([each.id for each in new], [each.id for each in other]) == (["c"], ["a"])
+
+
+def test_a_row_is_updated_in_place_and_goes_only_when_it_matches_no_more() -> None:
+    records = [record(id=each) for each in ("new", "changed", "ended", "elsewhere", "found")]
+    matching = {each: {"id": each} for each in ("new", "changed", "found")}
+    assert row_changes(matching, {"changed", "ended"}, records) == {
+        "add": [{"id": "new"}, {"id": "found"}],
+        "update": [{"id": "changed"}],
+        "remove": [{"id": "ended"}],
+    }

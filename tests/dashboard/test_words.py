@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from solward_dashboard.wording import ago, plain, short, sol, value_text
+from solward_dashboard.wording import ago, one_line, plain, short, sol, value_text
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -69,3 +69,18 @@ def test_told_writes_values_as_people_do() -> None:
         "3",
         "x",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("treasury", "treasury"),
+        ("<b>a</b>", "<b>a</b>"),
+        ("\u202elaer\n", "\ufffdlaer\ufffd"),
+        ("w" * 10, "w" * 10),
+        ("w" * 11, "w" * 9 + "…"),
+    ],
+    ids=["plain", "markup", "turned", "longest", "longer"],
+)
+def test_a_name_in_a_line_is_bounded_and_turns_nothing(text: str, said: str) -> None:
+    assert one_line(text, 10) == said

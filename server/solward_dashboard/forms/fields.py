@@ -10,10 +10,14 @@ from enum import StrEnum
 from typing import Any
 
 from solward.jsontext import dumps
+from solward_dashboard.wording import one_line
 
 _MAX_DEPTH = 4
 _LONG_TEXT = 200
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+# A label is one line; a help is as long as a skill's description may be.
+_MAX_LABEL = 100
+_MAX_HELP = 1_024
 _FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _SIMPLE = {"string", "number", "integer", "boolean", "null"}
 
@@ -94,7 +98,7 @@ def field_of(
 ) -> Field:
     """The field of one value; `value` overrides its default."""
     known = schema.get("default") if value is None else value
-    label = str(schema.get("title") or in_words(name))
+    label = _told(schema.get("title") or in_words(name), _MAX_LABEL)
     kind, choices = _kind(schema, required, depth)
     field = Field(name, label, kind, required, _help(schema), schema, choices=choices)
     if kind is Kind.GROUP:
@@ -214,7 +218,7 @@ _BOUNDS = (
 
 
 def _help(schema: Mapping[str, Any]) -> str:
-    description = str(schema.get("description", "")).strip()
+    description = _told(schema.get("description", ""), _MAX_HELP)
     bounds = [text.format(_plain(schema[key])) for key, text in _BOUNDS if schema.get(key)]
     # A bound whose number is in the description is not repeated.
     mentioned = _FIGURE.findall(description.replace(",", ""))
@@ -229,6 +233,12 @@ def _help(schema: Mapping[str, Any]) -> str:
         if description
         else f"{more[0].upper()}{more[1:]}."
     )
+
+
+def _told(text: object, most: int) -> str:
+    """What a plugin says of a field: what stands after it, such as a bound or an error, is read in
+    its own direction."""
+    return one_line(" ".join(str(text).split()), most)
 
 
 def _plain(value: Any) -> str:

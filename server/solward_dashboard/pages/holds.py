@@ -11,7 +11,7 @@ from nicegui import ui
 from solward.client import Hold, NotFoundError, Transaction
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import frame, frame_of_one
 from solward_dashboard.holds import HoldCards, Told
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.people import People
@@ -88,7 +88,8 @@ def page() -> None:
 
 def one(hold_id: str) -> None:
     """The page of one hold, whose address a message to a person may have."""
-    with frame("/holds") as freshness:
+    with frame_of_one("/holds", "Hold") as (freshness, title):
+        title.show(hold_id)
         ui.link("All approvals", "/holds").classes("sw-back")
 
         async def refresh() -> None:

@@ -12,7 +12,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import day, plain, short
+from solward_dashboard.wording import day, plain, second, short
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -216,7 +216,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
             fact("State", f"{state(payment)}; {_SERVED[payment.served][0]}")
             fact("By", f"{payment.protocol}, {payment.mode}")
             fact("Wallet", wallet or payment.wallet_id)
-            fact("Time", payment.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+            fact("Time", second(payment.timestamp))
             if payment.signature is not None:
                 _signature(payment.signature)
             fact("Payment", payment.id, "sw-mono")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.support.browser import Browser, Pages
+from tests.support.furnished_service import demo, furnish
 from tests.support.service_process import Service
 
 
@@ -17,6 +18,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(tmp_path_factory.mktemp("service") / "home").start()
     yield service
     service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The demo's service, for a module whose `service` is this one; `ids` fills it."""
+    service = demo(tmp_path_factory.mktemp("service") / "home").start()
+    yield service
+    service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def ids(furnished: Service) -> dict[str, str]:
+    """What stands for the parameters of the pages' paths."""
+    return furnish(furnished)
 
 
 @pytest.fixture(scope="module")

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from tests.e2e.dashboard.views import DIALOGS, makers_of_dialogs, opened_dialog, paths
 from tests.support.axe import Finding, findings
 from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.furnished_service import demo, furnish
 from tests.support.service_process import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = demo(tmp_path_factory.mktemp("service") / "home").start()
-    yield service
-    service.stop(signal.SIGKILL)
-
-
-@pytest.fixture(scope="module")
-def ids(service: Service) -> dict[str, str]:
-    """What stands for the parameters of the pages' paths."""
-    return furnish(service)
+def service(furnished: Service) -> Service:
+    return furnished
 
 
 @pytest.fixture(scope="module")

@@ -471,3 +471,30 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
 def test_an_agent_that_is_not_there_is_said_to_be_missing(wide: Browser) -> None:
     wide.open("/agents/nobody")
     wide.wait_for("There is no such agent.")
+
+
+def test_a_whole_strategy_is_offered_where_some_of_it_is_cut_off(
+    wide: Browser, api: httpx.Client
+) -> None:
+    def offered() -> bool:
+        return bool(wide.all("button.sw-more[aria-expanded]"))
+
+    # Three lines on a desktop, which is what is shown, and four on a phone.
+    short = f"look at the balance\nand wait\n{'and then look at it all again, ' * 2}"
+    agent = _made(api, "planner", strategy=short)
+    try:
+        wide.answered(f"/agents/{agent}")
+        wide.wait_for("and wait")
+        assert not offered()
+        wide.size(*PHONE)
+        wide.until(offered, "what is cut off by a narrow page")
+        wide.click("Whole strategy")
+        wide.click("Less")
+        wide.until(lambda: "Whole strategy" in wide.text(), "it to be folded again")
+        wide.size(*DESKTOP)
+        wide.until(lambda: not offered(), "nothing to be cut off again")
+        # Of the same size, with more that is not seen.
+        api.patch(f"/agents/{agent}", json={"strategy": f"{short}\na fourth line"})
+        wide.until(offered, "what a change cut off")
+    finally:
+        api.delete(f"/agents/{agent}")

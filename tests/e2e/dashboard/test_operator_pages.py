@@ -30,7 +30,11 @@ SECRETS = {
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
     install_keeping(folder / "home", folder)
-    given = {"MAX_SOL_PER_TRANSACTION": "1.5", "JUPITER_API_URL": f"http://u:{CANARY}@127.0.0.1:9"}
+    given = {
+        "MAX_SOL_PER_TRANSACTION": "1.5",
+        "JUPITER_API_URL": f"http://u:{CANARY}@127.0.0.1:9",
+        "COINGECKO_API_URL": f"https://coingecko.example/{CANARY}/v3",
+    }
     service = Service(folder / "home", **SECRETS, **given).start()
     yield service
     service.stop(signal.SIGKILL)
@@ -162,7 +166,8 @@ def test_settings_are_shown_with_their_origins_and_no_secret(browser: Browser) -
     for name in SECRETS:
         assert browser.marked(f"setting-{name}").text == f"{name}\nsecret\nset\nenvironment"
     assert browser.marked("setting-GEMINI_API_KEY").text.endswith("not set\ndefault")
-    assert "http://127.0.0.1/********" in browser.marked("setting-JUPITER_API_URL").text
+    assert "\nhttp://127.0.0.1:9/…\n" in browser.marked("setting-JUPITER_API_URL").text
+    assert "\nhttps://coingecko.example/…\n" in browser.marked("setting-COINGECKO_API_URL").text
     assert CANARY not in browser.driver.page_source
     browser.fill("Search settings", "slippage")
     browser.wait_for("1 of ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -482,6 +483,8 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     assert schedules() == []
     shown.click("Create")
     shown.wait_for("check_balance, every 1h")
+    # As other pages tell times, in the row and in the notice.
+    assert len(re.findall(r"[Rr]uns next \d{4}-\d\d-\d\d \d\d:\d\d\b", shown.text())) == 2
     (made,) = schedules()
     assert (made["name"], made["skill"], made["status"]) == ("look", "check_balance", "active")
     shown.click("Runs of look")

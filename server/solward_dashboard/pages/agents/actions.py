@@ -13,8 +13,6 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.pages.agents.data import ACTIVE, STATUS_CLASSES, Bar
 
-_LONG_STRATEGY = 160
-
 
 class StatusBadge:
     """An agent's status, in colour and in words."""
@@ -160,7 +158,7 @@ class Bars:
 
 
 class Strategy:
-    """An agent's strategy: its beginning, and all of it on demand."""
+    """An agent's strategy: its beginning, and all of it on demand where that is more."""
 
     def __init__(self) -> None:
         self._text = ui.label().classes("sw-text sw-clamp")
@@ -171,8 +169,6 @@ class Strategy:
     def show(self, strategy: str) -> None:
         """Update the text."""
         self._text.set_text(strategy.strip())
-        long = len(strategy) > _LONG_STRATEGY or strategy.strip().count("\n") > 1
-        self._more.set_visibility(long)
 
     def _toggle(self) -> None:
         self._expanded = not self._expanded

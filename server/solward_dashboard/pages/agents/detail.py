@@ -12,7 +12,7 @@ from nicegui import ui
 from solward.client import Agent, Decision, Hold, NotFoundError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import heading
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import frame_of_one
 from solward_dashboard.grants import GrantsLeft, OpenHolds
 from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
 from solward_dashboard.pages.agents.chat import Chat
@@ -56,7 +56,7 @@ async def fetch(agent_id: str) -> OneAgent | None:
 
 def page(agent_id: str) -> None:
     """Built once a visitor; elements are updated in place."""
-    with frame("/agents") as freshness:
+    with frame_of_one("/agents", "Agent") as (freshness, title):
         ui.link("All agents", "/agents").classes("sw-back")
         missing = ui.label("There is no such agent.").classes("sw-empty")
         missing.set_visibility(False)
@@ -86,6 +86,7 @@ def page(agent_id: str) -> None:
         def show(latest: OneAgent | None) -> None:
             content.set_visibility(latest is not None)
             missing.set_visibility(latest is None)
+            title.show(agent_id if latest is None else latest.agent.name)
             if latest is None:
                 return
             head.show(latest)
@@ -102,7 +103,7 @@ def page(agent_id: str) -> None:
 
 
 class _Head:
-    """Name, status, wallet, provider and buttons."""
+    """Status, wallet, provider and buttons."""
 
     def __init__(
         self,
@@ -117,10 +118,7 @@ class _Head:
         self._buttons: AgentButtons | None = None
         with ui.element("section").classes("sw-card").props('data-testid="head"'):
             with ui.element("div").classes("sw-row"):
-                self._name = ui.label().classes("sw-name sw-text")
-                self._name.props("role=heading aria-level=2")
                 self._status = StatusBadge()
-            with ui.element("div").classes("sw-row sw-dim"):
                 self._wallet = ui.link("…", "/wallets")
                 self._payments = ui.link("Payments of its wallet", "/payments")
                 self._provider_text = ui.label().classes("sw-text")
@@ -130,7 +128,6 @@ class _Head:
 
     def show(self, latest: OneAgent) -> None:
         agent = self._agent = latest.agent
-        self._name.set_text(agent.name)
         self._status.show(agent)
         self._wallet.set_text(f"Wallet {latest.wallet}")
         self._wallet.props["href"] = f"/wallets/{agent.wallet_id}"

@@ -13,7 +13,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, heading
 from solward_dashboard.pages.agents.data import action_text, usage_text
-from solward_dashboard.wording import ago, plain, short, value_text
+from solward_dashboard.wording import ago, plain, second, short, value_text
 
 NEWEST = 20
 _OLDER = 50
@@ -114,7 +114,7 @@ class _Entry:
             fact("Outcome", decision.outcome)
             if used := usage_text(decision.usage):
                 fact("Model", used)
-            fact("Time", decision.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+            fact("Time", second(decision.timestamp))
 
 
 def beyond(cycles: Collection[int], most: int) -> list[int]:

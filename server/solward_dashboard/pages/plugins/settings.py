@@ -39,7 +39,8 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
             field = {key: each[key] for key in _TOLD if key in each}
             field |= {"type": "string", "writeOnly": True}
         if name in needed and "default" not in each:
-            told = f"{each.get('description', '')} The skill does nothing without it."
+            # First, so that no length of the plugin's own text has it cut off.
+            told = f"The skill does nothing without it. {each.get('description', '')}"
             field["description"] = told.strip()
         properties[name] = field
     return {"type": "object", "properties": properties, "additionalProperties": False}

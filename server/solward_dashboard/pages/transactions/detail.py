@@ -13,11 +13,12 @@ from solward.client import ClientError, Judged, NotFoundError, Transaction
 from solward.solana.token_list import TokenList, token_list
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button, fact, heading, result_of
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import frame_of_one
 from solward_dashboard.pages.transactions.rows import amount, details, explorer, fee_facts
 from solward_dashboard.people import People
 from solward_dashboard.polling import Poll
 from solward_dashboard.refused import leaving_list, number_list, rule_text
+from solward_dashboard.wording import second
 
 EVERY_S = 10.0
 # What a field of the details says; any other is shown by its own name.
@@ -72,7 +73,8 @@ async def fetch(transaction_id: str) -> One | None:
 
 def page(transaction_id: str) -> None:
     """The page of one transaction; built anew when it has changed."""
-    with frame("/transactions") as freshness:
+    with frame_of_one("/transactions", "Transaction") as (freshness, title):
+        title.show(transaction_id)
         ui.link("All transactions", "/transactions").classes("sw-back")
         missing = ui.label("There is no such transaction.").classes("sw-empty")
         missing.set_visibility(False)
@@ -151,7 +153,7 @@ def _body(one: One) -> None:
             fact("Asked by", one.people.who(record.principal))
         if record.agent_id is not None and record.principal != f"agent:{record.agent_id}":
             fact("Agent", one.people.who(f"agent:{record.agent_id}"))
-        fact("Time", record.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+        fact("Time", second(record.timestamp))
         if (said := amount(record, tokens)) and "amount" in record.details:
             fact("Amount", said)
         for name, text in _details(record, one.people, tokens):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from urllib.parse import urlencode
@@ -19,7 +20,7 @@ from solward_dashboard.frame import frame
 from solward_dashboard.pages.transactions.contacts import edit_contacts
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.export import EXPORT
-from solward_dashboard.pages.transactions.rows import Filter, changed, row
+from solward_dashboard.pages.transactions.rows import Filter, changed, row, row_changes
 from solward_dashboard.polling import Freshness, Poll
 
 _ALL = TransactionFilter()
@@ -62,6 +63,23 @@ _FITTED = """params => {
   api.setColumnsVisible(["time", "type", "wallet", "why"], width >= 640);
   api.setColumnsVisible(["fee"], width >= 1000);
   api.setColumnsVisible(["signature"], width >= 1150);
+}"""
+# The table is one stop of the Tab key, however many rows it has: inside of it the arrows go from
+# cell to cell. The browser goes on from what lies before or behind it.
+_LEFT = """params => {
+  document.querySelector(params.backwards ? ".sw-before-table" : ".sw-behind-table")
+    .focus({preventScroll: true});
+  return false;
+}"""
+# The focus stays with its record, not with the place in which another one may come to lie.
+_FOCUSED = """params => {
+  params.context.focused = params.api.getDisplayedRowAtIndex(params.rowIndex ?? -1)?.id;
+}"""
+_MOVED = """params => {
+  const {api, context} = params, cell = api.getFocusedCell();
+  const row = cell && context.focused ? api.getRowNode(context.focused)?.rowIndex ?? null : null;
+  if (row === null || row === cell.rowIndex) return;
+  if (document.activeElement?.closest(".ag-root")) api.setFocusedCell(row, cell.column);
 }"""
 # Pages of a filter without a record that are asked for before somebody presses the button again.
 _MOST_EMPTY = 20
@@ -128,6 +146,7 @@ class Table:
         ):
             control.on_value_change(self._filtered)
         self._empty = ui.label().classes("sw-empty").props('data-testid="empty"')
+        ui.element("span").classes("sw-before-table").props("tabindex=-1")
         self._grid = ui.aggrid(
             {
                 "columnDefs": _COLUMNS,
@@ -140,6 +159,11 @@ class Table:
                     "enableClickSelection": True,
                 },
                 "suppressCellFocus": False,
+                ":tabToNextCell": _LEFT,
+                ":tabToNextHeader": _LEFT,
+                "context": {},
+                ":onCellFocused": _FOCUSED,
+                ":onModelUpdated": _MOVED,
                 ":onGridSizeChanged": _FITTED,
                 "ensureDomOrder": True,
             },
@@ -147,6 +171,7 @@ class Table:
         )
         self._grid.classes("sw-table").props('data-testid="transactions"')
         self._grid.on("selectionChanged", self._selected, [])
+        ui.element("span").classes("sw-behind-table").props("tabindex=-1")
         with ui.element("div").classes("sw-row"):
             self._count = ui.label().classes("sw-dim").props('data-testid="count" role=status')
             ui.space()
@@ -180,6 +205,7 @@ class Table:
         renamed = self._rename(answer)
         new, updated = changed(self._known, answer.records)
         first = not self._known
+        shown = {each.id for each in updated if self._matches(self._known[each.id])}
         self._known |= {each.id: each for each in (*new, *updated)}
         if first:
             if self._filter.asked() == _ALL:
@@ -189,7 +215,7 @@ class Table:
         elif renamed:
             self._reload_rows()
         elif new or updated:
-            self._apply(new, updated)
+            self._apply([*new, *updated], shown)
         self._update_count()
 
     def _rename(self, answer: Records) -> bool:
@@ -226,13 +252,14 @@ class Table:
             return None
         return "No address, and no name of a wallet or a contact."
 
-    def _apply(self, new: list[Transaction], updated: list[Transaction]) -> None:
-        # An updated record may match the filter now, or not any more.
-        self._grid.run_grid_method(
-            "applyTransaction", {"remove": [{"id": each.id} for each in updated]}
-        )
-        shown = [each for each in (*new, *updated) if self._matches(each)]
-        self._grid.run_grid_method("applyTransaction", {"add": [self._row(each) for each in shown]})
+    def _apply(self, records: list[Transaction], shown: Collection[str] = ()) -> None:
+        """Take over new and changed records.
+
+        Args:
+            shown: ids of those that have a row; they may not match the filter any more.
+        """
+        matching = {each.id: self._row(each) for each in records if self._matches(each)}
+        self._grid.run_grid_method("applyTransaction", row_changes(matching, shown, records))
 
     def _reload_rows(self) -> None:
         rows = [self._row(each) for each in self._known.values() if self._matches(each)]
@@ -284,7 +311,7 @@ class Table:
         self._ended, self._oldest = behind is None, behind
         new, _ = changed(self._known, older)
         self._known |= {each.id: each for each in new}
-        self._apply(new, [])
+        self._apply(new)
         self._update_count()
 
     def _export(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -173,6 +173,25 @@ def changed(
     new = [each for each in records if each.id not in known]
     updated = [each for each in records if each.id in known and known[each.id].raw != each.raw]
     return new, updated
+
+
+def row_changes(
+    matching: Mapping[str, Mapping[str, str]],
+    shown: Collection[str],
+    records: Iterable[Transaction],
+) -> dict[str, list[Mapping[str, str]]]:
+    """What the table adds, updates in place and removes, so that a row keeps the focus.
+
+    Args:
+        matching: id -> row of those of `records` that match the filter.
+        shown: ids of those that have a row.
+    """
+    ids = [each.id for each in records]
+    return {
+        "add": [matching[each] for each in ids if each in matching and each not in shown],
+        "update": [matching[each] for each in ids if each in matching and each in shown],
+        "remove": [{"id": each} for each in ids if each not in matching and each in shown],
+    }
 
 
 def _searched(record: Transaction, wallet: str) -> str:

@@ -26,7 +26,7 @@ Refresh = Callable[[], Awaitable[None]]
 
 
 class Head:
-    """Name, address, tags, and the freeze switch."""
+    """Address, tags, and the freeze switch."""
 
     def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
         self._wallet = wallet
@@ -35,9 +35,7 @@ class Head:
         self._shown_tags: tuple[str, ...] | None = None
         with ui.element("section").classes("sw-card"):
             with ui.element("div").classes("sw-row"):
-                self._name = (
-                    ui.label().classes("sw-name sw-text").props("role=heading aria-level=2")
-                )
+                self._place = ui.element("div").classes("sw-row")
                 self._badge = ui.badge("frozen", color="blue-8")
                 ui.space()
                 self._switch = ui.button(
@@ -45,7 +43,6 @@ class Head:
                 )
                 self._switch.props('outline no-caps padding="4px 12px" data-testid="freeze"')
                 self._switch.classes("sw-needs-operate")
-            self._place = ui.element("div").classes("sw-row")
             with ui.element("div").classes("sw-row"):
                 self._tags = ui.element("div").classes("sw-row")
                 edit = ui.button("Edit tags", icon="sell", color=None, on_click=self._edit_tags)
@@ -53,7 +50,6 @@ class Head:
         self._badge.set_visibility(False)
 
     def show(self, wallet: Wallet, *, frozen: bool) -> None:
-        self._name.set_text(wallet.name)
         self._badge.set_visibility(frozen)
         self._frozen = frozen
         self._switch.set_text("Unfreeze" if frozen else "Freeze")

@@ -23,7 +23,7 @@ from solward.client import (
 )
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import heading
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import frame_of_one
 from solward_dashboard.grants import CanLeave, GrantsLeft, OpenHolds
 from solward_dashboard.pages.wallets import history
 from solward_dashboard.pages.wallets.actions import (
@@ -116,7 +116,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
 
 def page(wallet_id: str) -> None:
     """Built once a visitor; elements are updated in place."""
-    with frame("/wallets") as freshness:
+    with frame_of_one("/wallets", "Wallet") as (freshness, title):
         current: list[Wallet] = []
         observed = history.ObservedBalances()
         fetched: list[datetime] = []
@@ -158,6 +158,7 @@ def page(wallet_id: str) -> None:
         def show(latest: OneWallet | None) -> None:
             content.set_visibility(latest is not None)
             missing.set_visibility(latest is None)
+            title.show(wallet_id if latest is None else latest.wallet.name)
             if latest is None:
                 return
             current[:] = [latest.wallet]

@@ -14,7 +14,7 @@ from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, heading, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.wording import ago
+from solward_dashboard.wording import ago, day
 
 _RUNS = 20
 # Of `client.schedules.create`, where they have other names than the form's fields.
@@ -136,7 +136,7 @@ class Schedules:
             return
         try:
             made = await api().schedules.create(wallet.id, **fields)
-            ui.notify(f"{made.name} runs next {made.raw['nextRunAt']}", type="positive")
+            ui.notify(f"{made.name} {next_run(made)}", type="positive")
         except SolwardError as error:
             ui.notify(str(error), type="negative", multi_line=True)
         await self._refresh()
@@ -186,9 +186,14 @@ def _schema(skills: Sequence[str]) -> dict[str, Any]:
 def _told(schedule: Schedule) -> str:
     if schedule.reason is not None:
         return schedule.reason
-    following = "now" if schedule.is_running else schedule.raw["nextRunAt"]
     failed = f", the last {schedule.failures} refused or failed" if schedule.failures else ""
-    return f"Runs next {following}; {schedule.runs} runs{failed}"
+    return f"{next_run(schedule).capitalize()}; {schedule.runs} runs{failed}"
+
+
+def next_run(schedule: Schedule) -> str:
+    """When an active schedule runs next, after its name."""
+    at = schedule.next_run_at
+    return "runs now" if schedule.is_running or at is None else f"runs next {day(at)}"
 
 
 def _terms(schedule: Schedule) -> list[str]:

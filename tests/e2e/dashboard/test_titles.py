@@ -1,0 +1,93 @@
+"""The page of one wallet, agent, hold or transaction names it, to a tab and to a screen reader; and
+all pages tell times in one way."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+from tests.e2e.dashboard.views import paths
+from tests.support.browser import PHONE, Browser
+from tests.support.service_process import Service
+
+pytestmark = pytest.mark.more
+
+# An override of the direction, and the longest name twice over.
+TURNED = "\N{RIGHT-TO-LEFT OVERRIDE}yrusaert<b>"
+LONG = "w" * 200
+
+
+@pytest.fixture(scope="module")
+def service(furnished: Service) -> Service:
+    return furnished
+
+
+def read_aloud(browser: Browser) -> tuple[str, list[str]]:
+    """The page's name and its first-level headings, as a screen reader has them."""
+    nodes = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    page = next(each for each in nodes if each["role"]["value"] == "RootWebArea")
+    headings = [
+        str(each["name"]["value"])
+        for each in nodes
+        if each["role"]["value"] == "heading"
+        and {"name": "level", "value": {"type": "integer", "value": 1}} in each["properties"]
+    ]
+    return str(page["name"]["value"]), headings
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/wallets/{wallet_id}", "Wallet treasury of the northern office"),
+        ("/agents/{agent_id}", "Agent watcher"),
+        ("/holds/{hold_id}", "Hold {hold_id}"),
+        ("/transactions/{transaction_id}", "Transaction {transaction_id}"),
+        ("/wallets", "Wallets"),
+    ],
+    ids=["wallet", "agent", "hold", "transaction", "list"],
+)
+def test_it_names_what_it_shows(
+    browser: Browser, ids: dict[str, str], path: str, name: str
+) -> None:
+    browser.answered(path.format(**ids))
+    expected = name.format(**ids)
+    assert browser.driver.title == f"{expected} - Solward"
+    assert read_aloud(browser) == (f"{expected} - Solward", [expected])
+
+
+def test_a_name_that_was_changed_is_shown_without_loading_anew(
+    browser: Browser, service: Service, ids: dict[str, str]
+) -> None:
+    browser.answered(f"/agents/{ids['agent_id']}")
+    with service.client() as api:
+        api.patch(f"/agents/{ids['agent_id']}", json={"name": "keeper"})
+        browser.until(lambda: browser.driver.title == "Agent keeper - Solward", "its new name")
+        assert read_aloud(browser)[1] == ["Agent keeper"]
+        api.patch(f"/agents/{ids['agent_id']}", json={"name": "watcher"})
+
+
+@pytest.mark.parametrize("page", ["wallets", "agents", "holds", "transactions"])
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [(TURNED, "\ufffdyrusaert<b>"), (LONG, "w" * 99 + "…")],
+    ids=["turned", "long"],
+)
+def test_what_is_asked_for_by_an_address_stays_text_and_bounded(
+    browser: Browser, ids: dict[str, str], page: str, asked: str, shown: str
+) -> None:
+    browser.size(*PHONE)
+    browser.answered(f"/{page}/{quote(asked)}")
+    kind = page.removesuffix("s").capitalize()
+    assert browser.driver.title == f"{kind} {shown} - Solward"
+    assert read_aloud(browser)[1] == [f"{kind} {shown}"]
+    assert not browser.all(".sw-title b")
+    assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
+
+
+@pytest.mark.parametrize("path", paths())
+def test_no_page_shows_a_time_as_the_service_writes_it(
+    browser: Browser, ids: dict[str, str], path: str
+) -> None:
+    browser.answered(path.format(**ids))
+    assert re.findall(r"\S*\d{4}-\d\d-\d\dT\d\d:\S*", browser.text()) == []
