@@ -24,6 +24,7 @@ from sqlalchemy.engine import URL, make_url
 from solward.clock import now_ms
 from solward.durations import DAY_MS, HOUR_MS
 from solward.store.retention import USAGE_KEPT_HOURS
+from solward.vault.store import window_sums
 
 # Unfinished at the end, as a killed process leaves them.
 PENDING = 20
@@ -35,6 +36,7 @@ _APPLIED = (
     ' "swap_bounds"]'
 )
 _BLOCKED = "100 SOL is more than the 2 SOL allowed per transaction (limit of the wallet)"
+_NUMBERS = """'{"asked": "100", "limit": "2", "unit": "SOL"}'"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Sizes:
     """How many rows of each kind.
 
     Attributes:
-        totals: rows of `grant_totals`: grants' counters.
+        totals: grants' rows of `reservation_totals`, beside those of what was reserved.
         days: in which they were made, evenly.
     """
 
@@ -92,7 +94,7 @@ class _SQLite:
             "INSERT INTO numbers WITH RECURSIVE r(n) AS"
             f" (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < {most}) SELECT n FROM r"
         )
-        # Indexes are faster made at once than row by row, and triggers fire for nothing but grants.
+        # Indexes are faster made at once than row by row, and so are triggers' totals (`_totals`).
         for kind, name, sql in self.run(
             "SELECT type, name, sql FROM sqlite_schema"
             " WHERE sql IS NOT NULL AND type IN ('index', 'trigger')"
@@ -279,6 +281,7 @@ def fill(address: str, sizes: Sizes, mine: Mine) -> None:
     for step in (_wallets, _keys, _agents, _records, _limits, _audit, _rest):
         step(filling)
     db.restore()
+    _totals(filling)
     _grants(filling)
     db.end()
 
@@ -452,6 +455,7 @@ def _records(to: _Filling) -> None:
             "details": f"CASE WHEN n % 2000 = 0 THEN {staked} ELSE {details} END",
             "guardrails_applied": db.json(f"'{_APPLIED}'"),
             "error": f"CASE WHEN n % 100 >= 94 THEN '{_BLOCKED}' END",
+            "refusal_numbers": f"CASE WHEN n % 100 >= 94 THEN {db.json(_NUMBERS)} END",
             "fee_lamports": "5000",
             "held_lamports": "1005000",
             "created_ms": to.made(records),
@@ -700,6 +704,21 @@ def _rest(to: _Filling) -> None:
     )
 
 
+def _totals(to: _Filling) -> None:
+    """What the triggers on `reservations` would have added up."""
+    to.db.run("DELETE FROM reservation_totals")
+    windows = " AND ".join(
+        f"substr(scope, 1, {len(each)}) <> {_text(each)}" for each in window_sums.FOUND_BY
+    )
+    hour = f"created_ms / {HOUR_MS}"
+    to.db.run(
+        "INSERT INTO reservation_totals (scope, asset, hour, high, low, count)"
+        f" SELECT scope, asset, {hour}, sum(units / {window_sums.HALF}),"
+        f" sum(units % {window_sums.HALF}), count(*)"
+        f" FROM reservations WHERE {windows} GROUP BY scope, asset, {hour}"
+    )
+
+
 def _grants(to: _Filling) -> None:
     """Grants of a tenth of the keys, as this key has them, and what they counted."""
     granted = max(to.sizes.keys // 10, 1)
@@ -709,7 +728,7 @@ def _grants(to: _Filling) -> None:
         f" WHERE n <= {granted} AND principal = {_text('key:' + to.mine.key)}"
     )
     to.insert(
-        "grant_totals",
+        "reservation_totals",
         to.sizes.totals,
         {
             "scope": f"'grant:key:' || {to.id(2, f'n % {granted} + 1')} || '#0123456789abcdef'",
