@@ -10,6 +10,7 @@ from solward.client import Frozen
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, submit_buttons, titled
+from solward_dashboard.notices import notify_error
 from solward_dashboard.wording import day
 
 STOPS = (
@@ -94,7 +95,7 @@ class FreezeSwitch:
             else:
                 await api().freeze(reason=reason or None)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         else:
             text = "Transactions are allowed again." if thaws else "Everything is frozen."
             ui.notify(text, type="positive")

@@ -17,8 +17,9 @@ from solward.solana.token_list import TokenList, known_decimals
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, result_of, titled
 from solward_dashboard.limits import left_texts
+from solward_dashboard.notices import notify_error
 from solward_dashboard.people import People
-from solward_dashboard.wording import day, exact, left
+from solward_dashboard.wording import day, exact, left, local_times
 
 _MAX_NOTE = 500
 _CLASSES = {
@@ -155,7 +156,7 @@ class HoldCards:
             if hold.state == "executed":
                 ui.label(f"The transaction is {record.status}.")
             if hold.state in ("executed", "refused") and record.error is not None:
-                ui.label(record.error).classes("sw-text")
+                ui.label(local_times(record.error)).classes("sw-text")
             if hold.state in ("executed", "refused"):
                 button = ui.button("Show the transaction", color=None)
                 button.props("flat no-caps padding=8px").classes("sw-start")
@@ -187,7 +188,7 @@ class HoldCards:
             try:
                 ended = await call(hold.id, note or None)
             except SolwardError as error:
-                ui.notify(str(error), type="negative", multi_line=True)
+                notify_error(error)
             else:
                 ui.notify(f"It is {ended.state}.", type="positive")
         finally:

@@ -26,7 +26,7 @@ from solward_dashboard.holds import units_text
 from solward_dashboard.limits import left_texts
 from solward_dashboard.people import People
 from solward_dashboard.refused import number_list, rule_text
-from solward_dashboard.wording import exact
+from solward_dashboard.wording import exact, local_times
 
 FRESH_S: Final = 60.0
 """A confirmed preview that is older is asked for again: prices and limits move."""
@@ -215,7 +215,7 @@ def _refusal(trial: Trial, tokens: TokenList) -> None:
         rule = trial.rule
         title = "It would fail" if rule is None else f"Refused by {rule_text(rule)}"
         ui.label(f"{title}. Nothing was sent.").classes("sw-strong sw-text")
-        ui.label(trial.reason or "").classes("sw-text")
+        ui.label(local_times(trial.reason or "")).classes("sw-text")
         number_list(trial.numbers, tokens)
 
 

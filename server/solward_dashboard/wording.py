@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+# An instant in a sentence of the service: ISO 8601 in UTC.
+_INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -71,6 +74,19 @@ def day(moment: datetime) -> str:
 def second(moment: datetime) -> str:
     """As `day`, to the second and with the zone's name."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def local_times(text: str) -> str:
+    """A text of the service with its times as `second` has them."""
+    return _INSTANT.sub(_local_time, text)
+
+
+def _local_time(found: re.Match[str]) -> str:
+    try:
+        return second(datetime.fromisoformat(found[0]))
+    except (ValueError, OverflowError):
+        # Of others' words in it: no such day, or none in the machine's time zone.
+        return found[0]
 
 
 def value_text(value: Any) -> str:

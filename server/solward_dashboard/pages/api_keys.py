@@ -16,6 +16,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
+from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago, day, plain
 
@@ -115,7 +116,7 @@ class _Rows:
         try:
             created = await api().keys.rotate(key.id)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             button.enable()
@@ -135,7 +136,7 @@ class _Rows:
             await api().keys.revoke(key.id)
         except SolwardError as error:
             button.enable()
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         ui.notify(f"{key.name} is revoked", type="positive")
         await self.changed()

@@ -19,6 +19,7 @@ from solward.roles import admin_principal
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact
 from solward_dashboard.frame import frame
+from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Freshness, Poll
 from solward_dashboard.wording import short, value_text
 
@@ -345,7 +346,7 @@ class _Log:
         try:
             page = await _first_of(only, before)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             self._older.enable()
@@ -373,7 +374,7 @@ class _Log:
                     if len(lines) == MOST_EXPORTED:
                         break
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             self._export.enable()

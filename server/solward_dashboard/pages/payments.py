@@ -11,8 +11,9 @@ from solward.client import ClientError, PaidAnswer, Payment, Wallet
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import frame
+from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import day, plain, second, short
+from solward_dashboard.wording import day, local_times, plain, second, short
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -146,13 +147,13 @@ class _List:
                 if payment.signature is not None:
                     ui.label(f"signature {short(payment.signature, 6)}").classes("sw-mono")
             if payment.error is not None:
-                ui.label(payment.error).classes("sw-text sw-dim")
+                ui.label(local_times(payment.error)).classes("sw-text sw-dim")
 
     async def _open(self, payment: Payment) -> None:
         try:
             answer = await api().payments.get(payment.id)
         except ClientError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         with self._dialogs:
             await _show_payment(
@@ -176,7 +177,7 @@ class _List:
                 wallet_id=chosen or None, limit=LIMIT, before=last.id
             )
         except ClientError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             self._more.enable()
@@ -207,7 +208,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
             close = ui.button(icon="close", color=None, on_click=dialog.close)
             close.props('flat round dense aria-label="Close"')
         if payment.error is not None:
-            ui.label(payment.error).classes("sw-outcome sw-outcome-bad sw-text")
+            ui.label(local_times(payment.error)).classes("sw-outcome sw-outcome-bad sw-text")
         with ui.element("dl").classes("sw-facts"):
             fact("Request", f"{payment.method} {payment.url}", "sw-mono")
             fact("Site", payment.site, "sw-mono")

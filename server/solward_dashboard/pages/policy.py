@@ -14,6 +14,7 @@ from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading, result_of, titled
 from solward_dashboard.frame import frame
+from solward_dashboard.notices import notify_error
 from solward_dashboard.people import People
 from solward_dashboard.polling import Poll
 
@@ -106,7 +107,7 @@ class _Editor:
         try:
             await api().policy.replace(document)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         else:
             ui.notify(done, type="positive")
         await self.changed()

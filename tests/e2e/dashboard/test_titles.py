@@ -9,7 +9,11 @@ from urllib.parse import quote
 import pytest
 from tests.e2e.dashboard.views import paths
 from tests.support.browser import PHONE, Browser
+from tests.support.furnished_service import GRANT
 from tests.support.service_process import Service
+
+from solward.client.models import moment
+from solward_dashboard.wording import second
 
 pytestmark = pytest.mark.more
 
@@ -91,3 +95,30 @@ def test_no_page_shows_a_time_as_the_service_writes_it(
 ) -> None:
     browser.answered(path.format(**ids))
     assert re.findall(r"\S*\d{4}-\d\d-\d\dT\d\d:\S*", browser.text()) == []
+
+
+def test_nor_of_a_hold_that_an_agent_was_told_of(
+    browser: Browser, service: Service, ids: dict[str, str]
+) -> None:
+    with service.client() as api:
+        to = api.get(f"/wallets/{ids['frozen']}").json()["publicKey"]
+        body = {
+            "name": "spender",
+            "walletId": ids["wallet_id"],
+            "llmProvider": "rules",
+            "llmModel": "rules",
+            "strategy": f"when cycle == 1 do transfer to={to} amount=0.2",
+            "loopIntervalMs": 3_600_000,
+            "grants": [GRANT],
+        }
+        agent = api.post("/agents", json=body).json()["id"]
+        api.post(f"/agents/{agent}/start", json={})
+        browser.answered("/agents")
+        told = browser.one('[data-testid="agent-spender"] .sw-last .sw-two', 30)
+        browser.until(lambda: "may approve it until" in told.text, "the hold it was told of")
+        (hold,) = (
+            each
+            for each in api.get("/holds", params={"state": "held"}).json()["holds"]
+            if each["principal"] == f"agent:{agent}"
+        )
+    assert f"until {second(moment(hold['expiresAt']))}, and" in told.text

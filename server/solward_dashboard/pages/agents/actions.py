@@ -11,6 +11,7 @@ from solward.client import Agent
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
+from solward_dashboard.notices import notify_error
 from solward_dashboard.pages.agents.data import ACTIVE, STATUS_CLASSES, Bar
 
 
@@ -106,7 +107,7 @@ class AgentButtons:
             await call(self._agent.id)
         except SolwardError as error:
             with self._dialogs:
-                ui.notify(str(error), type="negative", multi_line=True)
+                notify_error(error)
             return False
         finally:
             for each in buttons:

@@ -20,7 +20,7 @@ from solward_dashboard.pages.agents.data import bars, interval_text
 from solward_dashboard.pages.agents.form import change_agent, create_agent
 from solward_dashboard.pages.agents.timeline import NEWEST, Timeline
 from solward_dashboard.polling import Poll
-from solward_dashboard.wording import ago, plain, value_text
+from solward_dashboard.wording import ago, local_times, plain, value_text
 
 EVERY_S = 5.0
 
@@ -133,7 +133,7 @@ class _Head:
         self._wallet.props["href"] = f"/wallets/{agent.wallet_id}"
         self._payments.props["href"] = f"/payments?wallet={agent.wallet_id}"
         self._provider_text.set_text(_provider_text(agent))
-        self._error.set_text(agent.error or "")
+        self._error.set_text(local_times(agent.error or ""))
         self._error.set_visibility(agent.error is not None)
         if self._buttons is None:
             with self._place:

@@ -23,6 +23,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, heading, result_of, titled
 from solward_dashboard.forms.form import Form, FormError, schema_form
 from solward_dashboard.grants import asset_name, most_text
+from solward_dashboard.notices import notify_error
 from solward_dashboard.pages.agents import fields
 from solward_dashboard.pages.agents.changes import changes
 from solward_dashboard.pages.agents.strategy_editor import (
@@ -55,7 +56,7 @@ async def create_agent(
         if copied is not None:
             grants = await api().policy.of(f"agent:{copied.id}")
     except SolwardError as error:
-        ui.notify(str(error), type="negative", multi_line=True)
+        notify_error(error)
         return
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
@@ -108,7 +109,7 @@ async def change_agent(
         only = AuditFilter(types=("agent:changed",), agent_id=agent.id)
         history = await api().audit_page(only, limit=_MOST_EARLIER)
     except SolwardError as error:
-        ui.notify(str(error), type="negative", multi_line=True)
+        notify_error(error)
         return
 
     with page, titled(f"Change {agent.name}", wide=True) as dialog:
@@ -400,8 +401,6 @@ async def _start(agent: Agent) -> None:
     try:
         await api().agents.start(agent.id)
     except SolwardError as error:
-        ui.notify(
-            f"{agent.name} is made, but does not run: {error}", type="negative", multi_line=True
-        )
+        notify_error(f"{agent.name} is made, but does not run: {error}")
     else:
         ui.notify(f"{agent.name} is made and runs", type="positive")

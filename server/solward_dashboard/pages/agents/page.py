@@ -23,7 +23,7 @@ from solward_dashboard.pages.agents.data import (
 )
 from solward_dashboard.pages.agents.form import create_agent
 from solward_dashboard.polling import Poll
-from solward_dashboard.wording import ago
+from solward_dashboard.wording import ago, local_times
 
 EVERY_S = 5.0
 SHOWN = 12
@@ -154,7 +154,7 @@ class _Card:
         self._model.set_text(f"{model}{demo}, {interval_text(agent.loop_interval_ms)}")
         self._strategy.show(agent.strategy)
         self._buttons.show(agent)
-        self._error.set_text(agent.error or "")
+        self._error.set_text(local_times(agent.error or ""))
         last = None if activity is None else activity.last
         # The last decision's outcome repeats the error.
         repeated = last is not None and last.outcome == agent.error
@@ -169,5 +169,5 @@ class _Card:
             return
         self._action.set_text(action_text(last))
         self._ago.set_text(f"cycle {last.cycle:,}, {ago(last.timestamp)}")
-        self._outcome.set_text(last.outcome)
+        self._outcome.set_text(local_times(last.outcome))
         self._reasoning.set_text(last.reasoning)

@@ -12,8 +12,9 @@ from solward.errors import SolwardError
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, heading
+from solward_dashboard.notices import notify_error
 from solward_dashboard.pages.agents.data import action_text, usage_text
-from solward_dashboard.wording import ago, plain, second, short, value_text
+from solward_dashboard.wording import ago, local_times, plain, second, short, value_text
 
 NEWEST = 20
 _OLDER = 50
@@ -69,7 +70,7 @@ class Timeline:
             oldest = min(self._entries)
             found = await api().agents.decisions(self._agent_id, limit=_OLDER, before=oldest)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             self._more.enable()
@@ -96,7 +97,7 @@ class _Entry:
                     ui.label(f"Cycle {decision.cycle:,}").classes("sw-dim sw-keep")
                     ui.label(_cut(action_text(decision))).classes("sw-mono sw-cut sw-grow")
                     self._ago = ui.label().classes("sw-dim sw-keep")
-                ui.label(_cut(decision.outcome)).classes("sw-cut")
+                ui.label(_cut(local_times(decision.outcome))).classes("sw-cut")
 
     def age(self) -> None:
         self._ago.set_text(ago(self._decision.timestamp))
@@ -111,7 +112,7 @@ class _Entry:
             fact("Observation", observation_text(decision.observations))
             fact("Reasoning", decision.reasoning)
             fact("Action", decision.action or "none", "sw-mono sw-pre")
-            fact("Outcome", decision.outcome)
+            fact("Outcome", local_times(decision.outcome))
             if used := usage_text(decision.usage):
                 fact("Model", used)
             fact("Time", second(decision.timestamp))

@@ -15,7 +15,7 @@ from solward_dashboard.pages.holds import open_record
 from solward_dashboard.pages.overview.data import HOLDS
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
 from solward_dashboard.refused import leaving_texts, number_list, rule_text
-from solward_dashboard.wording import ago, exact, short
+from solward_dashboard.wording import ago, exact, local_times, short
 
 _CUT = 240
 
@@ -102,7 +102,7 @@ def _refusal(judged: Judged, told: Told) -> tuple[ui.label, Judged]:
             # Without the account of a token, which its owner says better.
             ui.label(" ".join(texts[:2])).classes("sw-text")
         number_list(judged.numbers, told.tokens)
-        reason = judged.reason
+        reason = local_times(judged.reason)
         ui.label(reason if len(reason) <= _CUT else f"{reason[: _CUT - 1]}…").classes(
             "sw-dim sw-text"
         )

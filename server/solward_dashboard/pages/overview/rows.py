@@ -8,7 +8,7 @@ from datetime import datetime
 from nicegui import ui
 
 from solward_dashboard.pages.overview.data import DECISIONS, WALLETS, AgentDecision, Budget
-from solward_dashboard.wording import ago, plain
+from solward_dashboard.wording import ago, local_times, plain
 
 _SHOWN = 240
 
@@ -98,7 +98,7 @@ class _DecisionRow:
         self._agent.set_text(taken.agent)
         self._action.set_text(_cut((decision.action or "wait").removesuffix("({})")))
         self._ago.set_text(ago(decision.timestamp, now))
-        self._outcome.set_text(_cut(decision.outcome))
+        self._outcome.set_text(_cut(local_times(decision.outcome)))
 
 
 def _cut(text: str) -> str:

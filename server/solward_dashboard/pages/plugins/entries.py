@@ -12,6 +12,7 @@ from solward.client.models import moment
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, titled
+from solward_dashboard.notices import notify_error
 from solward_dashboard.wording import day
 
 LIMIT = 20
@@ -22,7 +23,7 @@ async def show_entries(plugin: str) -> None:
     try:
         wallets = await api().wallets.list()
     except SolwardError as error:
-        ui.notify(str(error), type="negative", multi_line=True)
+        notify_error(error)
         return
     with titled(f"Entries of {plugin}", wide=True) as dialog:
         entries = _Entries(plugin, wallets)
@@ -71,7 +72,7 @@ class _Entries:
                 self._plugin, wallet, prefix=prefix, after=after, limit=LIMIT
             )
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         # Another choice was made meanwhile.
         if (wallet, prefix) != (self._wallet.value, self._prefix.value or ""):
@@ -122,7 +123,7 @@ class _Entries:
         try:
             answer = await api().plugin_state.delete(self._plugin, wallet, key)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         ui.notify(
             f"{key} is deleted" if answer["deleted"] else f"{key} was not there any more",

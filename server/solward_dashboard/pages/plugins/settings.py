@@ -16,6 +16,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, titled
 from solward_dashboard.forms.fields import same
 from solward_dashboard.forms.form import Form, FormError, schema_form
+from solward_dashboard.notices import notify_error
 
 _TOLD = ("title", "description")
 
@@ -77,7 +78,7 @@ async def edit(skill: str) -> None:
     try:
         found = await api().plugin_state.settings(skill)
     except SolwardError as error:
-        ui.notify(str(error), type="negative", multi_line=True)
+        notify_error(error)
         return
     with titled(f"Settings of {skill}", wide=True) as dialog:
         _Settings(skill, found, dialog)

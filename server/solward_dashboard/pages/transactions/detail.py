@@ -18,7 +18,7 @@ from solward_dashboard.pages.transactions.rows import amount, details, explorer,
 from solward_dashboard.people import People
 from solward_dashboard.polling import Poll
 from solward_dashboard.refused import leaving_list, number_list, rule_text
-from solward_dashboard.wording import second
+from solward_dashboard.wording import local_times, second
 
 EVERY_S = 10.0
 # What a field of the details says; any other is shown by its own name.
@@ -141,10 +141,10 @@ def _body(one: One) -> None:
     if judged.rule is not None:
         with ui.element("div").classes("sw-outcome sw-outcome-bad").props('data-testid="refusal"'):
             ui.label(f"Refused by {rule_text(judged.rule)}").classes("sw-strong sw-text")
-            ui.label(judged.reason).classes("sw-text")
+            ui.label(local_times(judged.reason)).classes("sw-text")
             number_list(judged.numbers, tokens)
     elif record.error is not None:
-        ui.label(record.error).classes("sw-outcome sw-outcome-bad sw-text")
+        ui.label(local_times(record.error)).classes("sw-outcome sw-outcome-bad sw-text")
     if judged.could_leave is not None or judged.rule is not None:
         _leaving(one, tokens)
     with ui.element("dl").classes("sw-facts"):

@@ -17,6 +17,7 @@ from solward.solana.base58 import is_address
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
+from solward_dashboard.notices import notify_error
 from solward_dashboard.pages.transactions.contacts import edit_contacts
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.export import EXPORT
@@ -302,7 +303,7 @@ class Table:
         try:
             older, behind = await _page_of(wanted, limit, oldest)
         except ClientError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             self._older.enable()

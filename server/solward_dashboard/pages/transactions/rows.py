@@ -12,7 +12,7 @@ from solward.known_addresses import KnownAddresses
 from solward.money import format_sol
 from solward.record import TransactionType, amount_of, recipient_of
 from solward.solana.token_list import TokenList
-from solward_dashboard.wording import short, value_text
+from solward_dashboard.wording import local_times, short, value_text
 
 _EXPLORER = "https://explorer.solana.com/tx/"
 # Public networks; None is the explorer's default.
@@ -89,7 +89,7 @@ def row(
         "to": called(to, known),
         "alike": "yes" if known.taken_for(to) is not None else "",
         "fee": "" if record.fee is None else f"{format_sol(record.fee.lamports)} SOL",
-        "why": record.error or "",
+        "why": local_times(record.error or ""),
         "signature": short(record.signature or "", 6),
     }
 

@@ -20,6 +20,7 @@ from solward.record import TransactionType
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms.form import FormError, schema_form
+from solward_dashboard.notices import notify_error
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
 from solward_dashboard.wording import value_text
@@ -211,7 +212,7 @@ class ActionPanel:
             else f" Whether it was paid is not known: {self._action.verb} again with the same"
             " values tells, and pays at most once."
         )
-        ui.notify(str(error), type="negative", multi_line=True)
+        notify_error(error)
         self._tell(f"{error}{again}", good=False)
 
     def _tell(self, text: str, *, good: bool) -> None:

@@ -14,10 +14,11 @@ from solward.errors import SolwardError
 from solward.money import format_sol
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading
+from solward_dashboard.notices import notify_error
 from solward_dashboard.pages.wallets.data import token_name
 from solward_dashboard.pages.wallets.dialogs import freeze_reason, new_tags, show_qr
 from solward_dashboard.previews import previewed
-from solward_dashboard.wording import ago, plain, short, sol, value_text
+from solward_dashboard.wording import ago, local_times, plain, short, sol, value_text
 
 _RECENT = 8
 
@@ -77,7 +78,7 @@ class Head:
         try:
             await api().wallets.tag(wallet.id, tags)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         await self._refresh()
 
     async def _toggle_freeze(self) -> None:
@@ -99,7 +100,7 @@ class Head:
             else:
                 await api().freeze(wallet_id=wallet.id, reason=reason or None)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         finally:
             self._switch.enable()
         await self._refresh()
@@ -255,7 +256,7 @@ async def _sweep(
         record = await api().wallets.sweep_pocket(wallet.id, address)
         ui.notify(f"Sweep: {record.status}", type="positive")
     except SolwardError as error:
-        ui.notify(str(error), type="negative", multi_line=True)
+        notify_error(error)
     finally:
         if not button.is_deleted:
             button.enable()
@@ -343,7 +344,7 @@ class Stakes:
             record = await call(wallet.id, stake_account=stake.address)
             ui.notify(f"{verb}: {record.status}", type="positive")
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         finally:
             button.enable()
         await self._refresh()
@@ -383,5 +384,5 @@ class RecentTransactions:
                 ui.space()
                 age = ui.label().classes("sw-dim")
             if record.error is not None:
-                ui.label(record.error).classes("sw-dim sw-text")
+                ui.label(local_times(record.error)).classes("sw-dim sw-text")
         return age, record

@@ -11,6 +11,7 @@ from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
+from solward_dashboard.notices import notify_error
 
 _TAGS = {
     "type": "array",
@@ -93,7 +94,7 @@ class CreateDialog:
             wallet = await api().wallets.create(values["name"], values.get("tags", ()))
         except SolwardError as error:
             self._form.show_error(str(error))
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         finally:
             self._button.enable()

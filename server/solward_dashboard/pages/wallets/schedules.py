@@ -14,7 +14,8 @@ from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, heading, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.wording import ago, day
+from solward_dashboard.notices import notify_error
+from solward_dashboard.wording import ago, day, local_times
 
 _RUNS = 20
 # Of `client.schedules.create`, where they have other names than the form's fields.
@@ -106,14 +107,14 @@ class Schedules:
             await change(schedule.wallet_id, schedule.id)
             ui.notify(f"{schedule.name} {done}", type="positive")
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         await self._refresh()
 
     async def _runs(self, schedule: Schedule) -> None:
         try:
             found = await api().schedules.runs(schedule.wallet_id, schedule.id, limit=_RUNS)
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
             return
         with titled(f"Runs of {schedule.name}") as dialog:
             with ui.element("div").classes("sw-list").props('data-testid="runs"'):
@@ -138,7 +139,7 @@ class Schedules:
             made = await api().schedules.create(wallet.id, **fields)
             ui.notify(f"{made.name} {next_run(made)}", type="positive")
         except SolwardError as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            notify_error(error)
         await self._refresh()
 
 
@@ -185,7 +186,7 @@ def _schema(skills: Sequence[str]) -> dict[str, Any]:
 
 def _told(schedule: Schedule) -> str:
     if schedule.reason is not None:
-        return schedule.reason
+        return local_times(schedule.reason)
     failed = f", the last {schedule.failures} refused or failed" if schedule.failures else ""
     return f"{next_run(schedule).capitalize()}; {schedule.runs} runs{failed}"
 
@@ -208,7 +209,7 @@ def _run(run: ScheduleRun) -> None:
     with ui.element("div").classes("sw-row"):
         ui.badge(run.status).props("outline")
         ui.label(ago(run.due_at)).classes("sw-dim")
-        ui.label(run.text).classes("sw-text")
+        ui.label(local_times(run.text)).classes("sw-text")
 
 
 def _said(value: Any) -> str:
