@@ -94,8 +94,14 @@ async def called(opened: aiohttp.ClientSession, wallet: str, seconds: float) -> 
     return Callers(dict(times))
 
 
-async def attack(opened: aiohttp.ClientSession, wallet: str, name: str) -> None:
-    """Call a hostile skill again and again; nothing it answers is the service's secret."""
+async def attack(opened: aiohttp.ClientSession, wallet: str, name: str, after_s: float) -> None:
+    """Call a hostile skill again and again; nothing it answers is the service's secret.
+
+    Args:
+        after_s: to wait before the first call: requests of one moment keep others waiting, of
+            harmless plugins too.
+    """
+    await asyncio.sleep(after_s)
     while True:
         path = f"/api/v1/wallets/{wallet}/skills/{name}"
         async with opened.post(path, json={}) as response:
@@ -137,7 +143,10 @@ async def measure(tmp: Path, seconds: float = 20.0) -> Iterator[Ratio]:
             await answer(opened, funded)
             await called(opened, wallet, SETTLING_S)
             idle = await called(opened, wallet, seconds)
-            attacks = [asyncio.create_task(attack(hostile, wallet, name)) for name in names]
+            attacks = [
+                asyncio.create_task(attack(hostile, wallet, name, AGAIN_S * at / len(names)))
+                for at, name in enumerate(names)
+            ]
             busy = await called(opened, wallet, seconds)
             for each in attacks:
                 each.cancel()

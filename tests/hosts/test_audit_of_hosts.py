@@ -277,7 +277,35 @@ async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None
         assert await hosted.run("floods", wallet.id) == "too_many_reads"
 
 
-async def test_sixteen_reads_of_a_call_go_on_at_a_time() -> None:
+@pytest.mark.parametrize(
+    ("asks", "refused"),
+    [("context.ledger.slot()", "too_many_reads"), ("context.history()", "too_many_store_calls")],
+    ids=["ledger", "history"],
+)
+async def test_a_call_that_goes_on_with_refused_reads_ends_its_host(
+    shelf: Shelf, opened: Opened, asks: str, refused: str
+) -> None:
+    body = f"""
+        codes = []
+        for _ in range(params["times"]):
+            try:
+                await {asks}
+            except SkillError as error:
+                codes.append(error.code)
+        return " ".join(sorted(set(codes)))
+    """
+    schema = """{"type": "object", "properties": {"times": {"type": "integer"}},
+        "additionalProperties": False}"""
+    shelf.install("dist-n", {"asks": skill("asks", body, schema=schema, manifest="Manifest()")})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert await hosted.run("asks", wallet.id, times=1_000) in ("", refused)
+        with pytest.raises(SkillError) as caught:
+            await hosted.run("asks", wallet.id, times=2_001)
+        assert caught.value.code == "plugin_host_ended"
+
+
+async def test_eight_reads_of_a_call_go_on_at_a_time() -> None:
     going, most, total = 0, 0, 0
     free = asyncio.Event()
 
@@ -297,13 +325,13 @@ async def test_sixteen_reads_of_a_call_go_on_at_a_time() -> None:
         asked = methods.ManyAddresses(tuple(map(str, range(1_001))))
         incoming = SimpleNamespace(cap=cap, request=asked)
         reads = [asyncio.create_task(accounts(incoming)) for _ in range(100)]
-        while total < 16:
+        while total < 8:
             await asyncio.sleep(0)
         for _ in range(10):
             await asyncio.sleep(0)
         free.set()
         answers = await asyncio.gather(*reads, return_exceptions=True)
-    assert most == 16
+    assert most == 8
     # Eleven requests to the node each.
     assert total == 1_000 // 11
     refused = [each for each in answers if isinstance(each, SkillError)]

@@ -520,6 +520,17 @@ async def test_so_many_frames_are_read_in_a_second_and_the_rest_waits(
     there.close()
 
 
+async def test_few_calls_begin_in_one_turn_of_the_loop() -> None:
+    """A plugin that asks for all it may at once keeps nobody waiting for all of it."""
+    async with attacked() as target:
+        before, most = target.served, 0
+        await target.send(b"".join(map(call, range(10, 210))))
+        while target.served < 200:
+            await asyncio.sleep(0)
+            before, most = target.served, max(most, target.served - before)
+    assert most <= 8
+
+
 async def test_who_calls_and_does_not_read_holds_little_of_ours() -> None:
     with bounded():
         async with others_served(), attacked() as target:

@@ -23,6 +23,7 @@ from solward.errors import ProviderError, SkillError
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
 from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Disabled, Fault, Host, SupervisionLimits
+from solward.hosts.inside.kernel import LONG_TURN_NS
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write
@@ -320,6 +321,19 @@ async def test_a_long_import_is_no_silence(hosts: Hosts) -> None:
     assert await run(await hosts.start(slow, {}), "tell")
 
 
+def turn_ns(pid: int | None) -> int | None:
+    """How long a process' turns on a processor are; None where the kernel does not tell."""
+    found = Path(f"/proc/{pid}/sched")
+    lines = found.read_text().splitlines() if found.exists() else []
+    turns = [int(line.split()[-1]) for line in lines if line.startswith("se.slice")]
+    return turns[0] if turns else None
+
+
+def release() -> tuple[int, ...]:
+    """The kernel's major and minor version."""
+    return tuple(int(each) for each in os.uname().release.split(".")[:2])
+
+
 async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opened: Open) -> None:
     hosts = await opened(limits=replace(QUICK, nice=7))
     usual, urgent = [
@@ -336,7 +350,12 @@ async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opene
     groups = [Path(f"/proc/{pid}/autogroup") for pid in (usual.pid, urgent.pid)]
     if groups[0].exists():
         assert [group.read_text().split()[-1] for group in groups] == ["7", "0"]
+    ours, theirs = turn_ns(os.getpid()), turn_ns(usual.pid)
+    if theirs is not None and release() >= (6, 12):
+        # Who wakes has the processor from those with longer turns, without waiting for their end.
+        assert theirs == turn_ns(hosts.zygote.pid) == LONG_TURN_NS > ours == turn_ns(urgent.pid)
     hosts.stand_back(12)
+    assert turn_ns(usual.pid) == theirs
     assert os.getpriority(os.PRIO_PROCESS, usual.pid) == 12
     assert os.getpriority(os.PRIO_PROCESS, urgent.pid) == 0
     if groups[0].exists():

@@ -38,6 +38,7 @@ from solward.guardrail import SOL
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.values import (
     ACCOUNT,
     ENTRY,
@@ -78,10 +79,12 @@ _CAPABILITY_BYTES: Final = 16
 _RAISED_KEPT: Final = 256
 # Of one call, of the operator's node: reads in all, and at a time, where more wait.
 READS: Final = 1_000
-_READS_AT_ONCE: Final = 16
+_READS_AT_ONCE: Final = 8
 # Likewise of the service's database: calls of the store and of the history.
 STORE_CALLS: Final = 500
 _STORE_CALLS_AT_ONCE: Final = 4
+# A call that makes so many times its limit's requests ends its host: refusals cost time as well.
+_LIMITS_TO_END: Final = 2
 # Accounts that one request to a node asks for.
 _ACCOUNTS_A_READ: Final = 100
 
@@ -406,6 +409,8 @@ class Capabilities:
         context, call = self._context(incoming), self.of(incoming.cap)
         call.kept += 1
         if call.kept > STORE_CALLS:
+            if call.kept > _LIMITS_TO_END * STORE_CALLS:
+                incoming.channel.end(HostileFrame("store calls that go on being refused"))
             raise call.refuse(
                 "too_many_store_calls",
                 f"A call may ask its store and history {STORE_CALLS} times, and has done so",
@@ -467,6 +472,8 @@ class Capabilities:
             raise call.refuse("no_ledger", "Only a skill and a venue have a ledger to read")
         call.reads += reads
         if call.reads > READS:
+            if call.reads > _LIMITS_TO_END * READS:
+                incoming.channel.end(HostileFrame("reads of a call that go on being refused"))
             raise call.refuse(
                 "too_many_reads", f"A call may read the ledger {READS} times, and has done so"
             )

@@ -170,10 +170,11 @@ class Hosts:
             )
         ours, theirs = socket.socketpair()
         try:
-            forked = await zygote.fork(
-                _description(config, self._limits.nice, self._apart, confined=reason is None),
-                theirs,
+            # Where libraries stand is looked up on the disk.
+            described = await asyncio.to_thread(
+                _description, config, self._limits.nice, self._apart, confined=reason is None
             )
+            forked = await zygote.fork(described, theirs)
         except BaseException:
             ours.close()
             raise

@@ -14,7 +14,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 # By machine: the architecture that the kernel reports to a filter, and its column in the table.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -119,10 +119,15 @@ def _op(code: int, k: int, true: int = 0, false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, true, false, k)
 
 
+def _entries(table: str, column: int) -> Iterator[tuple[str, str]]:
+    for entry in table.strip().replace("\n\n", "\n").replace("\n", ", ").split(", "):
+        fields = entry.split()
+        yield fields[0], fields[1 + column]
+
+
 def _refused(table: str, column: int, error: int) -> list[bytes]:
     ops: list[bytes] = []
-    for entry in table.strip().replace("\n\n", "\n").replace("\n", ", ").split(", "):
-        number = entry.split()[1 + column]
+    for _, number in _entries(table, column):
         if number != "-":
             ops += [_op(_JUMP_EQUAL, int(number), 0, 1), _op(_RETURN, _ERRNO | error)]
     return ops
@@ -141,6 +146,16 @@ def _allowed_if(number: int, checks: Sequence[_Check]) -> list[bytes]:
 def supported() -> bool:
     """Whether the table knows this machine's architecture."""
     return os.uname().machine in _ARCHITECTURES and ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def number_of(name: str) -> int | None:
+    """The number of a call that hosts may not make; None where the table does not know this
+    machine's architecture, or that has no such call."""
+    if not supported():
+        return None
+    _, column = _ARCHITECTURES[os.uname().machine]
+    number = dict(_entries(_NUMBERS, column)).get(name, "-")
+    return None if number == "-" else int(number)
 
 
 def program(machine: str, pid: int) -> bytes:

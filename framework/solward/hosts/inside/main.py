@@ -30,6 +30,7 @@ from solward.hosts.inside.kernel import (
     die_with,
     name_process,
     set_session_nice,
+    set_turn,
 )
 from solward.hosts.inside.tenants import Setup, tenant_named
 from solward.hosts.wire.channel import Channel, Incoming
@@ -54,6 +55,9 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
     os.environ["HOME"] = os.environ["TMPDIR"] = host["scratch"] or "/nonexistent"
     sys.meta_path.append(_Modules(host["modules"]))
     os.nice(host["nice"])
+    if not host["nice"]:
+        # Not the zygote's.
+        set_turn(0)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(_OOM_SCORE)
     limits = Confinement(

@@ -28,11 +28,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from solward.hosts.confinement.confine import available
 from solward.hosts.inside.kernel import (
+    LONG_TURN_NS,
     MAX_PACKET,
     SESSION,
     die_with,
     name_process,
     set_session_nice,
+    set_turn,
 )
 from solward.hosts.inside.main import run
 from solward.optional_libraries import UNUSED, left_out
@@ -53,6 +55,7 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     name_process("solward-zygote")
     _stand_back(first["nice"], None, ())
+    set_turn(LONG_TURN_NS)
     # Each host would have them too.
     with left_out(*UNUSED):
         for module in first["warm"]:

@@ -35,7 +35,7 @@ class Limits:
     frames_per_s: int
 
 
-FROM_HOST: Final = Limits(256 << 10, 256, 4 << 20, 20_000)
+FROM_HOST: Final = Limits(256 << 10, 256, 4 << 20, 10_000)
 TO_HOST: Final = Limits(8 << 20, 4_096, 64 << 20, 1_000_000)
 
 CREDIT: Final = 32
