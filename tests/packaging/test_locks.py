@@ -124,7 +124,7 @@ def test_every_line_of_a_lock_is_a_version_with_hashes(lock: Path) -> None:
         ("up", ["requirements/up.txt"]),
         ("install", ["requirements/dev.txt"]),
         ("lint", ["requirements/dev.txt"]),
-        ("test-llm", ["requirements/dev.txt", "requirements/local-model.txt --no-deps"]),
+        ("test-llm", ["requirements/dev.txt", "requirements/local-model.txt"]),
         ("test-agentdojo", ["requirements/agentdojo.txt"]),
     ],
 )
@@ -154,7 +154,7 @@ def _installed(commands: str) -> tuple[list[str], list[str]]:
         words = " ".join(options.split())
         if by != "pip install":
             locks.append(words)
-        elif found := re.search(r"--require-hashes --only-binary :all: -r (.+)$", words):
+        elif found := re.search(r"--no-deps --require-hashes --only-binary :all: -r (.+)$", words):
             locks.append(found[1])
         else:
             [folder] = re.findall(r"--no-deps --no-build-isolation (?:-e )?(\S+)$", words)

@@ -53,7 +53,7 @@ def python_environment(programs: Path) -> Path:
     with unmade(folder) as to_make:
         if to_make:
             venv.create(folder, symlinks=True, with_pip=True)
-            install = ("install", "--quiet", "--require-hashes", "--no-compile")
+            install = ("install", "--quiet", "--no-deps", "--require-hashes", "--no-compile")
             run(python, "-m", "pip", *install, "-r", lock, cwd=folder)
     return python
 

@@ -149,21 +149,25 @@ class ActionPanel:
             return
         self._busy = True
         try:
-            await self._run_once()
+            has_run = await self._run_once()
         finally:
             self._busy = False
+        if has_run:
+            # A service that is away is waited for: the button is enabled again by then, and works.
+            await self._done()
 
-    async def _run_once(self) -> None:
+    async def _run_once(self) -> bool:
+        """Whether the action was sent."""
         wallet = self._wallet()
         if wallet is None:
-            return
+            return False
         try:
             values = self._form.values()
         except FormError:
-            return
+            return False
         key = self._key(values)
         if not await self._agreed(wallet, values):
-            return
+            return False
         self._button.props("loading").disable()
         try:
             self._tell(await self._action.run(wallet.id, values, key), good=True)
@@ -172,7 +176,7 @@ class ActionPanel:
             self._failed(error, values)
         finally:
             self._button.props(remove="loading").enable()
-        await self._done()
+        return True
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Whether a person confirms it, where one is asked."""
