@@ -1,6 +1,7 @@
-"""Other callers of a service while hostile plugins run on it, against the same without them.
+"""Other callers of a service while hostile plugins run on it, against the same without them, and
+beside ordinary processes that compute.
 
-    python -m benchmarks.hostile --seconds 30
+    python -m benchmarks.hostile --seconds 30     (of each)
 
 The plugins are those of `tests/support/hostile_plugins.py`: each in a distribution of its own, on
 the path of a real service, and called again a second after it ended. The callers read a balance,
@@ -14,13 +15,15 @@ import argparse
 import asyncio
 import os
 import site
+import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import aiohttp
@@ -29,12 +32,19 @@ from benchmarks.report import Ratio
 from tests.support.hostile_plugins import COSTS, OBTAINS, source
 from tests.support.plugin_distributions import HEAD, Shelf
 
-# Of other callers' p99 with hostile plugins to that without.
-MOST = 2.0
+from solward.hosts.host import SupervisionLimits
+
+# Of other callers' p99 with hostile plugins to that without. A machine of two cores on which both
+# always compute answers later whatever computes there, so it is compared with that as well.
+MOST = 3.0
+MOST_OF_COMPUTING = 1.0
 # Of each route a request each.
 POLL_S = 0.1
 AGAIN_S = 1.0
 SETTLING_S = 3.0
+# Calls that were left behind go on until their timeout, and hosts that ended are started again.
+ENDING_S = 10.0
+TURNS = 3
 TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
 MUTATES = (
@@ -54,6 +64,14 @@ class Callers:
     """How long their requests took, in milliseconds, in ascending order."""
 
     times_ms: dict[str, list[float]]
+
+    @classmethod
+    def of(cls, turns: Sequence[Callers]) -> Callers:
+        """Those of several turns together."""
+        routes = turns[0].times_ms
+        return cls(
+            {name: sorted(chain(*(each.times_ms[name] for each in turns))) for name in routes}
+        )
 
     def at(self, share: float, route: str | None = None) -> float:
         """A quantile, of all routes or one."""
@@ -110,6 +128,48 @@ async def attack(opened: aiohttp.ClientSession, wallet: str, name: str, after_s:
         await asyncio.sleep(AGAIN_S)
 
 
+@contextmanager
+def busy_processes() -> Iterator[None]:
+    """One process that computes for each processor, as low as hosts are, for as long as the block
+    runs."""
+    command = [
+        "nice",
+        "-n",
+        str(SupervisionLimits().nice),
+        sys.executable,
+        "-c",
+        "while True: pass",
+    ]
+    started = [
+        subprocess.Popen(command, start_new_session=True) for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+@asynccontextmanager
+async def attacked(
+    opened: aiohttp.ClientSession, wallet: str, names: Sequence[str]
+) -> AsyncIterator[None]:
+    """All of them at once, for as long as the block runs."""
+    attacks = [
+        asyncio.create_task(attack(opened, wallet, name, AGAIN_S * at / len(names)))
+        for at, name in enumerate(names)
+    ]
+    try:
+        yield
+    finally:
+        for each in attacks:
+            each.cancel()
+        for each in attacks:
+            with suppress(asyncio.CancelledError):
+                await each
+
+
 def _install(folder: Path, home: Path) -> list[str]:
     shelf = Shelf(folder)
     folder.mkdir()
@@ -126,7 +186,11 @@ def _install(folder: Path, home: Path) -> list[str]:
 
 
 async def measure(tmp: Path, seconds: float = 20.0) -> Iterator[Ratio]:
-    """Their p99 stays below twice its idle value, and every host that was ended is named."""
+    """Their p99 alone, beside processes that compute and beside the plugins.
+
+    Args:
+        seconds: of each of the three, in turns.
+    """
     home, folder = tmp / "hostile-home", tmp / "hostile-site"
     names = _install(folder, home)
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
@@ -142,33 +206,44 @@ async def measure(tmp: Path, seconds: float = 20.0) -> Iterator[Ratio]:
             funded = Request("POST", f"/api/v1/wallets/{wallet}/airdrop", {"amount": 2})
             await answer(opened, funded)
             await called(opened, wallet, SETTLING_S)
-            idle = await called(opened, wallet, seconds)
-            attacks = [
-                asyncio.create_task(attack(hostile, wallet, name, AGAIN_S * at / len(names)))
-                for at, name in enumerate(names)
-            ]
-            busy = await called(opened, wallet, seconds)
-            for each in attacks:
-                each.cancel()
-            for each in attacks:
-                with suppress(asyncio.CancelledError):
-                    await each
+            alone, computing, beside = [], [], []
+            # In turn, since the machine's own pace changes within a minute.
+            for _ in range(TURNS):
+                alone.append(await called(opened, wallet, seconds / TURNS))
+                with busy_processes():
+                    computing.append(await called(opened, wallet, seconds / TURNS))
+                async with attacked(hostile, wallet, names):
+                    beside.append(await called(opened, wallet, seconds / TURNS))
+                await asyncio.sleep(ENDING_S)
+            idle, computed, busy = map(Callers.of, (alone, computing, beside))
             report = await answer(opened, Request("GET", "/api/v1/plugins"))
     named = sorted({each["plugin"] for each in report["problems"]})
     print(f"other callers, idle: {idle}", flush=True)
+    print(f"other callers beside processes that compute: {computed}", flush=True)
     print(f"other callers beside {len(names)} hostile plugins: {busy}", flush=True)
     print(f"named in the problems: {len(named)}: {', '.join(named)}", flush=True)
-    name = f"p99 of other callers, idle / beside {len(names)} hostile plugins"
-    return iter([Ratio(name, idle.at(0.99), busy.at(0.99), "ms", 1 / MOST)])
+    late, name = busy.at(0.99), f"beside {len(names)} hostile plugins"
+    return iter(
+        [
+            Ratio(f"p99 of other callers, idle / {name}", idle.at(0.99), late, "ms", 1 / MOST),
+            Ratio(
+                "... beside processes that compute / beside the plugins",
+                computed.at(0.99),
+                late,
+                "ms",
+                1 / MOST_OF_COMPUTING,
+            ),
+        ]
+    )
 
 
 async def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=30.0)
     with tempfile.TemporaryDirectory() as tmp:
-        for ratio in await measure(Path(tmp), parser.parse_args().seconds):
-            print(ratio, flush=True)
-            sys.exit(0 if ratio.holds else 1)
+        ratios = list(await measure(Path(tmp), parser.parse_args().seconds))
+    print(*ratios, sep="\n", flush=True)
+    sys.exit(0 if all(each.holds for each in ratios) else 1)
 
 
 if __name__ == "__main__":
