@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -35,19 +36,22 @@ def process_of(
     command: list[str], environment: dict[str, str], port: int, ready: str
 ) -> Iterator[tuple[str, int]]:
     """A server process for as long as the block runs, once the path `ready` answers 200: its
-    address and process id."""
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    address and process id. Its log is shown where it does not serve."""
     url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while not _answers(f"{url}{ready}"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{' '.join(command)} does not serve")
-            time.sleep(0.05)
-        yield url, process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            deadline = time.monotonic() + 60
+            while not _answers(f"{url}{ready}"):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    text = log.read().decode(errors="replace")
+                    raise RuntimeError(f"{' '.join(command)} does not serve:\n{text}")
+                time.sleep(0.05)
+            yield url, process.pid
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 def _answers(url: str) -> bool:

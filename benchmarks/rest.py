@@ -111,7 +111,7 @@ async def _rows(external: Served, embedded: Served) -> list[Row]:
 
     of_embedded = get("GET balance, embedded ledger", f"wallets/{inside}/balance", 0.7)
     return [
-        # 0.2 is aimed at and not reached: docs/benchmarks.md has why.
+        # docs/benchmarks.md has why it is not more.
         Row("transfers confirmed", external, transfers, 160, 0.1, ECHO, _confirmed),
         Row("POST wallets", external, itertools.repeat(NEW_WALLET), 64, 0.5, ECHO),
         get("GET balance", f"wallets/{payers[0]}/balance", 0.5),
