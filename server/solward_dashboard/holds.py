@@ -74,6 +74,8 @@ class HoldCards:
         # Not in a card: what is in a card goes when it is built anew.
         self._dialogs = ui.element("div").classes("hidden")
         self._empty = ui.label(empty).classes("sw-empty")
+        # Nothing is known before the first answer.
+        self._empty.set_visibility(False)
         self._place = ui.element("ul").classes("sw-stack")
         self._place.props["data-testid"] = testid
         self._deciding: set[str] = set()

@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 from nicegui import ui
 
+from solward_dashboard.wording import ASKING
+
 T = TypeVar("T")
 
 
@@ -44,7 +46,7 @@ class PagedList(Generic[T]):
             self._search.props('data-testid="search"')
             self._count = ui.label().classes("sw-dim").props("aria-live=polite")
             ui.space()
-        self._loading = ui.label("Asking the service …").classes("sw-empty")
+        self._loading = ui.label(ASKING).classes("sw-empty")
 
     def add_pagination(self, refresh: Callable[[], Awaitable[None]]) -> None:
         """Add the page buttons here; `refresh` fetches what another page shows."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
+
+ASKING: Final = "Asking the service …"
+"""What a list says before the first answer: nothing is known to be empty by then."""
 
 # An instant in a sentence of the service: ISO 8601 in UTC.
 _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)

@@ -21,7 +21,7 @@ from solward_dashboard.dialogs import fact
 from solward_dashboard.frame import frame
 from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import short, value_text
+from solward_dashboard.wording import ASKING, short, value_text
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -250,7 +250,7 @@ class _Log:
         self._more_news = ui.button("", icon="arrow_upward", on_click=self._show_news)
         self._more_news.props('unelevated rounded no-caps data-testid="news"').classes("sw-news")
         self._more_news.set_visibility(False)
-        self._empty = ui.label("Asking the service …").classes("sw-empty")
+        self._empty = ui.label(ASKING).classes("sw-empty")
         self._place = ui.element("ul").classes("sw-card sw-list").props('data-testid="entries"')
         self._place.set_visibility(False)
         with ui.element("div").classes("sw-row"):

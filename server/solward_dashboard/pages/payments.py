@@ -13,7 +13,7 @@ from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import frame
 from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import day, local_times, plain, second, short
+from solward_dashboard.wording import ASKING, day, local_times, plain, second, short
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -60,7 +60,7 @@ class _List:
         with ui.element("div").classes("sw-row sw-filters"):
             self._select = ui.select({"": "All wallets"}, value="", label="Wallet")
             self._select.props("outlined dense options-dense").classes("sw-select")
-        self._empty = ui.label("Asking the service …").classes("sw-empty")
+        self._empty = ui.label(ASKING).classes("sw-empty")
         self._empty.props('data-testid="empty"')
         self._place = ui.element("ul").classes("sw-card sw-list")
         self._place.props('data-testid="payments"').set_visibility(False)

@@ -23,6 +23,10 @@ ASKED = {
     "/agents": "/agents",
 }
 
+OPENED_AWAY = (
+    *EVERY_S, "/payments", "/holds", "/policy", "/api-keys", "/admins", "/plugins", "/audit",
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def watched(service: Service) -> Iterator[Between]:
@@ -128,6 +132,20 @@ def test_an_api_that_goes_away_is_told_and_its_return_is_seen(
     browser.until(lambda: not browser.all('[data-testid="banner"]'), "the banner to go", 40)
     assert not browser.all(".sw-old")
     assert "kept-in-sight" in browser.text()
+
+
+def test_a_page_says_of_nothing_that_there_is_none_before_it_was_answered(
+    browser: Browser, service: Service
+) -> None:
+    service.stop(signal.SIGKILL)
+    try:
+        for path in OPENED_AWAY:
+            browser.open(path)
+            browser.one('[data-testid="banner"]', timeout_s=40)
+            told = {each.text for each in browser.all(".sw-empty") if each.is_displayed()}
+            assert told <= {"", "Asking the service …"}, path
+    finally:
+        service.start()
 
 
 def test_what_happened_meanwhile_is_shown_without_a_reload(

@@ -15,7 +15,7 @@ from solward_dashboard.pages.holds import open_record
 from solward_dashboard.pages.overview.data import HOLDS
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
 from solward_dashboard.refused import leaving_texts, number_list, rule_text
-from solward_dashboard.wording import ago, exact, local_times, short
+from solward_dashboard.wording import ASKING, ago, exact, local_times, short
 
 _CUT = 240
 
@@ -56,7 +56,7 @@ class RefusalRows:
                 ui.space()
                 ui.link("All transactions", "/transactions").classes("sw-more")
             self._rules = ui.element("div").classes("sw-row").props('data-testid="by-rule"')
-            self._empty = ui.label("Nothing was refused yet.").classes("sw-empty")
+            self._empty = ui.label(ASKING).classes("sw-empty")
             self._list = ui.element("div").classes("sw-list")
             self._note = ui.label().classes("sw-dim sw-text")
 
@@ -66,6 +66,7 @@ class RefusalRows:
         shown = (refusals.raw, told.people)
         if shown != self._shown:
             self._shown = shown
+            self._empty.set_text("Nothing was refused yet.")
             self._empty.set_visibility(not found)
             self._build(refusals, told)
         for label, each in self._ages:
@@ -122,7 +123,7 @@ class ExposureRows:
                 heading("Held, and what can leave in 24 hours")
                 ui.space()
                 ui.link("All wallets", "/wallets").classes("sw-more")
-            self._note = ui.label("Asking the service …").classes("sw-dim sw-text")
+            self._note = ui.label(ASKING).classes("sw-dim sw-text")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, found: Exposures) -> None:

@@ -23,6 +23,7 @@ from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.export import EXPORT
 from solward_dashboard.pages.transactions.rows import Filter, changed, row, row_changes
 from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.wording import ASKING
 
 _ALL = TransactionFilter()
 EVERY_S = 3.0
@@ -108,6 +109,7 @@ class Table:
 
     def __init__(self, freshness: Freshness) -> None:
         self._known: dict[str, Transaction] = {}
+        self._is_read = False
         self._wallets: dict[str, str] = {}
         self._network = ""
         self._agents: dict[str, str] = {}
@@ -203,6 +205,7 @@ class Table:
         return Records(tuple(records), wallets, agents, contacts, health.network)
 
     def _show(self, answer: Records) -> None:
+        self._is_read = True
         renamed = self._rename(answer)
         new, updated = changed(self._known, answer.records)
         first = not self._known
@@ -333,7 +336,9 @@ class Table:
         self._older.set_visibility(bool(self._known) and not self._ended)
         self._grid.set_visibility(shown > 0)
         self._empty.set_visibility(shown == 0)
-        if self._filter != Filter():
+        if not self._is_read:
+            self._empty.set_text(ASKING)
+        elif self._filter != Filter():
             self._empty.set_text(
                 "Nothing fits this filter."
                 if self._ended
