@@ -94,6 +94,10 @@ class HoldCards:
         for label, hold in self._untils:
             label.set_text(_until(hold))
 
+    def show_none(self) -> None:
+        """Say that there is none, unless one was shown: holds are never deleted."""
+        self._empty.set_visibility(not self._shown)
+
     def _card(self, hold: Hold, record: Transaction | None, told: Told) -> None:
         with ui.element("li").classes("sw-card") as card:
             card.props["data-testid"] = f"hold-{hold.id}"

@@ -98,7 +98,9 @@ def one(hold_id: str) -> None:
         cards = HoldCards(refresh, open_record, "There is no such hold.", "waiting")
 
         def show(inbox: Inbox | None) -> None:
-            if inbox is not None:
+            if inbox is None:
+                cards.show_none()
+            else:
                 cards.show(inbox.waiting, inbox.told)
 
         poll = Poll(freshness, EVERY_S, lambda: fetch_one(hold_id), show)
