@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from solward.client import Transaction
+from solward_dashboard.wording import counted
 
 # Distinguishable with colour blindness, on light and dark.
 STATUS_COLOURS = {
@@ -25,14 +26,14 @@ LINE_COLOUR = "rgba(125, 134, 148, .25)"
 def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:
     """Stacked bars: transactions of each status, in equal steps of time."""
     start, step = _steps(transactions, now)
-    counted = {status: [0] * BARS for status in STATUS_COLOURS}
+    rows = {status: [0] * BARS for status in STATUS_COLOURS}
     for each in transactions:
         place = min(BARS - 1, int((each.timestamp - start) / step))
-        if place >= 0 and each.status in counted:
-            counted[each.status][place] += 1
+        if place >= 0 and each.status in rows:
+            rows[each.status][place] += 1
     time_format = "%H:%M" if step * BARS <= timedelta(days=1) else "%d %b %H:%M"
     labels = [(start + step * at).astimezone().strftime(time_format) for at in range(BARS)]
-    return _chart(_category_axis(labels), _count_axis(), counted)
+    return _chart(_category_axis(labels), _count_axis(), rows)
 
 
 def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
@@ -40,16 +41,17 @@ def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
     # Equal counts are ordered by name, so that bars do not swap places.
     frequency = Counter(each.type for each in transactions)
     kinds = sorted(frequency, key=lambda kind: (frequency[kind], kind))
-    counted = Counter((each.type, each.status) for each in transactions)
-    rows = {status: [counted[kind, status] for kind in kinds] for status in STATUS_COLOURS}
+    found = Counter((each.type, each.status) for each in transactions)
+    rows = {status: [found[kind, status] for kind in kinds] for status in STATUS_COLOURS}
     return _chart(_count_axis(), _category_axis(kinds), rows)
 
 
 def summary_text(transactions: Sequence[Transaction]) -> str:
     """The chart in words, for screen readers."""
-    counted = Counter(each.status for each in transactions)
-    parts = [f"{counted[status]} {status}" for status in STATUS_COLOURS if counted[status]]
-    return f"{len(transactions)} transactions: {', '.join(parts)}" if parts else "No transactions"
+    by_status = Counter(each.status for each in transactions)
+    parts = [f"{by_status[status]} {status}" for status in STATUS_COLOURS if by_status[status]]
+    every = counted(len(transactions), "transaction")
+    return f"{every}: {', '.join(parts)}" if parts else "No transactions"
 
 
 def _steps(transactions: Sequence[Transaction], now: datetime) -> tuple[datetime, timedelta]:

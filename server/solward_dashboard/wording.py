@@ -92,6 +92,11 @@ def _local_time(found: re.Match[str]) -> str:
         return found[0]
 
 
+def counted(count: int, name: str, plural: str = "") -> str:
+    """`1 payment`, `2,000 payments`; `plural` where it is not `name` with an s."""
+    return f"{count:,} {name if count == 1 else plural or f'{name}s'}"
+
+
 def value_text(value: Any) -> str:
     """A value of a record's details as text."""
     if isinstance(value, bool):

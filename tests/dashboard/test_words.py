@@ -8,7 +8,16 @@ from decimal import Decimal
 
 import pytest
 
-from solward_dashboard.wording import ago, local_times, one_line, plain, short, sol, value_text
+from solward_dashboard.wording import (
+    ago,
+    counted,
+    local_times,
+    one_line,
+    plain,
+    short,
+    sol,
+    value_text,
+)
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -117,3 +126,11 @@ def test_a_time_that_a_zone_cannot_tell_stays(year: int, monkeypatch: pytest.Mon
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 entries"), (1, "1 entry"), (2_000, "2,000 entries")]
+)
+def test_one_of_them_is_not_counted_in_the_plural(count: int, said: str) -> None:
+    assert counted(count, "entry", "entries") == said
+    assert counted(count, "key") == said.replace("entries", "keys").replace("entry", "key")

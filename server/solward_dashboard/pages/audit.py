@@ -21,7 +21,7 @@ from solward_dashboard.dialogs import fact
 from solward_dashboard.frame import frame
 from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import ASKING, short, value_text
+from solward_dashboard.wording import ASKING, counted, short, value_text
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -336,7 +336,7 @@ class _Log:
         self._empty.set_text(
             "Nothing fits." if self._next is None else "Nothing among the newest fits."
         )
-        self._count.set_text(f"{self._shown:,} entries" if self._shown else "")
+        self._count.set_text(counted(self._shown, "entry", "entries") if self._shown else "")
         self._older.set_text("Load older" if self._shown else "Look further back")
         self._older.set_visibility(self._next is not None)
 
@@ -386,7 +386,7 @@ class _Log:
         ui.notify(
             f"The newest {len(lines):,} entries; `solward audit export` prints all."
             if bounded
-            else f"{len(lines):,} entries."
+            else f"{counted(len(lines), 'entry', 'entries')}."
         )
 
 

@@ -13,7 +13,7 @@ from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import frame
 from solward_dashboard.notices import notify_error
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import ASKING, day, local_times, plain, second, short
+from solward_dashboard.wording import ASKING, counted, day, local_times, plain, second, short
 
 EVERY_S = 3.0
 LIMIT = 50
@@ -115,7 +115,7 @@ class _List:
             if self._chosen
             else "No request was paid for yet. See docs/payments.md, or `solward pay curl -h`."
         )
-        self._count.set_text(f"{len(every):,} payments" if every else "")
+        self._count.set_text(counted(len(every), "payment") if every else "")
         self._more.set_visibility(bool(every) and not self._ended)
 
     def _receipt(self, payment: Payment) -> None:

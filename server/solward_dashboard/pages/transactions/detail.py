@@ -41,9 +41,19 @@ _TITLES: Mapping[str, str] = {
     "reclaimed": "SOL that comes back",
     "supply": "Supply",
     "pocket": "Pocket",
+    "site": "Site",
+    "url": "URL",
+    "method": "Method",
+    "protocol": "Payment protocol",
+    "mode": "Mode",
+    "asset": "Token",
+    "name": "Name",
+    "symbol": "Symbol",
+    "decimals": "Decimals",
+    "authorityType": "Authority",
 }
 _ADDRESSES = frozenset({"from", "to", "account", "pocket"})
-_MINTS = frozenset({"mint", "inputToken", "outputToken"})
+_MINTS = frozenset({"mint", "inputToken", "outputToken", "asset"})
 
 
 @dataclass(frozen=True, slots=True)

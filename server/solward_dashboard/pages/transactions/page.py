@@ -23,7 +23,7 @@ from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.export import EXPORT
 from solward_dashboard.pages.transactions.rows import Filter, changed, row, row_changes
 from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import ASKING
+from solward_dashboard.wording import ASKING, counted
 
 _ALL = TransactionFilter()
 EVERY_S = 3.0
@@ -331,8 +331,9 @@ class Table:
 
     def _update_count(self) -> None:
         shown = sum(map(self._matches, self._known.values()))
-        of = f" of {len(self._known):,}" if shown != len(self._known) else ""
-        self._count.set_text(f"{shown:,}{of} transactions" if self._known else "")
+        every = counted(len(self._known), "transaction")
+        known = every if shown == len(self._known) else f"{shown:,} of {every}"
+        self._count.set_text(known if self._known else "")
         self._older.set_visibility(bool(self._known) and not self._ended)
         self._grid.set_visibility(shown > 0)
         self._empty.set_visibility(shown == 0)

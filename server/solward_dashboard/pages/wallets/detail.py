@@ -132,7 +132,7 @@ def page(wallet_id: str) -> None:
 
         with ui.element("div").classes("sw-stack") as content:
             head = Head(wallet, refresh)
-            with ui.element("div").classes("sw-wide"):
+            with ui.element("div").classes("sw-wide sw-top"):
                 with ui.element("div").classes("sw-stack"):
                     waiting = OpenHolds()
                     holdings = Holdings()
