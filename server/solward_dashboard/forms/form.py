@@ -20,6 +20,7 @@ from nicegui.elements.mixins.validation_element import ValidationElement
 
 from solward_dashboard.forms.fields import Field, Kind, fields_of
 from solward_dashboard.forms.reading import Errors, Path, path_text, read
+from solward_dashboard.recipients import Recipients
 
 
 class FormError(ValueError):
@@ -37,6 +38,7 @@ class Form:
     def __init__(self, schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
         self._fields = fields_of(schema, values)
+        self._recipients: dict[str, Recipients] = {}
         with ui.element("div").classes("sw-form") as self.element:
             self._group = _Group(self._fields, ())
             self._error = ui.label().classes("sw-error").props("role=alert")
@@ -53,12 +55,29 @@ class Form:
         Raises:
             FormError: contents do not fit; the fields show why.
         """
-        values, errors = read(self._schema, self._fields, self._group.content())
+        values, errors = self._read()
         self._group.show_errors(errors)
         self.show_error(errors.get((), ""))
         if errors:
             raise FormError(errors)
         return values
+
+    def take_names(self, field: str, recipients: Recipients) -> None:
+        """Let the text field `field` take names, which it completes; its value is the address."""
+        self._recipients[field] = recipients
+        self._group.suggest(field, recipients.suggested)
+
+    def _read(self) -> tuple[dict[str, Any], Errors]:
+        content = self._group.content()
+        unknown: Errors = {}
+        for field, recipients in self._recipients.items():
+            if str(content[field] or "").strip():
+                try:
+                    content[field] = recipients.address(content[field])
+                except ValueError as error:
+                    unknown[(field,)] = str(error)
+        values, errors = read(self._schema, self._fields, content)
+        return values, errors | unknown
 
     def show_errors(self, errors: Errors) -> None:
         """Show errors at their fields, such as the service's; those of other fields go."""
@@ -66,7 +85,7 @@ class Form:
 
     def unchecked(self) -> dict[str, Any] | None:
         """The values, None where they do not fit; nothing is shown of that."""
-        values, errors = read(self._schema, self._fields, self._group.content())
+        values, errors = self._read()
         return None if errors else values
 
     def clear(self) -> None:
@@ -104,6 +123,11 @@ class _Group:
     def content(self) -> dict[str, Any]:
         return {name: part.content() for name, part in self._inputs.items()}
 
+    def suggest(self, field: str, names: list[str]) -> None:
+        part = self._inputs[field]
+        assert isinstance(part, _Single)
+        part.suggest(names)
+
     def set_content(self, content: Any) -> None:
         for name, part in self._inputs.items():
             part.set_content(content[name])
@@ -136,6 +160,10 @@ class _Single:
 
     def show_errors(self, errors: Errors) -> None:
         self._element.error = errors.get(self._path)
+
+    def suggest(self, names: list[str]) -> None:
+        assert isinstance(self._element, ui.input)
+        self._element.set_autocomplete(names)
 
 
 class _Switch:

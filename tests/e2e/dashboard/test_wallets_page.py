@@ -134,6 +134,27 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     assert _holds(api, wallet) == 4 - Decimal("0.300000001") - FEE
 
 
+def test_a_recipient_is_given_by_name_and_one_of_two_is_not_guessed(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    others = [funded_wallet(api, name, 0) for name in ("bakery", "twins", "twins")]
+    shown.fill("To", "bakers")
+    shown.fill("Amount", "0.1")
+    shown.press("run-transfer")
+    shown.wait_for("No address, and no name of a wallet or a contact.")
+    shown.fill("To", "twins")
+    shown.press("run-transfer")
+    shown.wait_for("2 have this name: give the address.")
+    shown.fill("To", "bakery")
+    shown.press("run-transfer")
+    shown.wait_for("Left of the wallet's limits after it")
+    # What is agreed to is the address that the name had then.
+    assert f"{_address(api, others[0])}\nwallet bakery" in shown.one(".q-dialog").text
+    shown.press("confirm")
+    _outcome(shown, "transfer")("Transfer confirmed")
+    assert [_holds(api, each) for each in others] == [Decimal("0.1"), 0, 0]
+
+
 def test_a_refusal_is_told_in_the_words_of_the_service(
     shown: Browser, api: httpx.Client, wallet: str
 ) -> None:

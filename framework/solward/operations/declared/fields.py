@@ -140,7 +140,8 @@ class Address(Text):
 
 @dataclass(frozen=True, slots=True)
 class Recipient(Address):
-    """Who receives: an address; the command line takes a wallet of the service by name, too."""
+    """Who receives: an address; command line and dashboard take a wallet of the service by name,
+    too, and the dashboard a contact."""
 
 
 @dataclass(frozen=True, slots=True)

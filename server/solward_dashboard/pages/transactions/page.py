@@ -13,7 +13,6 @@ from nicegui import ui
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
 from solward.known_addresses import KnownAddress, KnownAddresses
-from solward.solana.base58 import is_address
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
@@ -23,6 +22,7 @@ from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.export import EXPORT
 from solward_dashboard.pages.transactions.rows import Filter, changed, row, row_changes
 from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.recipients import HINT, Recipients
 from solward_dashboard.wording import ASKING, counted
 
 _ALL = TransactionFilter()
@@ -115,7 +115,7 @@ class Table:
         self._agents: dict[str, str] = {}
         self._names = KnownAddresses()
         self._contacts: tuple[Contact, ...] = ()
-        self._addresses: dict[str, list[str]] = {}
+        self._recipients = Recipients()
         self._filter = Filter()
         self._ended = False
         # The id after which older ones begin, in the order of the service's answer to this filter.
@@ -133,7 +133,7 @@ class Table:
             self._agent = _select("Agent", {"": "All agents"})
             self._recipient = ui.input("To", autocomplete=[], validation=self._recipient_error)
             self._recipient.props("outlined dense clearable debounce=400 hide-bottom-space")
-            self._recipient.tooltip("An address, or the name of a wallet or a contact")
+            self._recipient.tooltip(HINT)
             self._since, self._until = _day("From"), _day("Until")
             self._text = ui.input("Search").props("outlined dense clearable debounce=300")
             self._text.classes("sw-search")
@@ -233,28 +233,25 @@ class Table:
         # As no contact is called: who holds a key names wallets too.
         known = [KnownAddress(each.address, f"wallet {each.name}") for each in answer.wallets]
         known += [KnownAddress(each.address, each.name) for each in answer.contacts]
-        addresses: dict[str, list[str]] = {}
-        for name, address in (
-            *((each.name, each.address) for each in answer.wallets),
-            *((each.name, each.address) for each in answer.contacts),
-        ):
-            addresses.setdefault(name, []).append(address)
-        changed_names = wallets != self._wallets or addresses != self._addresses
-        if addresses != self._addresses:
-            self._recipient.set_autocomplete(sorted(addresses))
+        recipients = Recipients.of(answer.wallets, answer.contacts)
+        changed_names = wallets != self._wallets or recipients != self._recipients
+        if recipients != self._recipients:
+            self._recipient.set_autocomplete(recipients.suggested)
         self._wallets, self._agents, self._network = wallets, agents, answer.network
-        self._addresses, self._names = addresses, KnownAddresses(known)
+        self._recipients, self._names = recipients, KnownAddresses(known)
         self._contacts = answer.contacts
         return changed_names
 
     def _recipient_error(self, text: str | None) -> str | None:
-        name = (text or "").strip()
-        found = self._addresses.get(name, ())
-        if len(found) > 1:
-            return f"{len(found)} have this name: give the address."
-        if not name or found or is_address(name):
-            return None
-        return "No address, and no name of a wallet or a contact."
+        try:
+            self._address(text)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _address(self, text: str | None) -> str:
+        """Of the recipient that is searched for; empty where nobody is. Raises `ValueError`."""
+        return self._recipients.address(text) if text and text.strip() else ""
 
     def _apply(self, records: list[Transaction], shown: Collection[str] = ()) -> None:
         """Take over new and changed records.
@@ -277,12 +274,15 @@ class Table:
         return self._filter.matches(record, self._wallets.get(record.wallet_id, ""))
 
     async def _filtered(self) -> None:
-        to = (self._recipient.value or "").strip()
-        is_known = self._recipient_error(to) is None
+        try:
+            recipient = self._address(self._recipient.value)
+        except ValueError:
+            # Its field says so; the other filters hold.
+            recipient = ""
         wanted = Filter(
             wallet_id=self._wallet.value or "",
             agent_id=self._agent.value or "",
-            recipient=self._addresses.get(to, [to])[0] if is_known else "",
+            recipient=recipient,
             type=self._type.value or "",
             status=self._status.value or "",
             since=_midnight(self._since.value),

@@ -16,6 +16,7 @@ from solward.client.wallets import SKILL_ROUTES
 from solward.errors import SolwardError
 from solward.jsontext import dumps
 from solward.operations.declared import Operation, sol, swap, tokens
+from solward.operations.declared.fields import Recipient
 from solward.record import TransactionType
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
@@ -23,6 +24,7 @@ from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.notices import notify_error
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
+from solward_dashboard.recipients import HINT, Recipients
 from solward_dashboard.wording import value_text
 
 # The distribution of built-in skills: another's skill of the same name is another.
@@ -41,6 +43,7 @@ class Action:
         run: does it with the form's values under an idempotency key; returns the outcome as text.
         asks: whether a person confirms it first.
         trial: a dry run with the form's values; None where it has none.
+        recipient: the field of whom it pays, which takes a name too; empty where there is none.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Action:
     run: Callable[[str, Mapping[str, Any], str], Awaitable[str]]
     asks: bool = False
     trial: Callable[[str, Mapping[str, Any]], Awaitable[Trial]] | None = None
+    recipient: str = ""
 
 
 def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None) -> Action:
@@ -73,7 +77,11 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         return found
 
     schema = declared.schema()
+    recipient = ""
     for field in declared.fields:
+        if isinstance(field, Recipient):
+            recipient = field.json
+            schema["properties"][recipient]["description"] = HINT
         if field.title:
             schema["properties"][field.json]["title"] = field.title
         if defaults and field.json in defaults:
@@ -86,6 +94,7 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         run,
         asks=declared.type != TransactionType.AIRDROP,
         trial=trial,
+        recipient=recipient,
     )
 
 
@@ -142,6 +151,8 @@ class ActionPanel:
                 self._outcome = ui.label().classes("sw-outcome sw-text")
                 self._outcome.props["data-testid"] = f"outcome-{_slug(action.name)}"
         self._outcome.set_visibility(False)
+        if action.recipient:
+            ui.timer(0, self.learn_names, once=True)
 
     async def _run(self) -> None:
         # A second click, or one that came late, sends nothing of its own.
@@ -161,6 +172,9 @@ class ActionPanel:
         wallet = self._wallet()
         if wallet is None:
             return False
+        if self._action.recipient:
+            # By today's names: a wallet or a contact may be new, or be called otherwise.
+            await self.learn_names()
         try:
             values = self._form.values()
         except FormError:
@@ -177,6 +191,15 @@ class ActionPanel:
         finally:
             self._button.props(remove="loading").enable()
         return True
+
+    async def learn_names(self) -> None:
+        """Let the recipient be given by what the service calls it; where it does not answer, by an
+        address and the names known so far."""
+        try:
+            wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.known())
+        except SolwardError:
+            return
+        self._form.take_names(self._action.recipient, Recipients.of(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Whether a person confirms it, where one is asked."""

@@ -1,0 +1,64 @@
+"""Recipients by name: of wallets, of contacts and of the policy's address book; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from solward.client import Contact, Wallet
+from solward.solana.base58 import is_address
+
+HINT: Final = "An address, or the name of a wallet or a contact."
+"""What a recipient may be given as."""
+
+# Names that an input completes: each is sent to the browser.
+_MOST_SUGGESTED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Recipients:
+    """What a recipient may be given as, beside an address.
+
+    Attributes:
+        addresses: name -> the addresses that have it.
+    """
+
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, wallets: Iterable[Wallet], contacts: Iterable[Contact]) -> Recipients:
+        """By what the service lists.
+
+        Args:
+            contacts: those known, the policy's address book among them.
+        """
+        found: dict[str, frozenset[str]] = {}
+        for name, address in (
+            *((each.name, each.address) for each in wallets),
+            *((each.name, each.address) for each in contacts),
+        ):
+            found[name] = found.get(name, frozenset()) | {address}
+        return cls(found)
+
+    @property
+    def suggested(self) -> list[str]:
+        """Names in their order, the first of them where there are many."""
+        return sorted(self.addresses)[:_MOST_SUGGESTED]
+
+    def address(self, text: str) -> str:
+        """The address that a text is or names. An address is itself, also where somebody else's
+        wallet or contact is called so.
+
+        Raises:
+            ValueError: there is no such name, or several have it.
+        """
+        name = text.strip()
+        if is_address(name):
+            return name
+        found = self.addresses.get(name, frozenset())
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} have this name: give the address.")
+        if not found:
+            raise ValueError("No address, and no name of a wallet or a contact.")
+        return next(iter(found))

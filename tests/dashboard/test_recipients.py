@@ -1,0 +1,53 @@
+"""A recipient's name is one address or an error; an address is itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from solward.client import Contact
+from solward.solana.base58 import b58encode
+from solward_dashboard.recipients import Recipients
+
+ONE, OTHER, THIRD = (b58encode(bytes([each] * 32)) for each in (1, 2, 3))
+
+
+def _contact(name: str, address: str) -> Contact:
+    now = datetime.now(UTC)
+    return Contact(address=address, name=name, created_at=now, raw={})
+
+
+RECIPIENTS = Recipients.of(
+    (),
+    [
+        _contact("Landlord", ONE),
+        _contact("@vendors", ONE),
+        _contact("@vendors", OTHER),
+        # Whoever may name a wallet or a contact calls it like somebody's address.
+        _contact(THIRD, ONE),
+    ],
+)
+
+
+def test_a_name_is_its_address() -> None:
+    assert RECIPIENTS.address(" Landlord ") == ONE
+
+
+def test_an_address_is_itself_whoever_is_called_so() -> None:
+    assert RECIPIENTS.address(THIRD) == THIRD
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("@vendors", "2 have this name"), ("landlord", "no name of a wallet"), ("", "No address")],
+)
+def test_what_is_not_one_address_is_an_error(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        RECIPIENTS.address(text)
+
+
+def test_names_are_suggested_in_their_order_and_not_without_end() -> None:
+    assert RECIPIENTS.suggested == sorted([THIRD, "@vendors", "Landlord"])
+    many = Recipients.of((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
+    assert many.suggested[-1] == "n0499"
