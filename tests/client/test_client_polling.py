@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 
 import httpx
 import pytest
@@ -16,13 +18,21 @@ from solward.client import http as module
 
 
 class Counting(httpx.AsyncBaseTransport):
-    """Counts answers by status, and the bytes of their bodies."""
+    """Counts answers by status, and the bytes of their bodies.
+
+    Attributes:
+        again: requests that say what they have wait for it.
+    """
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self.statuses: Counter[int] = Counter()
+        self.again = asyncio.Event()
+        self.again.set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if "If-None-Match" in request.headers:
+            await self.again.wait()
         response = await self._carrier.handle_async_request(request)
         self.statuses[response.status_code] += 1
         if response.status_code == 304:
@@ -55,6 +65,25 @@ async def test_what_did_not_change_is_not_sent_again(
     # What is read of an answer is a caller's own.
     first[0][0].details["changed"] = True
     assert "changed" not in (await client.wallets.transactions(wallet.id))[0].details
+
+
+async def test_reads_at_once_do_not_take_each_others_answers(
+    client: SolwardClient, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_KEPT", 2)
+    wallet = (await client.wallets.create("polled")).id
+    await client.wallets.airdrop(wallet, amount=2)
+    read = partial(client.wallets.transactions, wallet)
+    first = await read(limit=1)
+    counting.statuses.clear()
+    counting.again.clear()
+    again = asyncio.create_task(read(limit=1))
+    # What it has is displaced by others while it is asked for again.
+    for limit in range(2, 6):
+        await read(limit=limit)
+    counting.again.set()
+    assert await again == first
+    assert counting.statuses == {200: 4, 304: 1}
 
 
 async def test_a_change_is_sent_and_known_from_then_on(

@@ -50,6 +50,15 @@ from solward.vault.store.window_clock import LEAD_MS
 from solward.vault.transactions.request import ADMIN, Actor, AgentRun, IdempotencyKey
 
 
+def asks_while(strict: set[str]) -> Callable[..., Ask | None]:
+    """A rule that asks as `asks` does, while `strict` is not empty."""
+
+    def rule(intent: Intent, effects: TransactionEffects) -> Ask | None:
+        return asks(intent, effects) if strict else None
+
+    return rule
+
+
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with open_desk(tmp_path) as opened:
@@ -78,6 +87,47 @@ async def test_held_twice_is_one_hold(desk: Desk) -> None:
     assert (await desk.held(Decimal("0.6"))).id != first.id
     key = IdempotencyKey("key:k1|POST|/transfer|1", "f")
     assert (await desk.held(Decimal("0.5"), idempotency=key)).id != first.id
+
+
+async def test_what_waits_is_not_paid_beside_its_hold_though_nothing_holds_it_any_more(
+    tmp_path: Path,
+) -> None:
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        hold = await desk.held(1)
+        strict.clear()
+        assert (await desk.held(1)).id == hold.id
+        assert await desk.paid() == 0
+        # Another payment is not the one that waits.
+        await desk.ask(Decimal("0.25"))
+        await desk.approvals.approve(hold.id, "admin")
+        assert await desk.paid() == LAMPORTS_PER_SOL * 5 // 4
+        # It has ended, so this is a payment of its own.
+        await desk.ask(1)
+        assert await desk.paid() == LAMPORTS_PER_SOL * 9 // 4
+
+
+async def test_nor_is_what_an_agent_asks_for_again_in_a_later_cycle(tmp_path: Path) -> None:
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        await set_agent(desk)
+        hold = await desk.held(1, cycle(1))
+        strict.clear()
+        await set_agent(desk, cycle_no=2, fence=2)
+        assert (await desk.held(1, cycle(2))).id == hold.id
+        await desk.approvals.approve(hold.id, "admin")
+        assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_what_waits_and_would_be_refused_by_now_is_refused(tmp_path: Path) -> None:
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        await desk.held(1)
+        low = replace(KEY, limits=(("key:k1", ScopeLimits(max_lamports_per_tx=1)),))
+        for _ in range(2):
+            with pytest.raises(GuardrailBlocked, match="allowed per transaction"):
+                await desk.ask(1, low)
+            strict.clear()
 
 
 async def test_approved_it_is_paid_as_the_caller_asked(desk: Desk) -> None:

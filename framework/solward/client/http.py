@@ -102,17 +102,19 @@ class Http:
             request = replace(request, headers={"If-None-Match": kept.tag})
         response = await self._response(request, self.timeout_s)
         if response.status_code == 304 and kept is not None:
-            self._kept.move_to_end(name)
+            # Other reads may have taken its place while it was under way.
+            self._keep(name, kept)
             return jsontext.loads(kept.content)
         body = self._answer(response)
-        self._keep(name, response)
+        tag, content = response.headers.get("ETag"), response.content
+        is_small = len(content) <= _MOST_KEPT_BYTES
+        self._keep(name, _Kept(tag, content) if tag is not None and is_small else None)
         return body
 
-    def _keep(self, name: str, response: httpx.Response) -> None:
-        tag, content = response.headers.get("ETag"), response.content
+    def _keep(self, name: str, answer: _Kept | None) -> None:
         self._kept.pop(name, None)
-        if tag is not None and len(content) <= _MOST_KEPT_BYTES:
-            self._kept[name] = _Kept(tag, content)
+        if answer is not None:
+            self._kept[name] = answer
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
 

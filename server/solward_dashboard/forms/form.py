@@ -20,7 +20,7 @@ from nicegui.elements.mixins.validation_element import ValidationElement
 
 from solward_dashboard.forms.fields import Field, Kind, fields_of
 from solward_dashboard.forms.reading import Errors, Path, path_text, read
-from solward_dashboard.recipients import Recipients
+from solward_dashboard.recipients import HINT, Recipients
 
 
 class FormError(ValueError):
@@ -162,8 +162,10 @@ class _Single:
         self._element.error = errors.get(self._path)
 
     def suggest(self, names: list[str]) -> None:
+        """Complete names, and say that one may be given."""
         assert isinstance(self._element, ui.input)
         self._element.set_autocomplete(names)
+        self._element.props["hint"] = HINT
 
 
 class _Switch:

@@ -121,9 +121,18 @@ class HoldReserver:
         payment: Payment | None = None,
     ) -> Judged:
         """What becomes of it where a person decides: carried out with an approval, refused because
-        it is not what was shown, or held in place of a record."""
-        if actor.approval is None and (judged.hold is None or not judged.is_allowed):
-            return judged
+        it is not what was shown, or held in place of a record.
+
+        What waits already is held also where nothing would hold it any more: paid beside its hold,
+        and approved then, it would be paid twice.
+        """
+        if actor.approval is None:
+            if not judged.is_allowed:
+                return judged
+            if judged.hold is None and (
+                actor.is_admins or not await holds.count_open(connection, actor.principal)
+            ):
+                return judged
         leaving = _Leaving.of(judged, intent, effects, pocket)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
@@ -137,6 +146,8 @@ class HoldReserver:
             if known.hold.state is HoldState.APPROVED and known.hold.repeats:
                 return _approved(judged, known, intent, leaving)
             return replace(judged, held=known.hold)
+        if judged.hold is None:
+            return judged
         most = await holds.count_open(connection, actor.principal)
         if most >= MOST_OPEN:
             return judged.blocked(

@@ -24,7 +24,7 @@ from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.notices import notify_error
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
-from solward_dashboard.recipients import HINT, Recipients
+from solward_dashboard.recipients import Recipients
 from solward_dashboard.wording import value_text
 
 # The distribution of built-in skills: another's skill of the same name is another.
@@ -81,7 +81,6 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
     for field in declared.fields:
         if isinstance(field, Recipient):
             recipient = field.json
-            schema["properties"][recipient]["description"] = HINT
         if field.title:
             schema["properties"][field.json]["title"] = field.title
         if defaults and field.json in defaults:
@@ -143,6 +142,8 @@ class ActionPanel:
         with ui.element("div").classes("sw-form sw-needs-policy"):
             ui.label(action.about).classes("sw-dim sw-text")
             self._form = schema_form(action.schema)
+            if action.recipient:
+                self._form.take_names(action.recipient, Recipients())
             with ui.element("div").classes("sw-row"):
                 self._button = ui.button(action.verb, on_click=self._run)
                 self._button.props("no-caps unelevated")
