@@ -22,6 +22,7 @@ class Counting(httpx.AsyncBaseTransport):
 
     Attributes:
         again: requests that say what they have wait for it.
+        waiting: such a request came.
     """
 
     def __init__(self, carrier: Carrier) -> None:
@@ -29,9 +30,11 @@ class Counting(httpx.AsyncBaseTransport):
         self.statuses: Counter[int] = Counter()
         self.again = asyncio.Event()
         self.again.set()
+        self.waiting = asyncio.Event()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if "If-None-Match" in request.headers:
+            self.waiting.set()
             await self.again.wait()
         response = await self._carrier.handle_async_request(request)
         self.statuses[response.status_code] += 1
@@ -78,6 +81,7 @@ async def test_reads_at_once_do_not_take_each_others_answers(
     counting.statuses.clear()
     counting.again.clear()
     again = asyncio.create_task(read(limit=1))
+    await counting.waiting.wait()
     # What it has is displaced by others while it is asked for again.
     for limit in range(2, 6):
         await read(limit=limit)
