@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from solders.pubkey import Pubkey
 from tests.support.api import STRANGER, Api
@@ -82,6 +84,24 @@ async def test_a_name_or_an_address_that_can_be_taken_for_another_is_refused(api
     for address in ("nobody", OTHER[:-4], OTHER + "1"):
         status, error = await name(api, address, "Other")
         assert (status, error) == (400, "address must be an address, base58 of 32 bytes")
+
+
+async def test_no_wallet_takes_a_contacts_name_nor_an_address_or_an_id_as_its_own(
+    api: Api,
+) -> None:
+    assert (await name(api, OTHER, "Landlord"))[0] == 200
+    token, _ = await api.key()
+    other = await api.wallet(0)
+    for given in ("Landlord", "l4ndlord", " LANDLORD"):
+        made = await api.post("/wallets", {"name": given}, token=token)
+        assert (made.status, made.error) == (400, "name is, or looks like, that of a contact")
+    for given in (OTHER, f" {OTHER}", other, other.upper()):
+        made = await api.post("/wallets", {"name": given}, token=token)
+        assert (made.status, made.error) == (400, "name must be no address and no id")
+    # One of them keeps none of those that are made with it from being stored.
+    names = ("one", "Landlord", "two")
+    together = await asyncio.gather(*(api.post("/wallets", {"name": each}) for each in names))
+    assert [each.status for each in together] == [200, 400, 200]
 
 
 async def test_there_are_so_many_contacts_and_no_more(

@@ -30,6 +30,11 @@ _ADDRESSES = Prepared(
         select(address_book.c.address).where("@" + address_book.c.name == bindparam("b_name")),
     )
 )
+_LOOKS = Prepared(
+    select(contacts.c.skeleton).where(
+        contacts.c.skeleton.in_(bindparam("b_skeletons", expanding=True))
+    )
+)
 _WALLETS = Prepared(
     select(wallets.c.id, wallets.c.name, wallets.c.public_key).where(
         or_(
@@ -55,6 +60,12 @@ async def of_skeleton(connection: AsyncConnection, skeleton: str) -> ContactRow 
     """The contact whose name looks like this."""
     row = (await connection.execute(_SHOWN.where(contacts.c.skeleton == skeleton))).first()
     return None if row is None else ContactRow(*row)
+
+
+async def of_skeletons(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
+    """Those of them that a contact's name looks like."""
+    rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
+    return {row[0] for row in rows}
 
 
 async def count(connection: AsyncConnection) -> int:

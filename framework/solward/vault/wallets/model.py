@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,14 @@ from solders.keypair import Keypair
 
 from solward.clock import iso
 from solward.errors import InvalidRequest
+from solward.solana.base58 import is_address
 
 DEFAULT_NAME = "external-wallet"
 MAX_NAME = 64
 MAX_TAGS = 20
 
 _KEYPAIR_BYTES = 64
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,15 @@ def check_text(value: object, field: str) -> str:
     ):
         raise InvalidRequest(f"{field} must be text of 1 to {MAX_NAME} printable characters")
     return value
+
+
+def check_name(value: object) -> str:
+    """A wallet's name: as `check_text`, and nothing by which wallets and recipients are given
+    beside their names; raises `InvalidRequest`."""
+    name = check_text(value, "name")
+    if is_address(name.strip()) or _ID.fullmatch(name.strip()):
+        raise InvalidRequest("name must be no address and no id")
+    return name
 
 
 def check_tags(tags: Sequence[object]) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from solward.clock import now_ms
 from solward.errors import InvalidRequest, TooManyWallets, WalletNotFound
 from solward.prepared import Row
 from solward.settings import Settings
+from solward.solana.token_list import skeleton
+from solward.vault.store import contacts
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database
@@ -34,8 +36,8 @@ from solward.vault.wallets.keystore import Keystore, envelope_of
 from solward.vault.wallets.model import (
     DEFAULT_NAME,
     Wallet,
+    check_name,
     check_tags,
-    check_text,
     parse_keypair_file,
     wallet_of,
 )
@@ -161,7 +163,8 @@ class Wallets:
         """A new wallet with a key of its own, stored when this returns.
 
         Raises:
-            InvalidRequest: the name or a tag is not 1 to 64 printable characters.
+            InvalidRequest: the name or a tag is not 1 to 64 printable characters; the name is an
+                address or an id, or can be taken for a contact's.
             TooManyWallets: the API key that asks for it has made `MOST_OF_A_KEY`.
         """
         keypair = Keypair()
@@ -187,11 +190,11 @@ class Wallets:
         keypair = parse_keypair_file(keypair_file_text)
         wallet = _new_wallet(keypair, name, tags)
         try:
-            [is_stored] = await self._store([(wallet, keypair)], [principal()], imported=True)
+            [refusal] = await self._store([(wallet, keypair)], [principal()], imported=True)
         except IntegrityError:
             raise InvalidRequest(f"keypair {wallet.address} is imported already") from None
-        if not is_stored:
-            raise TooManyWallets(MOST_OF_A_KEY)
+        if refusal is not None:
+            raise refusal
         return wallet
 
     async def get(self, wallet_id: str) -> Wallet:
@@ -359,10 +362,11 @@ class Wallets:
         principals: Sequence[str],
         *,
         imported: bool = False,
-    ) -> Sequence[bool]:
-        """Store those that their principals may have; whether each is stored."""
+    ) -> Sequence[Exception | None]:
+        """Store those that may be made; why each is not."""
         async with self._database.write() as connection:
-            allowed = await _allowed(connection, principals)
+            refusals = await _refusals(connection, [each for each, _ in created], principals)
+            allowed = [each is None for each in refusals]
             # Sealed inside the transaction: a rotation ends after every key that is sealed under
             # the old version.
             ring = await self._keystore.newest(connection)
@@ -376,7 +380,7 @@ class Wallets:
                 await store.insert_wallets(connection, rows, by, imported=imported)
         for item in cached:
             self._keep(item)
-        return allowed
+        return refusals
 
     async def _store_waiting(self) -> None:
         # One turn of the loop, so that concurrent requests join the batch.
@@ -384,21 +388,40 @@ class Wallets:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                refusal: Exception = TooManyWallets(MOST_OF_A_KEY)
+                refusals: Sequence[Exception | None]
                 try:
                     created = [(item.wallet, item.keypair) for item in batch]
-                    stored = await self._store(created, [item.principal for item in batch])
+                    refusals = await self._store(created, [item.principal for item in batch])
                 except Exception as raised:
-                    stored, refusal = [False] * len(batch), raised
-                for item, is_stored in zip(batch, stored, strict=True):
+                    refusals = [raised] * len(batch)
+                for item, refusal in zip(batch, refusals, strict=True):
                     if item.stored.done():
                         continue  # its caller was cancelled
-                    if is_stored:
+                    if refusal is None:
                         item.stored.set_result(None)
                     else:
                         item.stored.set_exception(refusal)
         finally:
             self._writer = None
+
+
+async def _refusals(
+    connection: AsyncConnection, wallets: Sequence[Wallet], principals: Sequence[str]
+) -> list[Exception | None]:
+    """Why each of them is not made: an API key has as many as it may, or the name would be taken
+    for a contact's, which people give for its address."""
+    looks = [skeleton(each.name) for each in wallets]
+    taken = await contacts.of_skeletons(connection, set(looks))
+    allowed = await _allowed(connection, principals)
+    found: list[Exception | None] = []
+    for look, may in zip(looks, allowed, strict=True):
+        if not may:
+            found.append(TooManyWallets(MOST_OF_A_KEY))
+        elif look in taken:
+            found.append(InvalidRequest("name is, or looks like, that of a contact"))
+        else:
+            found.append(None)
+    return found
 
 
 async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> list[bool]:
@@ -417,7 +440,7 @@ async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> li
 def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:
     return Wallet(
         id=str(uuid.uuid4()),
-        name=check_text(name, "name"),
+        name=check_name(name),
         address=str(keypair.pubkey()),
         tags=check_tags(tags),
         created_ms=now_ms(),
