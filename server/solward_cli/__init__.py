@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+# By this variable a shell's script asks for what completes a line.
+VARIABLE = "_SOLWARD_COMPLETE"
 
 # Name -> module and attribute, and the line in `solward --help`, which imports none of them.
 _COMMANDS = {
@@ -86,6 +90,12 @@ class _LazyGroup(click.Group):
             from solward_cli.entrypoint import refuse
 
             refuse(str(missing))
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        if VARIABLE in os.environ:
+            # It replaces how click writes for bash.
+            importlib.import_module("solward_cli.completion")
+        return super().main(*arguments, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -1,10 +1,15 @@
-"""What a shell completes of the running service: names of wallets, agents and skills."""
+"""What a shell completes of the running service: names of wallets, agents and skills.
+
+Whoever holds a key, an agent or a plugin chooses names, and a shell runs what stands in its line.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,11 +21,30 @@ if TYPE_CHECKING:
 # Somebody waits for the shell: without an answer by then nothing is offered.
 TIMEOUT_S = 1.0
 
-_Named = list[tuple[str, str]]
+# No shell gives any of these a meaning, also where the line has opened quotes, backticks or braces
+# around them, but for the space, which `completion` and zsh and fish quote. A hyphen in front would
+# be an option's.
+_SAFE = re.compile(r"[0-9A-Za-z\x80-\U0010ffff][-0-9A-Za-z\x80-\U0010ffff _.:@+%/=]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What has a name: `id` is typed instead of a name that a shell might read otherwise."""
+
+    name: str
+    text: str
+    id: str | None = None
+
+    @property
+    def word(self) -> str | None:
+        """What the line gets; None where nothing of it is safe there."""
+        return self.name if self.name.isprintable() and _SAFE.fullmatch(self.name) else self.id
+
+
 _Complete = Callable[["click.Context", "click.Parameter", str], "list[CompletionItem]"]
 
 
-def _complete(read: Callable[[SolwardClient], Awaitable[_Named]]) -> _Complete:
+def _complete(read: Callable[[SolwardClient], Awaitable[list[_Named]]]) -> _Complete:
     """Offers what `read` gives of the service that the command would call; where it does not
     answer, or refuses, nothing, and without a word."""
 
@@ -29,20 +53,25 @@ def _complete(read: Callable[[SolwardClient], Awaitable[_Named]]) -> _Complete:
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        found: _Named = []
+        from solward_cli.render import visible
+
+        found: list[_Named] = []
         with contextlib.suppress(Exception):
             found = asyncio.run(_read(read, context.params.get("url")))
         return [
-            CompletionItem(name, help=text) for name, text in found if name.startswith(incomplete)
+            CompletionItem(word, help=visible(each.text if word == each.name else each.name))
+            for each in found
+            if each.name.startswith(incomplete) and (word := each.word) is not None
         ]
 
     return complete
 
 
-async def _read(read: Callable[[SolwardClient], Awaitable[_Named]], url: str | None) -> _Named:
+async def _read(
+    read: Callable[[SolwardClient], Awaitable[list[_Named]]], url: str | None
+) -> list[_Named]:
     from solward.client import SolwardClient
     from solward.settings import Settings
-    from solward_cli.render import visible
 
     settings = Settings()
     address = url or settings.client_target[0]
@@ -50,20 +79,19 @@ async def _read(read: Callable[[SolwardClient], Awaitable[_Named]], url: str | N
         SolwardClient(address, settings.client_token) as client,
         asyncio.timeout(TIMEOUT_S),
     ):
-        # A shell would split a name of several lines.
-        return [(visible(name), visible(text)) for name, text in await read(client)]
+        return await read(client)
 
 
-async def _wallets(client: SolwardClient) -> _Named:
-    return [(each.name, each.address) for each in await client.wallets.list()]
+async def _wallets(client: SolwardClient) -> list[_Named]:
+    return [_Named(each.name, each.address, each.id) for each in await client.wallets.list()]
 
 
-async def _agents(client: SolwardClient) -> _Named:
-    return [(each.name, each.status) for each in await client.agents.list()]
+async def _agents(client: SolwardClient) -> list[_Named]:
+    return [_Named(each.name, each.status, each.id) for each in await client.agents.list()]
 
 
-async def _skills(client: SolwardClient) -> _Named:
-    return [(each.name, each.description) for each in await client.skills()]
+async def _skills(client: SolwardClient) -> list[_Named]:
+    return [_Named(each.name, each.description) for each in await client.skills()]
 
 
 wallet_names, agent_names, skill_names = map(_complete, (_wallets, _agents, _skills))

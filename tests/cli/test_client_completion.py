@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import os
+import pty
+import re
+import select
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.shell_completion import BashComplete
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 from click.testing import CliRunner
 from tests.support.cli_service import Live
 from tests.support.service_process import SECRET
@@ -115,3 +122,111 @@ def test_a_service_that_refuses_or_does_not_answer_is_not_waited_for(live: Live)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert completed("solward wallet balance x", SOLWARD_API_URL=address) == []
+
+
+# Names that anybody with a key may give a wallet; `{}` is what of them is typed. Each makes a file
+# `pwned` in the current folder where a shell runs it, asks another service, or names files there.
+HOSTILE = [
+    "{};touch pwned",
+    "{}$(touch pwned)",
+    "{}`touch pwned`",
+    "{}';touch pwned;'",
+    '{}";touch pwned;"',
+    "{}\\;touch pwned",
+    "{}$'\\n'touch pwned",
+    "{}>pwned",
+    "{}|touch pwned",
+    "{}&touch pwned&",
+    "{}'`;touch pwned;#",
+    "{}!!",
+    "{}*",
+    "{}{{a,b}}",
+    "{},b",
+]
+
+
+@contextlib.contextmanager
+def bash(folder: Path, live: Live) -> Iterator[Callable[[str], list[str]]]:
+    """An interactive bash on a terminal, with the completion of a `solward` that says what it was
+    called with: what it gets for a line on which TAB and Enter are pressed."""
+    program = folder / "bin" / "solward"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys\nfrom solward_cli import completed_names, main\n"
+        "completed_names.TIMEOUT_S = 60\n"
+        "if 'completion' in sys.argv or '_SOLWARD_COMPLETE' in os.environ:\n"
+        "    main(prog_name='solward')\n"
+        "print(f'<{ascii(sys.argv[1:])}>')\n"
+    )
+    program.chmod(0o755)
+    here = folder / "here"
+    here.mkdir()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(here)
+        variables = {"PATH": f"{program.parent}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
+        variables |= {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET, "HOME": str(folder)}
+        os.execvpe("bash", ["bash", "--norc", "--noprofile"], os.environ | variables)
+
+    def told(line: str) -> list[str]:
+        os.write(terminal, f"{line}\n".encode())
+        shown = ""
+        while (found := re.search(r"<(\[.*\])>", shown)) is None:
+            assert select.select([terminal], [], [], 60)[0], shown
+            shown += os.read(terminal, 65536).decode(errors="replace")
+        return [str(each) for each in ast.literal_eval(found[1])]
+
+    try:
+        told('eval "$(solward completion bash)"; solward ready')
+        yield told
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize(
+    "quote", ["", *(pytest.param(each, marks=pytest.mark.more) for each in ("'", '"'))]
+)
+def test_no_name_is_run_by_the_shell_that_completes_it(
+    live: Live, tmp_path: Path, quote: str
+) -> None:
+    made = {f"w{at:02}{len(quote)}{ord(quote or '_')}": each for at, each in enumerate(HOSTILE)}
+    with bash(tmp_path, live) as told:
+        for typed, name in made.items():
+            wallet = live.post("/wallets", name=name.format(typed))["walletId"]
+            got = told(f"solward wallet show {quote}{typed}\t")
+            assert got == ["wallet", "show", wallet], name
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.more
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_a_name_is_completed_as_one_word(live: Live, tmp_path: Path) -> None:
+    names = ["p1 with spaces é 漢字", "p2:1 = 2, @home", "p3/a+b%", "p4-plain_1.0"]
+    ids = {name: live.post("/wallets", name=name)["walletId"] for name in names}
+    with bash(tmp_path, live) as told:
+        for quote in ("", "'", '"'):
+            for name in names:
+                got = told(f"solward wallet show {quote}{name[:2]}\t")
+                # A comma is fish's own.
+                word = ids[name] if "," in name else name
+                assert got[-1] == word
+        assert told("solward wallet show p1\\ with\t")[-1] == names[0]
+
+
+@pytest.mark.parametrize("kind", [BashComplete, ZshComplete, FishComplete])
+def test_nothing_that_a_shell_reads_otherwise_is_offered_to_it(
+    live: Live, monkeypatch: pytest.MonkeyPatch, kind: type[ShellComplete]
+) -> None:
+    monkeypatch.setattr(completed_names, "TIMEOUT_S", 60)
+    monkeypatch.setenv("SOLWARD_API_URL", live.url)
+    monkeypatch.setenv("SOLWARD_API_KEY", SECRET)
+    option = live.post("/wallets", name="--url=http://thief.example")["walletId"]
+    home = live.post("/wallets", name="~root")["walletId"]
+    complete = kind(main, {}, "solward", "_SOLWARD_COMPLETE")
+    words = {each.value for each in complete.get_completions(["wallet", "show"], "")}
+    assert {option, home} < words
+    assert all(re.fullmatch(r"[^\W_][\w .:@+%/=-]*", each) for each in words), words
+    agents = {each.value for each in complete.get_completions(["agent", "show"], "")}
+    assert all(shlex.quote(each) == each for each in agents)
