@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import re
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_HELD = 3
 EXIT_INTERRUPTED = 130
-
-_ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
 
 Command: TypeAlias = "Callable[..., Coroutine[Any, Any, RenderableType | None]]"
 
@@ -56,7 +53,9 @@ class ServiceCall:
 
     async def address(self, text: str) -> str:
         """An address as it is; anything else names a wallet of the service."""
-        return text if _ADDRESS.fullmatch(text) else (await self.wallet(text)).address
+        from solward.client.wallets import ADDRESS
+
+        return text if ADDRESS.fullmatch(text) else (await self.wallet(text)).address
 
     async def agent(self, named: str) -> Agent:
         """The agent of this name, id, or beginning of an id."""

@@ -6,6 +6,7 @@ import copy
 import pickle
 from datetime import UTC
 from decimal import Decimal
+from typing import NamedTuple
 
 import pytest
 from quart import Quart
@@ -16,6 +17,7 @@ from tests.support.http_transport import Carrier, cut, times
 
 from solward.client import Conflict, Held, NotFoundError, SolwardClient, Transaction
 from solward.client.errors import AmbiguousName
+from solward.client.wallets import find_one
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
@@ -40,6 +42,14 @@ def routes_called(carrier: Carrier, app: Quart) -> set[tuple[str, str]]:
         (request.method, matcher.match(request.url.path, request.method, return_rule=True)[0].rule)
         for request in carrier.requests
     }
+
+
+class Called(NamedTuple):
+    """What `find_one` looks at."""
+
+    id: str
+    name: str
+    address: str
 
 
 async def test_every_route_has_a_method_of_the_client(
@@ -142,9 +152,6 @@ async def test_wallets_and_agents_are_found_by_name_id_and_beginning(client: Sol
     for nobody in ("nobody", one.id[:3], "", "TREASURY"):
         with pytest.raises(NotFoundError):
             await client.wallets.find(nobody)
-    # A name wins over the beginning of another's id.
-    named = await client.wallets.create(one.id[:8])
-    assert (await client.wallets.find(one.id[:8])).id == named.id
     agent = await client.agents.create(
         name="ada",
         strategy="always do wait",
@@ -154,6 +161,27 @@ async def test_wallets_and_agents_are_found_by_name_id_and_beginning(client: Sol
     )
     for wanted in ("ada", agent.id, agent.id[:8]):
         assert (await client.agents.find(wanted)).id == agent.id
+
+
+def test_no_name_takes_the_place_of_another_wallets_id_or_address() -> None:
+    one, other = "680f8a9b-7c36-4f4e-9d5d-0d2b6f4c1e11", "5f6c0a1b-7c36-4f4e-9d5d-0d2b6f4c1e12"
+
+    def found(wanted: str, name: str) -> str:
+        """The id that is found where the other wallet has this name."""
+        wallets = [Called(other, name, "an address"), Called(one, "treasury", STRANGER)]
+        return find_one("wallet", wanted, wallets, lambda each: each.address).id
+
+    assert found(one, one) == one
+    assert found(STRANGER, STRANGER) == one
+    for squatted in (one[:4], one[:8], one[:-1]):
+        with pytest.raises(AmbiguousName) as several:
+            found(squatted, squatted)
+        assert f"{one} ('treasury')" in str(several.value)
+        assert f"{other} ({squatted!r})" in str(several.value)
+    nowhere = "So11111111111111111111111111111111111111112"
+    with pytest.raises(NotFoundError, match="No wallet has the address"):
+        found(nowhere, nowhere)
+    assert found(one[:3], one[:3]) == other
 
 
 async def test_an_agents_floats_are_options_and_its_limits_are_exact(client: SolwardClient) -> None:

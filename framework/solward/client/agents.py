@@ -39,7 +39,7 @@ class Agents:
         return self._http.read(Agent.of, await self._http.get(_path(agent_id)))
 
     async def find(self, name_or_id: str) -> Agent:
-        """The agent with this id or unique name, or whose id alone begins so.
+        """The agent with this id, or the only one of this name or beginning of an id.
 
         Raises:
             NotFoundError: there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -53,6 +54,8 @@ SKILL_ROUTES = {
 
 # Shorter prefixes of an id are too easily a typo.
 MIN_ID_PREFIX = 4
+# What is written as an address is one, never a name.
+ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
 
 
 class Wallets(Operations[Transaction]):
@@ -89,7 +92,7 @@ class Wallets(Operations[Transaction]):
         return self._http.read(Wallet.of, await self._http.get(_path(wallet_id)))
 
     async def find(self, name_or_id: str) -> Wallet:
-        """The wallet with this id, address or unique name, or whose id alone begins so.
+        """The wallet with this id or address, or the only one of this name or beginning of an id.
 
         Raises:
             NotFoundError: there is none.
@@ -284,7 +287,10 @@ async def _page(
 def find_one(
     kind: str, name_or_id: str, items: Sequence[N], also: Callable[[N], str] | None = None
 ) -> N:
-    """The item with this id, unique text (`also`) or name, or the only one with this id prefix.
+    """The item with this id or unique text (`also`), or the only one of this name or id prefix.
+
+    Whoever may make an item chooses its name, so a name never takes the place of another's id,
+    address or beginning of an id.
 
     Raises:
         NotFoundError, AmbiguousName.
@@ -292,15 +298,20 @@ def find_one(
     for each in items:
         if each.id == name_or_id or (also is not None and also(each) == name_or_id):
             return each
-    matches = [each for each in items if each.name == name_or_id]
-    if not matches and len(name_or_id) >= MIN_ID_PREFIX:
-        matches = [each for each in items if each.id.startswith(name_or_id)]
+    if also is not None and ADDRESS.fullmatch(name_or_id):
+        raise NotFoundError(404, f"No {kind} has the address {name_or_id!r}")
+    begins = len(name_or_id) >= MIN_ID_PREFIX
+    matches = [
+        each
+        for each in items
+        if each.name == name_or_id or (begins and each.id.startswith(name_or_id))
+    ]
     if not matches:
         near = difflib.get_close_matches(name_or_id, sorted({each.name for each in items}), 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise NotFoundError(404, f"No {kind} is named {name_or_id!r}, and none has this id{meant}")
     if len(matches) > 1:
-        ids = ", ".join(each.id for each in matches)
+        ids = ", ".join(f"{each.id} ({each.name!r})" for each in matches)
         raise AmbiguousName(f"{len(matches)} {kind}s fit {name_or_id!r}; use an id: {ids}")
     return matches[0]
 
