@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import os
 import time
@@ -334,6 +335,56 @@ class TellsItsSecret(Keeper):
 class KeepsNothing(Keeper):
     async def run(self, params: dict[str, Any], context: SkillContext) -> str:
         return f"Said {params.get('text')}."
+
+
+class Signs(Skill):
+    """A skill with required settings, one of them a secret whose form it is particular about."""
+
+    settings: ClassVar[Mapping[str, Any]] = {
+        **closed(
+            key={"type": "string", "secret": True, "minLength": 40, "maxLength": 50},
+            bank={"type": "string", "maxLength": 44},
+            floor={"type": "integer", "default": 3},
+        ),
+        "required": ["key", "bank"],
+    }
+
+    @hookimpl
+    def skill_spec(self) -> SkillSpec:
+        return replace(super().skill_spec(), settings=self.settings)
+
+    async def run(self, params: dict[str, Any], context: SkillContext) -> str:
+        own = context.settings
+        if len(own["key"]) < 40:
+            raise SkillError("bad_key", "key must have 40 characters")
+        await context.balances()
+        return self.told(f"{params.get('text')} {own['floor']} {own['bank']}", own["key"], context)
+
+    def told(self, text: str, key: str, context: SkillContext) -> str:
+        return f"Signed {text} by a key of {len(key)} characters."
+
+
+class TellsItsSetting(Signs):
+    def told(self, text: str, key: str, context: SkillContext) -> str:
+        return f"Signed {text} with {base64.b64encode(key.encode()).decode()}."
+
+
+class LogsItsSetting(Signs):
+    def told(self, text: str, key: str, context: SkillContext) -> str:
+        context.log.info("signing", with_what=key)
+        return f"Signed {text}."
+
+
+class RaisesItsSetting(Signs):
+    def told(self, text: str, key: str, context: SkillContext) -> str:
+        raise SkillError("no_luck", f"Cannot sign {text} with {key}")
+
+
+class WantsAnotherKey(Signs):
+    def told(self, text: str, key: str, context: SkillContext) -> str:
+        if not key.startswith("right-"):
+            raise SkillError("bad_key", "key must begin with right-")
+        return f"Signed {text}."
 
 
 class Provider:

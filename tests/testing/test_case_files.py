@@ -112,7 +112,9 @@ def test_cases_of_another_plugin_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
-        ("skill", {}, "kind must be one of payment, provider, venue; got 'skill'"),
+        ("rule", {}, "kind must be one of payment, provider, skill, venue; got 'rule'"),
+        ("skill", {"cases": []}, "cases is no field of a skill's cases; settings are"),
+        ("skill", {"settings": []}, "settings must be an object"),
         ("venue", {"answers": []}, "answers is no field of a venue's cases; pools, requests are"),
         ("venue", {"plugin": 5}, "plugin must be a text"),
         ("venue", {"pools": "a"}, "pools must be a list"),

@@ -89,10 +89,16 @@ class SkillSettings:
         except InvalidRequest:
             if name not in self.secrets:
                 raise
-        own = self.schema["properties"][name]
-        least = max(own.get("minLength", 0), MIN_SECRET)
-        most = min(own.get("maxLength", MAX_SECRET), MAX_SECRET)
+        least, most = self.length_of(name)
         raise InvalidRequest(f"{name} must be text of {least} to {most} characters")
+
+    def length_of(self, secret: str) -> tuple[int, int]:
+        """Least and most characters of a secret."""
+        own = self.schema["properties"][secret]
+        return (
+            max(own.get("minLength", 0), MIN_SECRET),
+            min(own.get("maxLength", MAX_SECRET), MAX_SECRET),
+        )
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from solders.keypair import Keypair
 
 from solward.solana.base58 import b58encode
+from solward.telemetry.scrub import REDACTED
 
 # Environment variables of every secret a service may have.
 VARIABLES = (
@@ -29,6 +30,8 @@ VARIABLES = (
 STAND_IN = "solward-secret-"
 # So begin the kit's values of secrets that a manifest names and nobody has set.
 _OF_A_PLUGIN = "canary-plugin-"
+# Characters of a secret setting that the kit makes up, where its length is free.
+_SETTING_LENGTH = 32
 
 
 def plugin_secret(env: str) -> str:
@@ -37,13 +40,20 @@ def plugin_secret(env: str) -> str:
     return os.environ.get(env) or f"{_OF_A_PLUGIN}{secrets.token_hex(16)}"
 
 
+def setting_secret(least: int, most: int) -> str:
+    """A value of a secret setting, of so many characters."""
+    length = max(least, min(most, _SETTING_LENGTH))
+    return secrets.token_hex(length)[:length]
+
+
 def _random_values() -> dict[str, str]:
     return {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES}
 
 
 @dataclass(slots=True)
 class Canaries:
-    """One set of secrets: variables, and the private keys of the wallets made so far."""
+    """One set of secrets: variables, the private keys of the wallets made so far, and secret
+    settings of skills."""
 
     variables: Mapping[str, str] = field(default_factory=_random_values, repr=False)
     _forms: dict[str, str] = field(default_factory=dict, repr=False)
@@ -59,13 +69,27 @@ class Canaries:
         whole = bytes(keypair)
         name = f"the private key of wallet {keypair.pubkey()}"
         for secret in (whole, whole[:32]):
-            self._forms[secret.hex()] = name
-            self._forms[base64.b64encode(secret).decode().rstrip("=")] = name
-            self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = name
+            self._keep(name, secret)
             self._forms[",".join(map(str, secret))] = name
         self._forms[str(keypair)] = name
         self._forms[b58encode(whole[:32])] = name
         return keypair
+
+    def setting(self, name: str, value: str) -> None:
+        """Search for the value of a secret setting, too."""
+        self._keep(f"the secret setting {name}", value.encode())
+        self._forms[value] = f"the secret setting {name}"
+
+    def _keep(self, name: str, secret: bytes) -> None:
+        self._forms[secret.hex()] = name
+        self._forms[base64.b64encode(secret).decode().rstrip("=")] = name
+        self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = name
+
+    def hidden(self, text: str) -> str:
+        """A text without private keys and secret settings, which may be an author's own."""
+        for form in sorted(self._forms, key=len, reverse=True):
+            text = text.replace(form, REDACTED)
+        return text
 
     def found_in(self, text: str) -> list[str]:
         """The names of the secrets in a text, each once."""

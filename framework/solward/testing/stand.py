@@ -19,6 +19,7 @@ from solward.errors import InvalidRequest
 from solward.money import sol_to_lamports
 from solward.record import TransactionRecord
 from solward.registry import LoadedProvider, LoadedSkill, run_skill
+from solward.registry.discovery import canonical
 from solward.service import Solward
 from solward.settings import Settings
 from solward.skill import Effects
@@ -69,14 +70,20 @@ class TestWallet:
         """A skill's context on this wallet; `effects` overrides those it declares.
 
         Args:
-            settings: what `context.settings` is; None for the defaults. `run` takes what is set.
+            settings: set for this context alone, beside the defaults. `run` takes what
+                `Stand.set_settings` set.
+
+        Raises:
+            InvalidRequest: it declares no such setting, or the value does not fit.
+            SkillError: `settings_missing`: a required one is not given.
         """
         loaded = self.stand.skill(skill)
-        if settings is None:
-            settings = {} if loaded.settings is None else loaded.settings.defaults
+        given = checked_settings(loaded, settings or {})
+        if loaded.settings is not None:
+            given = loaded.settings.complete(loaded.spec.name, given)
         if effects is not None:
             loaded = replace(loaded, spec=replace(loaded.spec, effects=effects))
-        return self.stand.service.skill_context(loaded, self.record, ADMIN, settings=settings)
+        return self.stand.service.skill_context(loaded, self.record, ADMIN, settings=given)
 
     async def run(self, skill: object, /, **params: Any) -> str:
         """Run a skill as the service does: validate, time out, execute; the outcome's text.
@@ -87,7 +94,8 @@ class TestWallet:
         """
         loaded = self.stand.skill(skill)
         service = self.stand.service
-        context = self.context(loaded, settings=await service.plugin_state.settings_of(loaded))
+        settings = await service.plugin_state.settings_of(loaded)
+        context = service.skill_context(loaded, self.record, ADMIN, settings=settings)
         return await run_skill(loaded, params, context, emit=service.events.publish)
 
     async def balances(self) -> Balances:
@@ -151,6 +159,20 @@ class Stand:
             raise InvalidRequest(f"target: {target.name!r} is a {target.kind}, not a skill")
         return target.loaded
 
+    async def set_settings(self, skill: object, settings: Mapping[str, Any]) -> None:
+        """Set settings of a skill, as `solward plugins settings set` does, from its next call on.
+
+        Raises:
+            InvalidRequest: it declares no such setting, or the value does not fit; names it.
+        """
+        loaded = self.skill(skill)
+        for name, value in checked_settings(loaded, settings).items():
+            assert loaded.settings is not None
+            is_secret = name in loaded.settings.secrets
+            await self.service.plugin_state.settings.put(
+                canonical(loaded.distribution), loaded.spec.name, name, value, secret=is_secret
+            )
+
     def install(self, *plugins: object) -> None:
         """Load skills and providers that are not installed, for the service and its agents.
 
@@ -196,6 +218,22 @@ async def open_stand(
         stand = Stand(service, canaries or Canaries())
         stand.install(*plugins)
         yield stand
+
+
+def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as the service would store them.
+
+    Raises:
+        InvalidRequest: the skill declares no such setting, or the value does not fit; names it.
+    """
+    if skill.settings is None:
+        if settings:
+            raise InvalidRequest(f"settings: the skill {skill.spec.name} declares none")
+        return {}
+    try:
+        return {name: skill.settings.checked(name, value) for name, value in settings.items()}
+    except InvalidRequest as error:
+        raise InvalidRequest(f"settings: {error}") from None
 
 
 def _defaults() -> dict[str, Any]:

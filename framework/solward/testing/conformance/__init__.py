@@ -80,12 +80,15 @@ async def check_skill(
     target: object,
     *,
     cases: Sequence[Case] = (),
+    settings: Mapping[str, Any] | None = None,
     stand: Stand | None = None,
     in_process: bool = False,
 ) -> Report:
     """Every check of one skill, with the examples it declares and these cases.
 
     Args:
+        settings: what is set for it. Secrets that are not among them are made up, and no text,
+            error or log line may have one of either.
         stand: the service to run it on; without one, a service is opened whose secrets are
             canaries.
         in_process: import it into this process, for debugging; an object that no module has under a
@@ -96,7 +99,9 @@ async def check_skill(
     """
     from solward.testing.conformance.runner import check
 
-    return await check(target, stand, cases=cases, kind="skill", in_process=in_process)
+    return await check(
+        target, stand, cases=cases, settings=settings or {}, kind="skill", in_process=in_process
+    )
 
 
 async def check_provider(
@@ -200,10 +205,14 @@ async def check_payment(
 
 
 def skill_test(
-    target: object, *, cases: Sequence[Case] = (), in_process: bool = False
+    target: object,
+    *,
+    cases: Sequence[Case] = (),
+    settings: Mapping[str, Any] | None = None,
+    in_process: bool = False,
 ) -> Callable[[], None]:
     """A test function that fails with the report if the skill does not conform."""
-    return _test(lambda: check_skill(target, cases=cases, in_process=in_process))
+    return _test(lambda: check_skill(target, cases=cases, settings=settings, in_process=in_process))
 
 
 def provider_test(

@@ -1,10 +1,10 @@
-"""What venues, payment protocols and providers are checked with, from JSON files: data, so that a
-check of a stranger's project runs nothing of it outside a plugin host."""
+"""What plugins are checked with, from JSON files: data, so that a check of a stranger's project
+runs nothing of it outside a plugin host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ FOLDER: Final = "checks"
 _MAX_FILE = 4 << 20
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "skill": frozenset({"settings"}),
     "provider": frozenset({"address"}),
     "venue": frozenset({"requests", "pools"}),
     "payment": frozenset({"answers", "receipts"}),
@@ -30,6 +31,7 @@ class Cases:
     """The cases of one plugin.
 
     Attributes:
+        settings: what is set for a skill.
         address: of a server of this machine that speaks a provider's protocol.
         requests: swaps that a venue can make.
         pools: what its operator configures.
@@ -40,6 +42,7 @@ class Cases:
 
     plugin: str
     kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     address: str | None = None
     requests: Sequence[QuoteRequest] = ()
     pools: Sequence[str] = ()
@@ -87,6 +90,7 @@ def _cases(value: object) -> Cases:
     return Cases(
         _text(fields, "plugin", ""),
         kind,
+        _object(fields.get("settings", {}), "settings"),
         _address(fields) if "address" in fields else None,
         tuple(_request(each, at) for at, each in enumerate(_list(fields, "requests"))),
         tuple(_pool(each, at) for at, each in enumerate(_list(fields, "pools"))),

@@ -21,10 +21,11 @@ from solward.testing.stand import TestWallet
 
 @dataclass(slots=True, eq=False)
 class WatchedSkill:
-    """A loaded skill, and where it is seen."""
+    """A loaded skill, where it is seen, and what is set for it."""
 
     loaded: LoadedSkill
     watch: Watch
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # By wallet: its calls are kept where it runs, in their order.
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -136,7 +137,8 @@ async def run_once(
 async def start(run: Run, *, gate: Gate | None = None) -> str:
     """The run itself; raises as `run_skill`."""
     skill = run.skill.loaded
-    context = run.skill.watch.context(run, run.wallet.context(skill), gate)
+    own = run.wallet.context(skill, settings=run.skill.settings)
+    context = run.skill.watch.context(run, own, gate)
     return await run_skill(skill, run.params, context, emit=lambda _name, _data: None)
 
 

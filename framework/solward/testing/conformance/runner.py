@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from solward.extras import needs
@@ -173,6 +174,7 @@ async def check_subject(
     stand: Stand | None = None,
     *,
     cases: Sequence[Case] = (),
+    settings: Mapping[str, Any] = MappingProxyType({}),
     address: str | None = None,
     refused: Sequence[Any] = (),
     allowed: Sequence[Any] = (),
@@ -192,7 +194,9 @@ async def check_subject(
         async with contextlib.AsyncExitStack() as stack:
             if stand is None:
                 stand = await stack.enter_async_context(open_conformance())
-            findings += await skill_findings(target.loaded, watch, stand, cases, tiered=tiered)
+            findings += await skill_findings(
+                target.loaded, watch, stand, cases, settings=settings, tiered=tiered
+            )
     elif target.kind == "provider":
         findings += await provider_findings(target.loaded, watch, address, tiered=tiered)
     elif target.kind == "guardrail":
@@ -257,7 +261,9 @@ def _given(
             raise InvalidRequest(
                 f"plugin: the cases are of the {each.kind} {each.plugin!r}, which is not checked"
             )
-        if each.kind == "provider":
+        if each.kind == "skill":
+            found[target] = {"settings": each.settings}
+        elif each.kind == "provider":
             found[target] = {"address": each.address}
         elif each.kind == "venue":
             found[target] = {"venue_cases": VenueCases(None, each.requests, each.pools)}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
-from solward.errors import InvalidRequest
+from structlog.testing import capture_logs
+
+from solward.errors import InvalidRequest, SkillError
 from solward.provider import ToolDefinition
 from solward.record import TransactionStatus
 from solward.registry import LoadedSkill
 from solward.skill import Effects
+from solward.testing.canaries import setting_secret
 from solward.testing.conformance import samples
 from solward.testing.conformance.blocking import BLOCKED_S
 from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
@@ -29,7 +33,7 @@ from solward.testing.conformance.parameter_paths import declared_paths, present_
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import Held, Watch
 from solward.testing.conformance.wording import errors_finding
-from solward.testing.stand import Stand, TestWallet
+from solward.testing.stand import Stand, TestWallet, checked_settings
 
 # Longer outcomes crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000
@@ -37,6 +41,9 @@ MOST_EDGES = 10
 # Why a host was ended that held up its event loop for too long.
 NO_ANSWER = "it did not answer"
 NO_BASE = "no example ran, so there is nothing to start from"
+_GIVE_SETTINGS = (
+    "a test gives `settings`, a project those in checks/*.json, and --cases FILE those of a wheel"
+)
 
 _numbers = itertools.count(1)
 
@@ -47,6 +54,9 @@ class Subject:
 
     Attributes:
         generated: its only case was generated from its schema, and may name what does not exist.
+        made_up: names of its secret settings that nobody gave.
+        unset: that a required setting is not set, in the words of the call that it ends; or empty.
+        logged: what was logged since the checks began.
         good: cases that ran to an outcome, with the run.
         runs: every run so far.
     """
@@ -55,6 +65,9 @@ class Subject:
     stand: Stand
     cases: Sequence[Case]
     generated: bool = False
+    made_up: Sequence[str] = ()
+    unset: str = ""
+    logged: Sequence[Mapping[str, Any]] = ()
     good: list[tuple[Case, Run]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
@@ -81,18 +94,38 @@ async def skill_findings(
     stand: Stand,
     cases: Sequence[Case] = (),
     *,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     tiered: bool = False,
 ) -> list[Finding]:
     """Every check of a loaded skill, in a fixed order.
 
     Args:
+        settings: what is set for it; secrets that are not among them are made up.
         tiered: those of the higher tiers too.
+
+    Raises:
+        InvalidRequest: it declares no such setting, or the value does not fit.
     """
-    subject, unsampled = _subject(WatchedSkill(skill, watch), stand, cases)
-    async with watch.blocking() as held:
-        findings = await _checked(subject, unsampled)
-        beside = await _beside(subject, findings) if tiered else []
-    return [*findings, _blocking(subject, held), *beside]
+    given = checked_settings(skill, settings)
+    made_up = [] if skill.settings is None else sorted(skill.settings.secrets - given.keys())
+    unset = ""
+    if skill.settings is not None:
+        given |= {name: setting_secret(*skill.settings.length_of(name)) for name in made_up}
+        for name in skill.settings.secrets:
+            stand.canaries.setting(name, given[name])
+        try:
+            skill.settings.complete(skill.spec.name, given)
+        except SkillError as error:
+            unset = str(error)
+    subject, unsampled = _subject(WatchedSkill(skill, watch, given), stand, cases)
+    subject.made_up, subject.unset = made_up, unset
+    # What a host logs is scrubbed of what the service was told to hide, which these are not.
+    with capture_logs() as subject.logged:
+        async with watch.blocking() as held:
+            findings = await _checked(subject, unsampled)
+            beside = await _beside(subject, findings) if tiered else []
+    findings += [_blocking(subject, held), *beside]
+    return [replace(each, detail=stand.canaries.hidden(each.detail)) for each in findings]
 
 
 async def _beside(subject: Subject, findings: Sequence[Finding]) -> list[Finding]:
@@ -166,6 +199,8 @@ def _described(skill: LoadedSkill) -> Finding:
 async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Finding:
     if unsampled is not None:
         return Finding("examples", Outcome.SKIPPED, str(unsampled))
+    if subject.unset:
+        return Finding("examples", Outcome.SKIPPED, f"{subject.unset}; {_GIVE_SETTINGS}")
     trouble: list[str] = []
     crashed = False
     for at, case in enumerate(subject.cases):
@@ -185,6 +220,10 @@ async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Fi
         return Finding("examples", Outcome.OK, how or f"{len(subject.good)} ran")
     if subject.generated and not crashed:
         detail = f"parameters {how}, were refused: {joined(trouble)}"
+        return Finding("examples", Outcome.SKIPPED, detail)
+    if subject.made_up and not crashed:
+        names = ", ".join(subject.made_up)
+        detail = f"with {names} made up: {joined(trouble)}; {_GIVE_SETTINGS}"
         return Finding("examples", Outcome.SKIPPED, detail)
     return Finding("examples", Outcome.FAILED, joined(trouble))
 
@@ -317,6 +356,11 @@ async def _secrets(subject: Subject) -> Finding:
     }
     if leaked:
         return Finding("secrets", Outcome.FAILED, f"tells {joined(sorted(leaked))}")
+    logged = {
+        secret for entry in subject.logged for secret in subject.stand.canaries.found_in(str(entry))
+    }
+    if logged:
+        return Finding("secrets", Outcome.FAILED, f"logs {joined(sorted(logged))}")
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
 
 
@@ -334,6 +378,8 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
     wallet = await subject.wallet()
     if subject.good:
         return wallet, await prepared(subject.good[0][0], wallet)
+    if subject.unset:
+        return None  # no call reaches its schema
     for case in subject.cases:
         if not callable(case):
             return wallet, dict(case)
