@@ -155,8 +155,9 @@ class LivePlugins:
         self._hosts = hosts
         self._models = models
         self._demo = demo
-        # What pip changes takes effect at the next start, so the environment is read once.
-        self._entry_points, self._unreadable = environment()
+        # What pip changes takes effect at the next start, so the environment is read once, with
+        # the names and versions: of what pip has removed there are none to be read any more.
+        self._candidates, self._unreadable = environment()
         self._environment: dict[_Key, _Plugin] = {}
         self._running: dict[str, _Running] = {}
         # Upgrades that could not be loaded: the command's id, and the problems.
@@ -265,7 +266,7 @@ class LivePlugins:
             view.state.unreadable,
         )
         chosen, problems, places = await asyncio.to_thread(
-            survey, self._allow, self._entry_points, folders
+            survey, self._allow, self._candidates, folders
         )
         versions = _versions(places)
         acts = {name: each.agreed.id for name, each in targets.items()}

@@ -27,6 +27,7 @@ from tests.support.live_plugins import (
     switch,
     until,
 )
+from tests.support.plugin_distributions import Shelf, shelf, skill_source
 from tests.support.repository import ROOT
 from tests.support.wheels import wheel
 
@@ -42,7 +43,7 @@ from solward.registry.hooks import PAYMENTS
 from solward.registry.loaded import LoadedPayment
 from solward.testing.stand import TestWallet
 
-__all__ = ["home", "opened", "quick"]
+__all__ = ["home", "opened", "quick", "shelf"]
 
 pytestmark = [
     pytest.mark.usefixtures("quick"),
@@ -130,6 +131,37 @@ async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
         await put(home, skill_wheel(tmp_path, "4", "return 'four'"), upgrade=True)
         await until(lambda: version(hosted) == "4", "version 4")
         assert hosted.problems == {}
+
+
+async def test_what_pip_changes_waits_for_the_next_start(
+    home: Path, tmp_path: Path, opened: Any, shelf: Shelf
+) -> None:
+    stays = "return 'as it was at the start'"
+    shelf.install("env-tools", {"env": skill_source("env", body=stays)})
+    metadata = shelf.path / "env_tools-1.5.dist-info"
+    kept = tmp_path / "kept"
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        before = hosted.stand.service.registry
+        metadata.rename(kept)
+        shelf.install("new-tools", {"new": skill_source("new", effects="Effects.SPEND")})
+        await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+        await until(lambda: version(hosted) == "1", "the exchange after an uninstallation")
+        assert version(hosted, "env") == "1.5"
+        assert await hosted.run("env", wallet.id) == "as it was at the start"
+        assert (version(hosted, "new"), hosted.problems) == (None, {})
+        # Back, as another version.
+        kept.rename(metadata)
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: env-tools\nVersion: 2.0\n")
+        await switch(home, "acme-tools", False)
+        await until(lambda: version(hosted) is None, "the exchange after an installation")
+        assert hosted.stand.service.registry.skills["env"] is before.skills["env"]
+        assert (version(hosted, "new"), hosted.problems) == (None, {"acme": "disabled"})
+        assert [each.version for each in hosted.stand.service.registry.places if each.trust] == [
+            "1.5"
+        ]
+    async with opened() as hosted:
+        assert (version(hosted, "env"), version(hosted, "new")) == ("2.0", "1.5")
 
 
 async def test_a_record_swapped_for_another_version_is_not_loaded(

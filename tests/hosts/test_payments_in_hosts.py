@@ -243,7 +243,11 @@ async def test_a_third_party_s_x402_never_takes_the_place_of_the_built_in_one(
 ) -> None:
     source = PROTOCOL.replace('PaymentSpec("acme")', 'PaymentSpec("x402")')
     shelf.install("acme", {"x402": source}, "solward.payments")
-    own = [each for each in environment()[0] if each.value.startswith("solward_plugins.payments")]
+    own = [
+        each.entry_point
+        for each in environment()[0]
+        if each.entry_point.value.startswith("solward_plugins.payments")
+    ]
     registry = await open_registry(entry_points=[*shelf.entry_points(), *own], hosts=hosts)
     [problem] = registry.problems
     assert (problem.code, problem.distribution) == ("name_conflict", "acme")

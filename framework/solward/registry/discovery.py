@@ -22,6 +22,8 @@ __all__ = [
     "Candidate",
     "Folders",
     "Place",
+    "candidate_of",
+    "candidates_of",
     "canonical",
     "disabled",
     "discover",
@@ -142,19 +144,24 @@ def discover(
         entry_points: these instead of those of the service's environment.
         home: whose plugins in folders of their own are candidates too.
     """
-    return survey(allow, entry_points, None if home is None else Folders.of(home))[:2]
+    candidates = None if entry_points is None else candidates_of(entry_points)
+    return survey(allow, candidates, None if home is None else Folders.of(home))[:2]
 
 
 def survey(
     allow: Collection[str],
-    entry_points: Iterable[EntryPoint] | None = None,
+    candidates: Sequence[Candidate] | None = None,
     folders: Folders | None = None,
 ) -> tuple[list[Candidate], list[Problem], tuple[Place, ...]]:
-    """As `discover`, and where each third party's distribution is."""
+    """As `discover`, and where each third party's distribution is.
+
+    Args:
+        candidates: these instead of what is in the service's environment now.
+    """
     problems: list[Problem] = []
-    if entry_points is None:
-        entry_points, problems = environment()
-    every = [_candidate(each) for each in entry_points if each.group in GROUPS]
+    if candidates is None:
+        candidates, problems = environment()
+    every = list(candidates)
     places = {each.distribution: _place(each) for each in every if not each.built_in}
     if folders is not None:
         taken = {canonical(each.distribution) for each in every}
@@ -253,7 +260,13 @@ def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | Non
     return built_in[0] if len(built_in) == 1 else None
 
 
-def _candidate(entry_point: EntryPoint) -> Candidate:
+def candidates_of(entry_points: Iterable[EntryPoint]) -> list[Candidate]:
+    """Those of Solward's groups, with their distributions' names and versions as they are now."""
+    return [candidate_of(each) for each in entry_points if each.group in GROUPS]
+
+
+def candidate_of(entry_point: EntryPoint) -> Candidate:
+    """An entry point, with its distribution's name and version as they are now."""
     distribution = entry_point.dist
     if distribution is None:
         return Candidate(entry_point, "unknown", "unknown")
@@ -264,15 +277,15 @@ def _candidate(entry_point: EntryPoint) -> Candidate:
     )
 
 
-def environment() -> tuple[list[EntryPoint], list[Problem]]:
-    """Entry points of each distribution on the path, of two with one name the first; and problems
+def environment() -> tuple[list[Candidate], list[Problem]]:
+    """The plugins of each distribution on the path, of two with one name the first; and problems
     of those that cannot be read.
 
     Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not stop the
     start, and another distribution named `solward`, earlier on the path, does not hide the
     built-ins.
     """
-    found: list[EntryPoint] = []
+    found: list[Candidate] = []
     problems: list[Problem] = []
     seen: set[str] = set()
     for distribution in distributions():
@@ -282,7 +295,7 @@ def environment() -> tuple[list[EntryPoint], list[Problem]]:
             if canonical(name) in seen and canonical(name) != BUILT_IN:
                 continue
             seen.add(canonical(name))
-            found += [each for each in distribution.entry_points if each.group in GROUPS]
+            found += candidates_of(distribution.entry_points)
         except Exception as error:
             detail = f"its entry points cannot be read: {described(error)}"
             problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))

@@ -24,7 +24,14 @@ from solward.registry.checks import (
     check_venue,
 )
 from solward.registry.containment import contained_call
-from solward.registry.discovery import Candidate, Folders, Place, canonical, survey
+from solward.registry.discovery import (
+    Candidate,
+    Folders,
+    Place,
+    candidates_of,
+    canonical,
+    survey,
+)
 from solward.registry.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -115,7 +122,8 @@ def load_registry(
     Raises:
         PluginError: a built-in plugin fails.
     """
-    candidates, problems, places = survey(allow, entry_points, _folders(home))
+    given = None if entry_points is None else candidates_of(entry_points)
+    candidates, problems, places = survey(allow, given, _folders(home))
     detail = "it stands in a folder of its own, and only plugin hosts import from there"
     problems += [
         each.problem(ProblemCode.NEEDS_HOST, detail)
@@ -143,7 +151,8 @@ async def open_registry(
     """
     if hosts is None:
         return load_registry(allow, demo=demo, entry_points=entry_points, models=models, home=home)
-    candidates, problems, places = survey(allow, entry_points, _folders(home))
+    given = None if entry_points is None else candidates_of(entry_points)
+    candidates, problems, places = survey(allow, given, _folders(home))
     plugins = await loaded(candidates, hosts, models)
     return compose(plugins, problems, places, demo)
 

@@ -19,7 +19,7 @@ from solward.hosts.plugins import PluginHosts
 from solward.hosts.supervisor import Hosts
 from solward.manifest import Terms
 from solward.registry import LoadedSkill, open_registry
-from solward.registry.discovery import Candidate, canonical, of_folder
+from solward.registry.discovery import Candidate, candidate_of, canonical, of_folder
 from solward.registry.threaded import ThreadedRule
 from solward.testing.canaries import plugin_secret
 from solward.testing.conformance.report import Finding, Outcome
@@ -63,7 +63,7 @@ async def loaded(
     Raises:
         InvalidRequest: a plugin host cannot import such an object, or this process may not.
     """
-    candidates = [_candidate(each) for each in entry_points]
+    candidates = [candidate_of(each) for each in entry_points]
     if own is not None:
         candidates = of_folder(own[1])
     if in_process:
@@ -192,11 +192,3 @@ def _wheels(own: Installed | None) -> Finding:
     if own.left_out:
         return Finding("wheels", Outcome.WARNING, f"has files that are left out: {own.left_out[0]}")
     return Finding("wheels", Outcome.OK, f"{len(own.wheels)} with their SHA-256")
-
-
-def _candidate(entry_point: EntryPoint) -> Candidate:
-    distribution = entry_point.dist
-    if distribution is None:
-        return Candidate(entry_point, "unknown", "unknown")
-    metadata = distribution.metadata
-    return Candidate(entry_point, metadata["Name"] or "unknown", metadata["Version"] or "unknown")
