@@ -13,6 +13,15 @@ from typing import Any, NamedTuple
 
 from solward.errors import SkillError
 
+GROUPS = (
+    "solward.skills",
+    "solward.providers",
+    "solward.venues",
+    "solward.payments",
+    "solward.guardrails",
+)
+"""The entry-point groups of plugins."""
+
 TRANSACT = "transact"
 """The operation under which a manifest names `context.transact`."""
 POCKET = "pocket"
@@ -35,6 +44,15 @@ _URL = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!$-;=?-~]*)?)"
 )
 _PORTS = {"https": 443, "http": 80}
+
+
+def misspelt_group(groups: Iterable[str]) -> str | None:
+    """What is wrong where one of these entry-point groups is meant for Solward and is none of its
+    own: nothing would be loaded of it, and nobody would be told."""
+    for group in groups:
+        if group.startswith("solward.") and group not in GROUPS:
+            return f"{group} is no group of Solward's entry points, which are {', '.join(GROUPS)}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -389,4 +389,11 @@ def test_an_archive_that_programs_read_differently_is_refused(
 @pytest.mark.more
 def test_what_is_no_plugin_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, plugin=None)
-    refused(service, home, path, "is no plugin: it has no entry point")
+    refused(service, home, path, "is no plugin: it has no entry point of solward.skills, ")
+
+
+def test_a_group_that_is_misspelt_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
+    said = "acme-tools 1.0: solward.skill is no group of Solward's entry points, which are "
+    refused(service, home, wheel(tmp_path, group="solward.skill"), said)
+    beside = "[solward.skill]\nother = acme_tools_acme\n"
+    refused(service, home, wheel(tmp_path, entry_points=beside), said)

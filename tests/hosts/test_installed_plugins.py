@@ -172,6 +172,30 @@ def test_what_it_needs_is_shown_and_more_at_an_upgrade_is_asked_about(
     assert listed()[0]["acme"]["needs"] == ["network: a.example.com", "network: b.example.com"]
 
 
+@pytest.mark.parametrize(
+    ("name", "spec", "said"),
+    [
+        ("acme", {"schema": "{'type': 'object'}"}, "bad_schema: schema: an object must have"),
+        ("acme", {"settings": "{'type': 'object'}"}, "bad_schema: settings: schema: an object"),
+        ("acme", {"examples": "({'x': 1},)"}, "bad_contract: examples[0]: unknown field 'x'"),
+        ("transfer", {}, "name_conflict: also provided by solward"),
+        ("Acme", {}, "bad_contract: an entry point's name must be like my_skill"),
+    ],
+)
+def test_what_a_service_would_leave_out_is_not_installed(
+    home: Path, tmp_path: Path, name: str, spec: dict[str, str], said: str
+) -> None:
+    path = wheel(tmp_path, plugin=name, source=skill_source(name, **spec))
+    refused = solward("install", str(path), "--yes", status=2)
+    assert f"{name} of acme-tools 1.0 cannot be loaded: {said}" in refused.stderr
+    assert layout.installed(home) == ([], {})
+    # Nor does it take the place of a version that is loaded.
+    solward("install", str(wheel(tmp_path, version="0.9")), "--yes")
+    assert said in solward("upgrade", str(path), "--yes", status=2).stderr
+    [kept], _ = layout.installed(home)
+    assert kept.version == "0.9"
+
+
 def test_needs_that_were_not_accepted_are_not_loaded(home: Path, tmp_path: Path) -> None:
     """A declaration is code: here it says something else than it did at the installation."""
     solward("install", str(wheel(tmp_path, source=with_manifest("a.example.com"))), "--yes")

@@ -19,7 +19,7 @@ from solward.errors import SolwardError
 from solward.folders import install as folders
 from solward.folders.layout import Installed
 from solward.hosts import plugins as plugins_module
-from solward.hosts.declarations import terms
+from solward.hosts.declarations import loadable_terms
 from solward.hosts.supervisor import Hosts
 from solward.manifest import Terms
 from solward.testing.stand import TestWallet, open_stand
@@ -107,7 +107,7 @@ async def put(home: Path, path: Path, *, upgrade: bool = False, checked: bool = 
         home,
         str(path),
         accept=lambda _proposal: True,
-        declare=terms
+        declare=loadable_terms
         if checked
         else lambda new: {f"{each.group}:{each.name}": Terms() for each in new.plugins},
         upgrade=upgrade,

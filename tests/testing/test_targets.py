@@ -86,6 +86,11 @@ def test_a_folders_plugin_must_not_take_a_built_ins_name(tmp_path: Path) -> None
         (None, "cannot read"),
         ("[project\n", "cannot read"),
         ('[project]\nname = "x"\n', "declares no entry point of solward.skills"),
+        (
+            '[project.entry-points."solward.skill"]\nx = "x"\n'
+            '[project.entry-points."solward.skills"]\ny = "y"\n',
+            "solward.skill is no group of Solward's entry points, which are solward.skills, ",
+        ),
     ],
 )
 def test_a_folder_that_is_no_plugin_is_refused(tmp_path: Path, text: str | None, said: str) -> None:

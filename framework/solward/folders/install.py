@@ -12,10 +12,7 @@ from solward.folders.layout import Installed, Plugin, canonical
 from solward.folders.resolve import gather
 from solward.folders.storage import empty, storage_folder
 from solward.folders.wheels import Tree, check_modules
-from solward.manifest import Terms
-
-GROUPS = "solward."
-"""What the names of Solward's entry-point groups begin with."""
+from solward.manifest import GROUPS, Terms, misspelt_group
 
 Declare = Callable[[Installed], Mapping[str, Terms]]
 """Reads the needs of a folder's plugins, by `group:name`, without importing them here."""
@@ -98,8 +95,7 @@ def install(
         new = replace(new, plugins=_plugins(new))
         if not new.plugins:
             raise FolderError(
-                f"{found.name} {version} is no plugin: it has no entry point of a group such as"
-                " solward.skills"
+                f"{found.name} {version} is no plugin: it has no entry point of {', '.join(GROUPS)}"
             )
         had = {} if before is None else before.accepted
         new = replace(new, accepted=had if declare is None else declare(new))
@@ -173,8 +169,8 @@ def _plugins(one: Installed) -> tuple[Plugin, ...]:
         points = one.distribution().entry_points
     except Exception as error:  # a stranger's file; importlib.metadata does not say what it raises
         raise FolderError(f"{one.name}: its entry points cannot be read: {error}") from None
+    if wrong := misspelt_group(each.group for each in points):
+        raise FolderError(f"{one.name} {one.version}: {wrong}")
     return tuple(
-        Plugin(each.group, each.name, each.value)
-        for each in points
-        if each.group.startswith(GROUPS)
+        Plugin(each.group, each.name, each.value) for each in points if each.group in GROUPS
     )

@@ -13,7 +13,8 @@ from pathlib import Path
 from solward.errors import FolderError
 from solward.folders.layout import Installed, canonical, installed
 from solward.folders.wheels import runs_by_itself
-from solward.registry.hooks import GROUPS, GUARDRAILS
+from solward.manifest import GROUPS
+from solward.registry.hooks import GUARDRAILS
 from solward.registry.problems import Problem, ProblemCode, described
 from solward.vault.guardrails import OWN_RULES
 

@@ -12,18 +12,14 @@ from typing import Any, TypeVar
 import pluggy
 
 from solward import hookspecs
+from solward.manifest import GROUPS
 from solward.payment import PaymentSpec
 from solward.provider import ProviderSpec
 from solward.registry.problems import ProblemCode, Rejected, described
 from solward.skill import Effects, SkillSpec
 from solward.venue import VenueSpec
 
-SKILLS = "solward.skills"
-PROVIDERS = "solward.providers"
-VENUES = "solward.venues"
-PAYMENTS = "solward.payments"
-GUARDRAILS = "solward.guardrails"
-GROUPS = (SKILLS, PROVIDERS, VENUES, PAYMENTS, GUARDRAILS)
+SKILLS, PROVIDERS, VENUES, PAYMENTS, GUARDRAILS = GROUPS
 
 HOOKS = {
     SKILLS: ("skill_spec", "skill_execute"),

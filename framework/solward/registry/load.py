@@ -131,7 +131,7 @@ def load_registry(
         if each.installed is not None
     ]
     candidates = [each for each in candidates if each.installed is None]
-    return compose(_checked(candidates, in_process(candidates), models), problems, places, demo)
+    return compose(checked(candidates, in_process(candidates), models), problems, places, demo)
 
 
 async def open_registry(
@@ -171,7 +171,7 @@ async def loaded(
     found += await hosts.declared(others) if others else []
     plugins: list[tuple[Candidate, Loaded | Rejected]] = []
     for candidate, each in zip([*built_in, *others], found, strict=True):
-        plugins += _checked([candidate], [each], models)
+        plugins += checked([candidate], [each], models)
         # A service that runs goes on meanwhile: the schemas of many take seconds together.
         await asyncio.sleep(0)
     return plugins
@@ -223,10 +223,14 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
     return call(intent=intent, effects=effects)
 
 
-def _checked(
+def checked(
     candidates: Sequence[Candidate], found: Sequence[Found], models: ModelSource | None
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Each plugin, its declaration checked here, whoever imported it."""
+    """Each plugin, its declaration checked here, whoever imported it.
+
+    Args:
+        models: as of `load_registry`.
+    """
     return [
         (candidate, _attempt(partial(_one, candidate, each, models)))
         for candidate, each in zip(candidates, found, strict=True)

@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from solward.errors import InvalidRequest, PluginError
+from solward.manifest import GROUPS, misspelt_group
 from solward.registry.discovery import BUILT_IN, canonical, discover
-from solward.registry.hooks import GROUPS, HOOKS
+from solward.registry.hooks import HOOKS
 from solward.registry.load import load_registry
 from solward.registry.loaded import (
     LoadedPayment,
@@ -155,6 +156,8 @@ def folder(path: Path) -> Iterator[list[EntryPoint]]:
     distribution = FolderDistribution(
         str(project.get("name", path.name)), str(project.get("version", "unknown"))
     )
+    if wrong := misspelt_group(declared):
+        raise InvalidRequest(f"target: {file}: {wrong}")
     found: list[EntryPoint] = [
         UninstalledEntryPoint(str(name), str(value), group, distribution)
         for group in GROUPS

@@ -139,13 +139,13 @@ def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | No
         return click.confirm("Install it?")
 
     def declare(new: Installed) -> Mapping[str, Terms]:
-        from solward.hosts.declarations import terms
+        from solward.hosts.declarations import loadable_terms
 
         if checked is not None:
             # First: of other bytes than were checked nothing runs, not even in a host.
             checked.check_installed(new)
             _echo(f"Result: {summary(checked)} It is of these wheels.")
-        return terms(new, settings.solward_plugins_unconfined)
+        return loadable_terms(new, settings.solward_plugins_unconfined)
 
     with refusals():
         settings = Settings()
