@@ -193,7 +193,9 @@ async def _limit_json(
         "limit": amount_text(most, limit.decimals),
         "used": amount_text(used, limit.decimals),
         "left": amount_text(max(0, most - used), limit.decimals),
-        "sentence": left_sentence(limit.asset, limit.decimals, limit.window, used, names, room_ms),
+        "sentence": left_sentence(
+            limit.asset, limit.decimals, limit.window, used, names, room_ms, now_ms
+        ),
     }
     return body if room_ms is None else body | {"roomAt": iso(room_ms)}
 

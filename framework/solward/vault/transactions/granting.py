@@ -21,7 +21,7 @@ from solward.vault.guardrails.grants.model import (
     Finding,
     Grant,
 )
-from solward.vault.guardrails.grants.sentences import finding_refusal, finding_sentence
+from solward.vault.guardrails.grants.sentences import finding_refusal, reason_sentence
 from solward.vault.guardrails.refusal import RefusalNumbers
 from solward.vault.guardrails.rules import Verdict
 from solward.vault.store import judged as judged_store
@@ -304,7 +304,7 @@ class Granting:
         if refused is not None:
             refusal = finding_refusal(refused, names)
             return replace(granted, reason=refusal.reason, numbers=refusal.numbers)
-        reason = " ".join(finding_sentence(each, names) for each in findings)
+        reason = " ".join(reason_sentence(each, names) for each in findings)
         return replace(granted, reason=reason)
 
 
@@ -362,4 +362,4 @@ async def _with_room(
         now_ms,
         transactions=is_rate,
     )
-    return replace(finding, room_ms=at)
+    return replace(finding, room_ms=at, now_ms=now_ms)

@@ -19,7 +19,7 @@ from solward.vault.guardrails.grants.judged import from_row
 from solward.vault.guardrails.grants.model import (
     Case,
 )
-from solward.vault.guardrails.grants.sentences import finding_sentence
+from solward.vault.guardrails.grants.sentences import finding_sentence, reason_sentence
 from solward.vault.store import grants
 from solward.vault.store import judged as judged_store
 from solward.vault.store import recipients as recipient_store
@@ -29,7 +29,15 @@ from solward.vault.store.judged import JudgedRow
 from solward.vault.transactions.grant_case import addresses, funded, recipients
 from solward.vault.transactions.policy import read_policy
 from solward.vault.transactions.principal_names import names_in
-from solward.vault.transactions.replay import Change, CompiledPolicy, Kept, Past, Replay, Replayed
+from solward.vault.transactions.replay import (
+    Change,
+    CompiledPolicy,
+    Kept,
+    Past,
+    Replay,
+    Replayed,
+    ReplayVerdict,
+)
 
 MAX_DAYS: Final = 366
 MOST_REPLAYED: Final = 200_000
@@ -144,7 +152,9 @@ def _burned(case: Case) -> set[str]:
 
 async def _sentence(connection: AsyncConnection, tokens: TokenList, change: Change) -> str:
     names = await names_in(connection, tokens, change.findings)
-    return " ".join(finding_sentence(each, names) for each in change.findings)
+    said = change.in_force if change.now is ReplayVerdict.ALLOWED else change.now
+    sentence = reason_sentence if said is ReplayVerdict.HELD else finding_sentence
+    return " ".join(sentence(each, names) for each in change.findings)
 
 
 def _json(days: int, version: int, found: Replayed, sentences: Iterable[str]) -> dict[str, Any]:

@@ -317,10 +317,26 @@ FINDINGS: dict[str, Finding] = {
     "UTC.": Finding(
         *(Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 18_800_000, 3_000_000, 6, DAY, ROOM),
         counted_as=USDC,
+        now_ms=ROOM - HOUR,
+    ),
+    "Grant 3 of agent scout has 0 of 20 USDC left in 24 hours; 1 is asked; room at 2026-11-22 "
+    "14:05 UTC.": Finding(
+        *(Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 1_000_000, 6, DAY, ROOM),
+        now_ms=ROOM - DAY,
     ),
     "Grant 3 of agent scout has 0 of 20 USDC left in 7 days; 1 is asked; room at 2026-11-22 14:05 "
     "UTC.": Finding(
-        Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 1_000_000, 6, 7 * DAY, ROOM
+        Why.WINDOW,
+        SCOUT,
+        PAY_USDC,
+        3,
+        20_000_000,
+        20_000_000,
+        1_000_000,
+        6,
+        7 * DAY,
+        ROOM,
+        now_ms=ROOM - 6 * DAY,
     ),
     "Grant 3 of agent scout has $0.5 of $3 left in 36 hours; $0.600001 of BONK is asked.": Finding(
         *(Why.WINDOW, SCOUT, BURN_BONK, 3, 3_000_000, 2_500_000, 600_001, 6, 36 * HOUR),
@@ -335,7 +351,9 @@ FINDINGS: dict[str, Finding] = {
         counted_as=COSTS,
     ),
     "Grant 3 of agent scout allows 5 transactions in a minute; 5 were made; room at 14:05 "
-    "UTC.": Finding(Why.RATE, SCOUT, None, 3, 5, 5, 1, 0, 60_000, ROOM, counted_as=RATE),
+    "UTC.": Finding(
+        *(Why.RATE, SCOUT, None, 3, 5, 5, 1, 0, 60_000, ROOM), counted_as=RATE, now_ms=ROOM - 1
+    ),
     "Grant 3 of agent scout allows 1 transaction in an hour; 1 was made.": Finding(
         Why.RATE, SCOUT, None, 3, 1, 1, 1, 0, HOUR, counted_as=RATE
     ),
@@ -418,10 +436,15 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
 
 def test_what_is_left_of_a_limit() -> None:
     def left(asset: str, decimals: int, most: int, used: int, room_ms: int | None = None) -> str:
-        return left_sentence(asset, decimals, Window(DAY, most), used, KNOWN, room_ms)
+        return left_sentence(asset, decimals, Window(DAY, most), used, KNOWN, room_ms, ROOM - HOUR)
 
     assert left(USDC, 6, 20_000_000, 18_800_000, ROOM) == (
         "1.2 of 20 USDC left in 24 hours; more at 14:05 UTC"
+    )
+    # The first minute of the next day, though the second before is of this one.
+    midnight = ROOM - ROOM % DAY + DAY
+    assert left(USDC, 6, 20_000_000, 18_800_000, midnight - 1_000) == (
+        "1.2 of 20 USDC left in 24 hours; more at 2026-11-23 00:00 UTC"
     )
     assert left(USD, 6, 3_000_000, 0) == "$3 of $3 left in 24 hours"
     assert left(COSTS, 9, 10_000_000, 20_000_000) == (

@@ -236,6 +236,7 @@ class Finding:
         decimals: of these three.
         window_ms: length of the window.
         room_ms: when the window has room again; None where that is not known.
+        now_ms: when this was found; None where no time is said.
         detail: further words: why a price is not known, the paid address that a new one looks
             like, the hours or the date of the end in UTC, the wallet's id, the mint to buy, the
             sites in words.
@@ -255,6 +256,7 @@ class Finding:
     room_ms: int | None = None
     detail: str | None = None
     counted_as: str | None = None
+    now_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

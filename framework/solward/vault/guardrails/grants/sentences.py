@@ -215,6 +215,7 @@ def left_sentence(
     used: int,
     names: Names,
     room_ms: int | None = None,
+    now_ms: int | None = None,
 ) -> str:
     """What is left of one limit: `1.2 of 20 USDC left in 24 hours; more at 14:05 UTC`.
 
@@ -222,6 +223,7 @@ def left_sentence(
         asset: a limit's asset, `USD`, `COSTS` or `RATE`, which has no decimals.
         used: smallest units, or transactions, in the window that ends now.
         room_ms: when the next of it leaves the window; None where nothing does.
+        now_ms: when it is said, since that time has its date where it is another day's.
     """
     n = _limit_numbers(
         asset,
@@ -232,7 +234,7 @@ def left_sentence(
         window_ms=window.length_ms,
     )
     left = f"{_left(n)}{_within(n)}"
-    return left if room_ms is None else f"{left}; more at {_clock(room_ms, window.length_ms)}"
+    return left if room_ms is None else f"{left}; more at {_clock(room_ms, now_ms)}"
 
 
 def can_leave_sentence(
@@ -746,7 +748,7 @@ def _within(n: RefusalNumbers) -> str:
 def _room(finding: Finding) -> str:
     if finding.room_ms is None:
         return "."
-    return f"; room at {_clock(finding.room_ms, finding.window_ms or 0)}."
+    return f"; room at {_clock(finding.room_ms, finding.now_ms)}."
 
 
 def _line(line: Line, names: Names) -> str:
@@ -846,10 +848,12 @@ def _length(length_ms: int) -> str:
     return f"{text[:-1]} {_UNITS[text[-1]]}"
 
 
-def _clock(ms: int, window_ms: int) -> str:
-    """The minute from which it holds, in UTC; with its day where that may be another."""
-    moment = datetime.fromtimestamp(-(-ms // MINUTE_MS) * MINUTE_MS // 1_000, UTC)
-    return f"{moment:%H:%M} UTC" if window_ms <= DAY_MS else f"{moment:%Y-%m-%d %H:%M} UTC"
+def _clock(ms: int, now_ms: int | None) -> str:
+    """The minute from which it holds, in UTC; with its date unless that is the day of `now_ms`."""
+    minute = -(-ms // MINUTE_MS) * MINUTE_MS
+    moment = datetime.fromtimestamp(minute // 1_000, UTC)
+    is_today = now_ms is not None and minute // DAY_MS == now_ms // DAY_MS
+    return f"{moment:%H:%M} UTC" if is_today else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def _ordered(assets: Mapping[str, AssetLimit]) -> list[AssetLimit]:
