@@ -70,6 +70,12 @@ async def test_every_money_route_has_one(tmp_path: Path) -> None:
         ]
         assert effects["burn"]["tokensOut"] == {mint: "250000"}
         assert len(effects["close-account"]["closedAccounts"]) == 1
+        # The body may ask for it too.
+        before = await state(api, wallet)
+        for path, body in bodies.items():
+            answer = await api.post(f"/wallets/{wallet}/{path}", {**body, "dryRun": True})
+            assert (answer.status, answer.json["dryRun"]) == (200, True), (path, answer.text)
+        assert await state(api, wallet) == before
         # What was tried can be done after it.
         for path, body in bodies.items():
             if path != "launch-token":

@@ -207,7 +207,7 @@ async def test_a_dry_run_asks_the_seller_and_pays_nothing(shop: Shop) -> None:
         ({"headers": {"X-Payment": "a"}}, "headers: X-Payment shows a payment"),
         ({"body": {}}, "body must be a string"),
         ({"max": "1"}, "max must be an amount"),
-        ({"dryRun": "yes"}, "dryRun must be true or false"),
+        ({"dryRun": "yes"}, "dryRun must be true or false; nothing was sent"),
         ({"protocol": "cash"}, "protocol must be one of the loaded ones"),
     ],
 )

@@ -178,6 +178,44 @@ async def test_what_may_mean_a_dry_run_is_refused_rather_than_paid(api: Api, que
     assert await api.records(wallet) == []
 
 
+@pytest.mark.parametrize("said", ["true", 1, 0, "", [], {}])
+async def test_a_dry_run_of_the_body_that_is_no_boolean_is_refused_rather_than_paid(
+    api: Api, said: Any
+) -> None:
+    wallet = await api.wallet()
+    for path in ("airdrop", "airdrop?dryRun=false"):
+        answer = await api.post(f"/wallets/{wallet}/{path}", {"dryRun": said})
+        assert (answer.status, answer.error) == (
+            400,
+            "dryRun must be true or false; nothing was sent",
+        )
+    assert await api.records(wallet) == []
+
+
+async def test_a_dry_run_that_query_or_body_asks_for_is_one(api: Api) -> None:
+    wallet = await api.wallet()
+    for path, said in (
+        ("airdrop", True),
+        ("airdrop?dryRun=false", True),
+        ("airdrop?dryRun=true", False),
+    ):
+        answer = await api.post(f"/wallets/{wallet}/{path}", {"dryRun": said})
+        assert (answer.status, answer.json["dryRun"]) == (200, True), answer.text
+    assert await api.records(wallet) == []
+    for said in (False, None):
+        answer = await api.post(f"/wallets/{wallet}/airdrop", {"dryRun": said})
+        assert answer.status == 200
+    assert len(await api.records(wallet)) == 2
+
+
+@pytest.mark.parametrize("said", [True, False, "true"])
+async def test_a_skill_takes_no_dry_run_of_the_body(api: Api, said: Any) -> None:
+    wallet = await api.wallet()
+    answer = await api.post(f"/wallets/{wallet}/skills/airdrop", {"amount": 1, "dryRun": said})
+    assert (answer.status, "dryRun" in answer.error) == (400, True)
+    assert await api.records(wallet) == []
+
+
 @pytest.mark.parametrize(
     ("path", "field"),
     [

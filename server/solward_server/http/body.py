@@ -188,16 +188,6 @@ def body_texts(
     return tuple(value)
 
 
-def body_flag(body: Body, field: str) -> bool:
-    """A boolean field, false where it is absent."""
-    value = body.get(field)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise InvalidRequest(f"{field} must be true or false")
-    return value
-
-
 def query_text(field: str) -> str | None:
     """A field of the query string; raises `InvalidRequest` where it is given twice."""
     values = request.args.getlist(field)

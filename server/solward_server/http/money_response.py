@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from quart import Response, request
 
@@ -29,6 +29,8 @@ from solward_server.http.route_context import RouteContext
 Operation = Callable[[Actor], Awaitable[TransactionRecord]]
 ToJson = Callable[[TransactionRecord], dict[str, Any]]
 
+_NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
+
 
 async def money_response(
     context: RouteContext, wallet_id: str, body: Body, operation: Operation, to_json: ToJson
@@ -41,7 +43,7 @@ async def money_response(
     await context.wallet(wallet_id)
     # A dry run does not use the key, but refuses a malformed one.
     key = idempotency_key(body)
-    if wants_dry_run():
+    if wants_dry_run(body):
         return await _dry_run(operation)
     database = context.service.database
     if key is not None:
@@ -60,15 +62,24 @@ async def money_response(
     return response if key is None else await finish(database, key, response)
 
 
-def wants_dry_run() -> bool:
-    """The query's `dryRun`; a malformed one never sends a transaction.
+def wants_dry_run(body: Body) -> bool:
+    """`dryRun` of the query or of the body, where its null is an absent field; a malformed one
+    never sends a transaction.
 
     Raises:
-        InvalidRequest: it is neither `true` nor `false`, or given twice.
+        InvalidRequest: one of them is neither true nor false, or the query has it twice.
     """
+    in_body = body.get("dryRun")
+    if in_body is not None and not isinstance(in_body, bool):
+        raise InvalidRequest(_NO_FLAG)
+    return query_wants_dry_run() or in_body is True
+
+
+def query_wants_dry_run() -> bool:
+    """The query's `dryRun`; raises `InvalidRequest` as `wants_dry_run`."""
     values = request.args.getlist("dryRun")
     if not set(values) <= {"true", "false"} or len(values) > 1:
-        raise InvalidRequest("dryRun must be true or false; nothing was sent")
+        raise InvalidRequest(_NO_FLAG)
     return "true" in values
 
 

@@ -15,7 +15,13 @@ from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import Operation, operation, request_body
-from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, WALLET, WALLET_ID
+from solward_server.openapi.parameters import (
+    DRY_RUN,
+    DRY_RUN_FLAG,
+    IDEMPOTENCY_KEY,
+    WALLET,
+    WALLET_ID,
+)
 from solward_server.openapi.schema import (
     ADDRESS,
     JSON,
@@ -101,7 +107,7 @@ def money_operation(declared: Declared) -> Operation:
         may_hold=True,
         description=f"{declared.note} {_WAITS}".strip(),
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
-        body=operation_body(declared),
+        body=operation_body(declared, {"dryRun": DRY_RUN_FLAG}),
         response={
             "description": "The record; with `dryRun`, what would become of it.",
             "headers": REPLAYED,
@@ -121,12 +127,13 @@ def money_operation(declared: Declared) -> Operation:
     )
 
 
-def operation_body(declared: Declared) -> Operation:
-    """The body that an operation's fields make."""
+def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Operation:
+    """The body that an operation's fields make, and `more`."""
     required = [each.json for each in declared.fields if each.is_required]
     return request_body(
         request_object(
-            {each.json: _parameter(each) for each in declared.fields}, required=required
+            {each.json: _parameter(each) for each in declared.fields} | dict(more),
+            required=required,
         ),
         dict(declared.example),
         required=bool(required),

@@ -75,6 +75,8 @@ EMPTY = query("empty", flag("Tokens whose accounts are open and hold nothing, to
 USD = query("usd", flag("What it is worth in dollars, too."))
 DETAILS = query("details", flag("Limits, what is spent of them and when each ends, too."))
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
+DRY_RUN_FLAG = flag("As in the query; either of them asks for it.")
+"""The same in a request's body."""
 IDEMPOTENCY_KEY = _parameter(
     "header",
     "Idempotency-Key",

@@ -19,7 +19,6 @@ from solward.vault.store.idempotency import StoredResponse
 from solward.vault.transactions.request import IdempotencyKey
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
-    body_flag,
     json_response,
     query_limit,
     query_text,
@@ -48,6 +47,7 @@ from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
     BEFORE_RECORD,
     DRY_RUN,
+    DRY_RUN_FLAG,
     IDEMPOTENCY_KEY,
     LIMIT,
     USDC,
@@ -91,7 +91,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         # A dry run does not use the key, but refuses a malformed one.
         key = idempotency_key(body)
         # Before anything else is read: what may mean a trial pays nothing.
-        is_trial = wants_dry_run() or body_flag(body, "dryRun")
+        is_trial = wants_dry_run(body)
         asked = pay_request(body)
         if is_trial:
             # The seller is asked all the same.
@@ -294,7 +294,7 @@ PATHS = {
                             pattern=r"^[0-9]{1,20}(\.[0-9]{1,20})? [A-Za-z0-9]{1,64}$",
                         ),
                         "protocol": text("Pay by this protocol only."),
-                        "dryRun": flag("As in the query."),
+                        "dryRun": DRY_RUN_FLAG,
                     },
                     required=["url"],
                 ),
