@@ -209,6 +209,31 @@ def test_grants_are_said_as_sentences(live: Live, tmp_path: Path) -> None:
     assert any("0.2 SOL" in each for each in key["sentences"])
 
 
+def test_a_second_run_with_grants_gives_them_to_the_new_key(live: Live, tmp_path: Path) -> None:
+    wallet = live.wallet(0)
+    command = ("cursor", "--wallet", wallet, "--grant", "may transfer up to 0.2 SOL a day")
+    for more in (("--write", "--yes"), ("--write", "--yes"), ("--write", "--yes", "--name", "two")):
+        said = config(live, tmp_path, *command, *more)
+        assert said.exit_code == 0, said.output
+    # The first one's was replaced.
+    granted = {
+        each["id"]: each["grants"]
+        for each in live.get("/keys?details=true")["keys"]
+        if each["walletId"] == live.id_of(wallet)
+    }
+    assert len(granted) == 2
+    for key, grants in granted.items():
+        assert [each["who"] for each in grants] == [f"key:{key}"]
+
+
+def test_a_grant_that_is_refused_leaves_no_key(live: Live, tmp_path: Path) -> None:
+    wallet = live.wallet(0)
+    said = config(live, tmp_path, "cursor", "--wallet", wallet, "--grant", "may steal 1 SOL")
+    assert said.exit_code == 1
+    assert "grants[0]" in said.output
+    assert keys(live, wallet) == []
+
+
 @pytest.mark.parametrize("name", ["", "two words", "x" * 21])
 def test_a_name_that_hosts_would_not_take_is_refused(live: Live, tmp_path: Path, name: str) -> None:
     refused = config(live, tmp_path, "cursor", "--wallet", "w", "--name", name)

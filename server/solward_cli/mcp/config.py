@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -91,16 +91,19 @@ async def config(
         before = HostFile.read(path, told.servers)
         replaced = await _key_of(call, before.entry(name))
         confirmed(_question(told.title, before, name, found, replaced), yes)
-    key_name = f"{told.title}: {found.name}"[:100]
     made = await call.client.keys.create(
-        name=key_name,
+        name=f"{told.title}: {found.name}"[:100],
         rate_limit=rate_limit,
         spending_limit_sol=daily_sol,
         max_costs_sol_per_day=costs_sol,
         wallet_id=found.id,
         expires_at=expires,
-        grants=[_sentence(key_name, each) for each in grants] or None,
+        # It only reads until it has them: a sentence says whose it is by the new key's id, since
+        # another key may have the name.
+        grants=[] if grants else None,
     )
+    if grants:
+        await _grant(call, made, grants)
     entry = told.entry(call.client.url, made.api_key)
     if not write:
         _say(
@@ -117,10 +120,14 @@ async def config(
     return plain(f"{path}: {name}")
 
 
-def _sentence(key_name: str, said: str) -> str:
-    from solward import jsontext
-
-    return f"Key {jsontext.dumps(key_name)} {said.rstrip('.')}."
+async def _grant(call: ServiceCall, made: CreatedKey, said: Sequence[str]) -> None:
+    """Give the new key its grants; where one is refused, the key ends."""
+    sentences = [f"Key {made.id} {each.rstrip('.')}." for each in said]
+    try:
+        await call.client.policy.put(f"key:{made.id}", sentences)
+    except BaseException:
+        await call.client.keys.revoke(made.id)
+        raise
 
 
 async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
