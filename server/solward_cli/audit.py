@@ -126,7 +126,8 @@ def verify(head: str | None, against: Path | None, save: Path | None, hashes_onl
     """Check every entry of the audit log, also while the service runs.
 
     Reads the database of SOLWARD_HOME, or DATABASE_URL, and the keystore's secret. Exits with 1
-    and names the first entry that was changed or is missing, and its chain. Keep the head's hash
+    and names the first entry that was changed or is missing, and its chain; with 2 where there is
+    no log to check. Keep the head's hash
     or the saved ends elsewhere: whoever puts back an older copy of the whole database cannot make
     it continue later ends.
     """
@@ -172,10 +173,12 @@ async def _verify(
     from solward.vault.store.database import Database
     from solward.vault.wallets.keystore import audit_key
     from solward.vault.wallets.service import key_source
+    from solward_cli.offline import refuse_unused
 
     earlier = None if against is None else heads_file.read(against)
     database = Database.inspect(settings.database_url, settings.solward_home)
     try:
+        await refuse_unused(database, settings.solward_home)
         if not hashes_only:
             source = key_source(settings, settings.solward_home)
             database.audit_key = await audit_key(database, source)

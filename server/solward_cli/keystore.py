@@ -31,23 +31,12 @@ def rotate(kind: str | None) -> None:
     """
     import asyncio
 
-    from solward.errors import ConfigError
-    from solward.settings.secret_rules import weaknesses
     from solward_cli.entrypoint import keystore_settings, refusals
 
     settings = keystore_settings()
     with refusals():
         kind = kind or ("file" if settings.keystore_passphrase is None else "passphrase")
-        passphrase = None
-        if kind == "passphrase":
-            passphrase = click.prompt(
-                "New passphrase", hide_input=True, confirmation_prompt=True, err=True
-            )
-            weak = next(weaknesses({"KEYSTORE_PASSPHRASE": passphrase}), None)
-            # What is blank is refused with the reason for that.
-            if weak is not None and passphrase.strip():
-                raise ConfigError(weak)
-        count = asyncio.run(_rotate(settings, passphrase))
+        count = asyncio.run(_rotate(settings, kind))
     click.echo(f"Sealed {count} {'key' if count == 1 else 'keys'} under the new {kind}.")
     if kind == "passphrase":
         click.echo("Set KEYSTORE_PASSPHRASE to it, and KEYSTORE_KEY_FILE to nothing.")
@@ -56,7 +45,7 @@ def rotate(kind: str | None) -> None:
     click.echo("Make a backup now: older ones open with the old secret only.")
 
 
-async def _rotate(settings: Settings, passphrase: str | None) -> int:
+async def _rotate(settings: Settings, kind: str) -> int:
     from solward.vault.wallets import KeySource, Wallets
     from solward.vault.wallets.service import KEY_FILE
     from solward_cli.offline import offline_database
@@ -64,6 +53,23 @@ async def _rotate(settings: Settings, passphrase: str | None) -> int:
     home = settings.solward_home
     async with offline_database(settings) as database:
         wallets = await Wallets.open(database, settings, home)
-        file = settings.keystore_key_file or home / KEY_FILE
-        source = KeySource(file=file) if passphrase is None else KeySource(passphrase)
+        # Asked for once nothing else is in the way.
+        if kind == "passphrase":
+            source = KeySource(_new_passphrase())
+        else:
+            source = KeySource(file=settings.keystore_key_file or home / KEY_FILE)
         return await wallets.rotate(source)
+
+
+def _new_passphrase() -> str:
+    from solward.errors import ConfigError
+    from solward.settings.secret_rules import weaknesses
+
+    passphrase = str(
+        click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
+    )
+    weak = next(weaknesses({"KEYSTORE_PASSPHRASE": passphrase}), None)
+    # What is blank is refused with the reason for that.
+    if weak is not None and passphrase.strip():
+        raise ConfigError(weak)
+    return passphrase

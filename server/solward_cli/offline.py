@@ -7,19 +7,27 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from solward.settings import Settings
     from solward.vault.store.database import Database
 
 
 @asynccontextmanager
-async def offline_database(settings: Settings) -> AsyncIterator[Database]:
+async def offline_database(settings: Settings, *, begins: bool = False) -> AsyncIterator[Database]:
     """Open the settings' database, which no other process uses.
 
     On SQLite the home's lock proves it. On PostgreSQL no process holds a lease, and the lock
     keeps two such commands from running on one home.
 
+    Args:
+        begins: whether home and database are made where there are none, as by a service's first
+            start. Other commands have nothing to do there, and would leave an empty service behind
+            in a home that was mistyped.
+
     Raises:
         HomeLocked: a process runs on this home, or on this database.
+        KeystoreError: no service was ever started there.
         ConfigError, StoreError: home or database cannot be used.
     """
     from solward.audit.acts import CLI, act_as
@@ -28,6 +36,12 @@ async def offline_database(settings: Settings) -> AsyncIterator[Database]:
     from solward.vault.store import processes
     from solward.vault.store.database import Database
 
+    if not begins:
+        existing = Database.inspect(settings.database_url, settings.solward_home)
+        try:
+            await refuse_unused(existing, settings.solward_home)
+        finally:
+            await existing.close()
     with Home.locked(settings.solward_home) as home:
         database = await Database.open(settings.database_url, home.path)
         try:
@@ -43,3 +57,23 @@ async def offline_database(settings: Settings) -> AsyncIterator[Database]:
             yield database
         finally:
             await database.close()
+
+
+async def refuse_unused(database: Database, home: Path) -> None:
+    """Refuse a database that no service ever used.
+
+    Raises:
+        KeystoreError: it has no keystore and no audit log.
+    """
+    from solward.audit.log import heads
+    from solward.errors import KeystoreError
+    from solward.vault.store import schema
+    from solward.vault.store.wallets import keystore_rows
+
+    async with database.read() as connection:
+        if await schema.revision(connection) is not None and (
+            await keystore_rows(connection) or await heads(connection)
+        ):
+            return
+    where = "the database of DATABASE_URL" if database.shared else f"SOLWARD_HOME {home}"
+    raise KeystoreError(f"No service ever used {where}: it has no keystore and no wallet")

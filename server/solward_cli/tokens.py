@@ -110,7 +110,7 @@ async def _refresh(settings: Settings, source: str | None, only: Sequence[str], 
     network = settings.solana_network
     try:
         offered = parse_published(await _read(settings, source), network)
-        async with offline_database(settings) as database:
+        async with offline_database(settings, begins=True) as database:
             await _open_keystore(settings, database)
             stored = await _read_stored(settings, database)
             before = _known(stored)

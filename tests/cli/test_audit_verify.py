@@ -405,3 +405,28 @@ def test_where_there_is_no_database_none_is_made(
     assert result.exit_code == 2
     assert "There is no database at" in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--hashes-only",)])
+def test_the_empty_log_of_a_home_that_no_service_used_is_no_whole_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """A watch on the wrong home would be green for ever."""
+
+    async def make() -> None:
+        await (await Database.open(None, tmp_path)).close()
+
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(make())
+    result = verify(tmp_path, *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"No service ever used SOLWARD_HOME {tmp_path}" in result.stderr
+
+
+def test_an_empty_postgresql_database_is_no_whole_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = verify(tmp_path, url=postgres_url)
+    assert result.exit_code == 2
+    assert "No service ever used the database of DATABASE_URL" in result.stderr

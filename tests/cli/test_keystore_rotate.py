@@ -93,6 +93,7 @@ def test_a_wrong_passphrase_a_blank_one_and_a_running_service_are_refused(tmp_pa
     wrong = rotate(home, typed=f"{NEW}\n{NEW}\n", KEYSTORE_PASSPHRASE="not it")
     assert wrong.exit_code == 2
     assert "KEYSTORE_PASSPHRASE is not" in wrong.stderr
+    assert "New passphrase" not in wrong.output, "what cannot be done is not asked for"
     blank = rotate(home, typed="  \n  \n", KEYSTORE_PASSPHRASE=OLD)
     assert (blank.exit_code, "must not be blank" in blank.stderr) == (2, True)
     short = rotate(home, typed="too short\ntoo short\n", KEYSTORE_PASSPHRASE=OLD)
@@ -100,4 +101,5 @@ def test_a_wrong_passphrase_a_blank_one_and_a_running_service_are_refused(tmp_pa
     with Home.locked(home):
         busy = rotate(home, typed=f"{NEW}\n{NEW}\n", KEYSTORE_PASSPHRASE=OLD)
     assert (busy.exit_code, "is in use by process" in busy.stderr) == (2, True)
+    assert "New passphrase" not in busy.output
     assert addresses(home, OLD) == made

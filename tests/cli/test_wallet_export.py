@@ -136,7 +136,7 @@ def test_a_key_that_is_not_on_record_is_not_given_away(
 
 
 def test_an_unknown_or_ambiguous_wallet_is_refused(home: Path, file: Path) -> None:
-    first, *_ = furnish(home)
+    furnish(home)
     connection = sqlite3.connect(home / "solward.db")
     connection.execute("UPDATE wallets SET name = 'twin' WHERE name != 'wallet 0'")
     connection.commit()
@@ -144,9 +144,6 @@ def test_an_unknown_or_ambiguous_wallet_is_refused(home: Path, file: Path) -> No
     assert "No wallet here" in refused(solward(home, "wallet", "export", "x", "--out", file))
     assert "2 wallets have the name" in refused(
         solward(home, "wallet", "export", "twin", "--out", file)
-    )
-    assert "There is no keystore here" in refused(
-        solward(home.parent / "empty", "wallet", "export", first.id, "--out", file)
     )
 
 

@@ -89,9 +89,10 @@ async def _import(settings: Settings, file: Path, name: str) -> Wallet:
 
     with file.open("rb") as opened:
         text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
-    async with offline_database(settings) as database:
+    # Before a home is made for it.
+    address = str(parse_keypair_file(text).pubkey())
+    async with offline_database(settings, begins=True) as database:
         wallets = await Wallets.open(database, settings, settings.solward_home)
-        address = str(parse_keypair_file(text).pubkey())
         async with open_cluster(settings) as cluster:
             await cluster.verify()
             rights = await foreign_rights(cluster.ledger, address)
