@@ -48,7 +48,7 @@ PAGES = "http://127.0.0.1:3000"
 
 @contextlib.asynccontextmanager
 async def first_minute(
-    home: Path, monkeypatch: pytest.MonkeyPatch, **given: Any
+    home: Path, monkeypatch: pytest.MonkeyPatch, *, sells: bool = True, **given: Any
 ) -> AsyncIterator[tuple[Solward, demo.DemoSeed, list[str]]]:
     """The demo, once its story and a round of its routine are over, and what was printed."""
     monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
@@ -63,12 +63,14 @@ async def first_minute(
     # More than a minute of the story passes in these seconds.
     shop = seller.listen_for_buyers()
     site = seller.site_of(shop)
+    if not sells:
+        shop.close()
     more = {"max_transactions_per_minute": 9, "payments_private_sites": (site,), **given}
     settings = Settings(_env_file=None, solward_home=home).model_copy(update=more)
     printed: list[str] = []
     async with (
         Solward.open(settings, demo=True) as service,
-        seller.selling(service.localnet, shop),
+        seller.selling(service.localnet, shop if sells else None),
     ):
         with service.events.subscribe() as events:
             seed = await demo.seed_demo(service, site)
@@ -136,12 +138,13 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         address = f"http://{seed.seller}{demo.FORECAST}"
         assert bought == f"{demo.DEMO_AGENT} bought a forecast for {demo.PRICE} from {address}"
         # Another start shows what still waits, and nothing else.
-        again: list[str] = []
-        with service.events.subscribe() as events:
-            async with story.told(service, seed, PAGES, again.append) as begin:
-                begin()
-                await anext(aiter(events))
-        assert again == [asked, where]
+        for pages, its_where in ((PAGES, where), (None, where.partition(", or at ")[0])):
+            again: list[str] = []
+            with service.events.subscribe() as events:
+                async with story.told(service, seed, pages, again.append) as begin:
+                    begin()
+                    await anext(aiter(events))
+            assert again == [asked, its_where]
 
         with service.events.subscribe() as events:
             await service.approve_hold(hold.id, "admin")
@@ -178,6 +181,37 @@ async def test_what_nobody_wants_is_not_asked_for_again(
         assert hold.state == end
         assert (await service.balances(seed.savings.id)).lamports == 1_000_000
         assert len([line for line in printed if "A person is asked" in line]) == 1
+        told = [line for line in printed if "denied" in line or "nobody approved" in line]
+        if end == "denied":
+            assert told == [
+                "It was denied, and demo-agent's transfer is not made; nothing was sent."
+            ]
+        else:
+            assert re.match("demo-agent was refused by the guardrail grants: nobody", told[0])
+
+
+async def test_a_forecast_that_it_did_not_get_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with first_minute(tmp_path, monkeypatch, sells=False) as (_service, seed, printed):
+        [failed] = [line for line in printed if "forecast" in line]
+        assert failed.startswith(f"{demo.DEMO_AGENT} did not buy the forecast: ")
+        assert str(seed.seller) in failed
+
+
+async def test_it_buys_where_the_seller_is_after_another_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
+    before = f"{demo.HOST}:9"
+    settings = Settings(_env_file=None, solward_home=tmp_path)
+    assert await demo.last_seller(settings) is None
+    async with Solward.open(settings, demo=True) as service:
+        await demo.seed_demo(service, before)
+    assert await demo.last_seller(settings) == before
+    async with first_minute(tmp_path, monkeypatch) as (service, seed, printed):
+        assert await demo.last_seller(settings) == seed.seller != before
+        assert any(f"for {demo.PRICE} from http://{seed.seller}/" in line for line in printed)
 
 
 def test_a_day_of_the_demo_passes_the_default_limits() -> None:

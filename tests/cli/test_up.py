@@ -100,6 +100,15 @@ def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: P
         assert pages is not None
         assert where.endswith(f" {pages[1].rstrip('/')}/holds/{hold['id']}\n")
         ended(process, signal.SIGINT)
+    # Where no pages are served, another service may have their port.
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = (*arguments[:-1], str(other.getsockname()[1]))
+        with running(tmp_path / "home", *taken) as (process, screen):
+            assert "The dashboard is not served" in screen
+            assert process.stdout is not None
+            assert process.stdout.readline() == asked
+            assert process.stdout.readline() == where.partition(", or at ")[0] + "\n"
+            ended(process, signal.SIGINT)
 
 
 def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import socket
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.up_process import ended, running
+from tests.support.up_process import client, ended, running
 
-from solward_cli.up import seller
+from solward_cli.up import demo, seller
 
 pytestmark = pytest.mark.more
 
@@ -35,10 +36,46 @@ def test_without_the_demo_nobody_sells(tmp_path: Path) -> None:
 
 
 def test_where_its_port_is_taken_it_sells_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server((seller.HOST, 0)) as other:
+    with socket.create_server((demo.HOST, 0)) as other:
         port = other.getsockname()[1]
         monkeypatch.setattr(seller, "PORT", port)
         with seller.listen_for_buyers() as shop:
             host, _, own = seller.site_of(shop).partition(":")
-            assert host == seller.HOST
+            assert host == demo.HOST
             assert int(own) not in (0, port)
+            # At the next start that one, and what is no port is none.
+        with seller.listen_for_buyers(f"{demo.HOST}:{own}") as again:
+            assert seller.site_of(again) == f"{demo.HOST}:{own}"
+        for last in (f"{demo.HOST}:{port}", f"{demo.HOST}:99999"):
+            with seller.listen_for_buyers(last) as free:
+                assert seller.site_of(free) != last
+
+
+def test_it_sells_where_it_did_before_and_else_the_agent_goes_along(tmp_path: Path) -> None:
+    """As beside another demo, which has the usual port."""
+    arguments = ("up", "--demo", "--port", "0", "--no-rpc", "--no-dashboard")
+
+    def started() -> tuple[str, str, str]:
+        """The seller's site; what the agent buys by; the site that its grants name."""
+        with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+            (agent,) = api.get("/agents").json()["agents"]
+            (granted,) = api.get("/policy").json()["policy"]["grants"][2]["via"]
+            said = re.search(r"^Demo seller: +http://([^/]+)/", screen, re.M)
+            assert said is not None
+            ended(process, signal.SIGINT)
+        return said[1], agent["strategy"], granted
+
+    with contextlib.ExitStack() as stack:
+        # Another demo on this machine may have it.
+        with contextlib.suppress(OSError):
+            stack.enter_context(socket.create_server((demo.HOST, seller.PORT)))
+        site, strategy, granted = started()
+    assert site != f"{demo.HOST}:{seller.PORT}"
+    assert f"http://{site}/forecast" in strategy
+    assert granted == f"site:{site}"
+    assert started() == (site, strategy, granted)
+    with socket.create_server((demo.HOST, int(site.partition(":")[2]))):
+        elsewhere, follows, granted = started()
+    assert elsewhere != site
+    assert follows == strategy.replace(site, elsewhere)
+    assert granted == f"site:{elsewhere}"

@@ -76,14 +76,15 @@ def up(
 
     async def serve_all(pages: str | None, pages_problem: str | None) -> None:
         from solward.service import Solward
-        from solward_cli.up.demo import seed_demo
+        from solward_cli.up.demo import last_seller, seed_demo
         from solward_cli.up.screen import Screen, frozen_notice, show
         from solward_cli.up.seller import listen_for_buyers, selling, site_of
         from solward_cli.up.story import told
         from solward_server.serve import Address, serve, stop_on_signals
 
         # Only a localnet has the faucet that opens the seller's account.
-        shop = listen_for_buyers() if demo and settings.solana_rpc_url is None else None
+        sells = demo and settings.solana_rpc_url is None
+        shop = listen_for_buyers(await last_seller(settings)) if sells else None
         seller = None if shop is None else site_of(shop)
         private = (*settings.payments_private_sites, *filter(None, (seller,)))
         own = settings.model_copy(update={"payments_private_sites": private})
@@ -94,7 +95,7 @@ def up(
                 async with (
                     selling(service.localnet, shop),
                     _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
-                    told(service, seed, pages or settings.dashboard_address) as begin_story,
+                    told(service, seed, pages or settings.dashboard_url) as begin_story,
                 ):
 
                     def ready(address: Address) -> None:

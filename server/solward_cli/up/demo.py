@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from solward.agents.agent import Agent, AgentStatus
+from solward.errors import StoreError
 
 if TYPE_CHECKING:
     from solward.service import Solward
+    from solward.settings import Settings
     from solward.vault.wallets import Wallet
 
 DEMO_AGENT = "demo-agent"
@@ -20,6 +23,8 @@ LOOP_INTERVAL_MS = 5_000
 FORECAST = "/forecast"
 PRICE_UNITS = 10_000
 PRICE = "0.01 USDC"
+HOST = "127.0.0.1"
+_FORECAST_URL = re.compile(rf"\burl=http://({re.escape(HOST)}:\d+){FORECAST}\b")
 
 _WALLET_TAG = "solward-demo"
 _SAVINGS_TAG = "solward-demo-savings"
@@ -97,7 +102,7 @@ async def seed_demo(service: Solward, seller: str | None = None) -> DemoSeed:
     """
     wallet = await _wallet(service, "demo", _WALLET_TAG)
     savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
-    agent = await _agent(service, wallet, savings, seller)
+    agent = await _follow(service, await _agent(service, wallet, savings, seller), seller)
     if agent.status is AgentStatus.IDLE:
         agent = await service.agents.start(agent.id)
     return DemoSeed(wallet, savings, agent, seller)
@@ -126,6 +131,55 @@ def grants(seller: str | None) -> list[Mapping[str, Any]]:
         for grant in GRANTS
         if seller is not None or "via" not in grant
     ]
+
+
+async def last_seller(settings: Settings) -> str | None:
+    """The site that the home's demo agent buys from, read before the service is opened; None where
+    there is none yet."""
+    from solward.store.agents import list_agents
+    from solward.vault.store import schema
+    from solward.vault.store.database import Database
+
+    try:
+        database = Database.inspect(settings.database_url, settings.solward_home)
+    except StoreError:
+        return None
+    try:
+        async with database.read() as connection:
+            if await schema.revision(connection) != schema.HEAD:
+                return None
+            rows = await list_agents(connection)
+    except StoreError:
+        return None
+    finally:
+        await database.close()
+    demo = (row for row in rows if (row["name"], row["llm_provider"]) == (DEMO_AGENT, PROVIDER))
+    return next((_seller_in(row["strategy"]) for row in demo), None)
+
+
+def _seller_in(strategy: str) -> str | None:
+    found = _FORECAST_URL.search(strategy)
+    return None if found is None else found[1]
+
+
+async def _follow(service: Solward, agent: Agent, seller: str | None) -> Agent:
+    """The agent buys where the seller is now, by its strategy and its grants: another process may
+    have the port of before."""
+    was = _seller_in(agent.strategy)
+    if seller is None or was in (None, seller):
+        return agent
+    principal = f"agent:{agent.id}"
+    change: dict[str, Any] = {"strategy": agent.strategy.replace(f"//{was}/", f"//{seller}/")}
+    said = (await service.policies.said_of((principal,))).get(principal)
+    if said is not None:
+        moved = {f"site:{was}": f"site:{seller}"}
+        change["grants"] = [
+            {**grant, "via": [moved.get(each, each) for each in grant["via"]]}
+            if "via" in grant
+            else grant
+            for grant in said["grants"]
+        ]
+    return await service.agents.update(agent.id, change)
 
 
 async def _agent(service: Solward, wallet: Wallet, savings: Wallet, seller: str | None) -> Agent:

@@ -21,7 +21,7 @@ from solders.transaction import VersionedTransaction
 
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.token_instructions import create_associated
-from solward_cli.up.demo import PRICE_UNITS
+from solward_cli.up.demo import HOST, PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS
 from solward_localnet.market_program import seeded
@@ -31,8 +31,8 @@ from solward_server.listening import listen
 if TYPE_CHECKING:
     from solward_localnet.node import Localnet
 
-HOST = "127.0.0.1"
 PORT = 4021
+_MOST_PORT = 65_535
 USDC = next(pool for pool in POOLS if pool.symbol == "USDC")
 
 # Connections that are kept open; the process's other files are the service's.
@@ -47,16 +47,22 @@ _MODULE = "solward_paid_api"
 _log = structlog.get_logger(__name__)
 
 
-def listen_for_buyers() -> socket.socket:
-    """A loopback port of the seller's: `PORT`, or a free one where another process has that.
+def listen_for_buyers(last: str | None = None) -> socket.socket:
+    """A loopback port of the seller's: the one it had, else `PORT`, or a free one where another
+    process has that.
+
+    Args:
+        last: the site that it was, as `site_of` names it.
 
     Raises:
         ConfigError: this machine has no free one.
     """
     from solward.errors import ConfigError
 
+    port = PORT if last is None else int(last.rpartition(":")[2])
     try:
-        return listen(HOST, PORT)
+        # It stands in a strategy, into which people may write a number that is no port.
+        return listen(HOST, port if port <= _MOST_PORT else PORT)
     except ConfigError:
         return listen(HOST, 0)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from textwrap import shorten
 from typing import Any
 
 import click
@@ -15,19 +16,22 @@ from solward.hold import HoldState
 from solward.money import format_amount
 from solward.payment import Served
 from solward.service import Solward
+from solward_cli.render import visible
 from solward_cli.up.demo import DemoSeed
 
 Say = Callable[[str], None]
 
+_MOST_OUTCOME = 400
+
 
 @contextlib.asynccontextmanager
 async def told(
-    service: Solward, seed: DemoSeed | None, dashboard: str, say: Say = click.echo
+    service: Solward, seed: DemoSeed | None, dashboard: str | None, say: Say = click.echo
 ) -> AsyncIterator[Callable[[], None]]:
     """Tell the demo's story until the block ends; it begins when what is yielded is called.
 
     Args:
-        dashboard: the pages' address, where a person decides.
+        dashboard: the pages' address, where a person decides; None where none are served.
     """
     begin = asyncio.Event()
     if seed is None:
@@ -46,7 +50,7 @@ async def _tell(
     service: Solward,
     seed: DemoSeed,
     events: Subscription,
-    dashboard: str,
+    dashboard: str | None,
     say: Say,
     begin: asyncio.Event,
 ) -> None:
@@ -57,11 +61,13 @@ async def _tell(
     for hold in reversed(asked):
         if hold.state is HoldState.HELD:
             _say_all(say, question(hold.to_json(), dashboard))
+    bought, denied = False, None
     async for event in events:
         data = event.data
         if not isinstance(data, Mapping):
             continue
         if event.event == EventKind.PAYMENT_ANSWERED and is_purchase(data, seed):
+            bought = True
             price = f"{format_amount(data['amount'])} {service.tokens.symbol_of(data['asset'])}"
             say(f"{agent.name} bought a forecast for {price} from {data['url']}")
         if data.get("agentId") != agent.id:
@@ -70,8 +76,16 @@ async def _tell(
             _say_all(say, question(data, dashboard))
         elif event.event == EventKind.HOLD_EXECUTED:
             say(f"It was approved, and {agent.name}'s {data['type']} is carried out.")
-        elif event.event == EventKind.TRANSACTION_BLOCKED:
-            # One that was denied, or that nobody decided on in time, too.
+        elif event.event == EventKind.HOLD_DENIED:
+            denied = data["transactionId"]
+            say(f"It was denied, and {agent.name}'s {data['type']} is not made; nothing was sent.")
+        elif event.event == EventKind.AGENT_DECISION:
+            if (data["action"] or "").startswith("pay_request(") and not bought:
+                # The site's own words may be in it, and another process may have its port.
+                outcome = visible(shorten(data["outcome"], _MOST_OUTCOME, placeholder=" ..."))
+                say(f"{agent.name} did not buy the forecast: {outcome}")
+        elif event.event == EventKind.TRANSACTION_BLOCKED and data["id"] != denied:
+            # One that nobody decided on in time, too.
             rule = data["guardrailsApplied"][-1]
             say(f"{agent.name} was refused by the guardrail {rule}: {data['error']}")
 
@@ -82,13 +96,11 @@ def is_purchase(payment: Mapping[str, Any], seed: DemoSeed) -> bool:
     return bought and payment["served"] == Served.YES.value
 
 
-def question(hold: Mapping[str, Any], dashboard: str) -> Iterable[str]:
+def question(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
     """What a person is asked, and where to answer."""
     yield f"A person is asked, nothing was sent: {hold['sentence']}"
-    yield (
-        f"  Decide with `solward hold approve {hold['id']}` or `deny`, or at"
-        f" {dashboard}/holds/{hold['id']}"
-    )
+    at = "" if dashboard is None else f", or at {dashboard.rstrip('/')}/holds/{hold['id']}"
+    yield f"  Decide with `solward hold approve {hold['id']}` or `deny`{at}"
 
 
 def _say_all(say: Say, lines: Iterable[str]) -> None:
