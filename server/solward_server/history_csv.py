@@ -114,13 +114,15 @@ def _row(record: TransactionRecord, naming: Naming) -> tuple[str, ...]:
     else:
         lamports, sol = str(fee), format_sol(fee)
     is_blocked = record.status is TransactionStatus.BLOCKED
+    is_confirmed = record.status is TransactionStatus.CONFIRMED
     rule = record.guardrails_applied[-1] if is_blocked and record.guardrails_applied else ""
     return (
         iso(record.created_ms),
         record.status.value,
         record.type,
         *_amount(amount_of(record.type, details), naming),
-        *_amount(received_of(record.type, details), naming),
+        # What is not confirmed brought nothing, whatever was asked for.
+        *_amount(received_of(record.type, details) if is_confirmed else None, naming),
         harmless(counterpart),
         harmless(naming.counterpart(counterpart) if counterpart else ""),
         record.wallet_id,

@@ -91,6 +91,10 @@ def test_a_swap_has_what_left_and_what_arrived() -> None:
     assert (row["amount"], row["unit"], row["raw amount"]) == ("10", "SOL", "10000000000")
     assert (row["received"], row["received unit"]) == ("1499.123456", "USDC")
     assert (row["received mint"], row["raw received"]) == (USDC, "1499123456")
+    for status in set(TransactionStatus) - {TransactionStatus.CONFIRMED}:
+        row = row_of(replace(RECORD, type="swap", details=details, status=status))
+        assert row["amount"] == "10"
+        assert {row[each] for each in COLUMNS if "received" in each} == {""}
     # Nothing is made up of a mint whose decimals nobody knows.
     other = {"to": STRANGER, "mint": OTHER, "amount": Decimal("0.5"), "received": Decimal("0.4")}
     row = row_of(replace(RECORD, type="token_transfer", details=other))
