@@ -91,7 +91,7 @@ def test_other_entries_stay_and_the_file_is_its_owners_alone(live: Live, tmp_pat
     done = config(live, tmp_path, "claude-code", "--wallet", wallet, "--write", given="y\n")
     assert done.exit_code == 0, done.output
     assert f"Give Claude Code the wallet {wallet}, as solward in {file}?" in done.stderr
-    assert done.stdout == f"{file}: solward\n"
+    assert done.stdout == f"Written: solward in {file}\n"
     written = read(file)
     entry = written["mcpServers"].pop("solward")
     assert written == OTHERS

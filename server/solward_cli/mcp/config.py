@@ -117,7 +117,7 @@ async def config(
         _say(f"Key {visible(replaced.name)} ({replaced.id}): revoked")
     call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": found.id})
     _say(f"Key {visible(made.name)} ({made.id}): made. {told.then}.")
-    return plain(f"{path}: {name}")
+    return plain(f"Written: {name} in {path}")
 
 
 async def _grant(call: ServiceCall, made: CreatedKey, said: Sequence[str]) -> None:
