@@ -68,6 +68,13 @@ def status(text: str) -> Text:
     return plain(text, _STYLES.get(text, ""))
 
 
+def verdict(allowed: bool, held: bool) -> Text:
+    """What a dry run comes to."""
+    if allowed:
+        return plain("allowed", "green")
+    return plain("held: a person would be asked" if held else "refused", "yellow")
+
+
 def moment(at: datetime | None) -> str:
     """A time in UTC, `2026-11-21 15:45:46`."""
     return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"

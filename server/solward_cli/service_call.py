@@ -30,6 +30,17 @@ EXIT_INTERRUPTED = 130
 Command: TypeAlias = "Callable[..., Coroutine[Any, Any, RenderableType | None]]"
 
 
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """A recipient, and the name of a wallet by which it was given."""
+
+    address: str
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return self.address if self.name is None else f"{self.name} ({self.address})"
+
+
 @dataclass(slots=True)
 class ServiceCall:
     """One command's call of the service.
@@ -51,11 +62,14 @@ class ServiceCall:
         """The wallet of this name, id, address, or beginning of an id."""
         return await self.client.wallets.find(named)
 
-    async def address(self, text: str) -> str:
-        """An address as it is; anything else names a wallet of the service."""
+    async def recipient(self, text: str) -> Paid:
+        """Who is paid: an address as it is; anything else names a wallet of the service."""
         from solward.client.wallets import ADDRESS
 
-        return text if ADDRESS.fullmatch(text) else (await self.wallet(text)).address
+        if ADDRESS.fullmatch(text):
+            return Paid(text)
+        found = await self.wallet(text)
+        return Paid(found.address, found.name)
 
     async def agent(self, named: str) -> Agent:
         """The agent of this name, id, or beginning of an id."""
@@ -154,6 +168,9 @@ def tell_held(held: Held, as_json: bool) -> None:
         then = "It is approved, and not carried out yet"
     click.echo(f"Held, nothing was sent: {visible(held.sentence)}", err=True)
     click.echo(f"{then}: solward hold approve {visible(held.hold_id)}", err=True)
+    if held.idempotency_key is not None:
+        key = visible(held.idempotency_key)
+        click.echo(f"Then ask again with --idempotency-key {key}", err=True)
 
 
 @contextlib.contextmanager

@@ -63,14 +63,62 @@ def test_money_goes_to_a_wallet_of_the_service_by_its_name(live: Live) -> None:
 def test_a_dry_run_sends_nothing(live: Live) -> None:
     wallet = live.wallet()
     assert "allowed" in live.run("wallet", "transfer", wallet, STRANGER, "1", "--dry-run")
-    refused = live.run("wallet", "transfer", wallet, STRANGER, "5", "--dry-run")
-    assert "refused" in refused
-    assert "max_per_tx" in refused
+    refused = live.invoke("wallet", "transfer", wallet, STRANGER, "5", "--dry-run")
+    assert (refused.exit_code, refused.stderr) == (1, "")
+    assert "refused" in refused.stdout
+    assert "max_per_tx" in refused.stdout
     told = live.json("wallet", "burn", wallet, live.mint(wallet), "1", "--dry-run")
     assert (told["dryRun"], told["allowed"]) == (True, True)
     assert live.json("wallet", "transfer", wallet, STRANGER, "1", "--dry-run")["allowed"] is True
     records = live.json("tx", "list", "--wallet", wallet)["transactions"]
     assert [record["type"] for record in records] == ["token_launch", "airdrop"]
+
+
+def test_a_dry_run_says_who_is_paid_what_and_in_which_unit(live: Live) -> None:
+    wallet, payee = live.wallet(), live.wallet(0)
+    address = live.json("wallet", "show", payee)["publicKey"]
+    shown = live.run("wallet", "transfer", wallet, live.id_of(payee)[:8], "0.5", "--dry-run")
+    rows = dict(line.split(maxsplit=1) for line in shown.splitlines())
+    assert rows["To"] == f"{payee} ({address})"
+    assert rows["Leaves"] == "0.5 SOL"
+    assert rows["Fee"] == "0.000005 SOL"
+    swap = live.run("wallet", "swap", wallet, "SOL", "USDC", "0.01", "--dry-run")
+    assert re.search(r"^Arrives +\d+\.\d{1,6} of USDC \(\w+\)$", swap, re.M), swap
+    mint = live.mint(wallet)
+    burn = live.run("wallet", "burn", wallet, mint, "1.5", "--dry-run")
+    assert re.search(rf"^Leaves +1\.5 of {mint}$", burn, re.M), burn
+
+
+def test_a_dry_run_of_what_would_be_held_says_so(live: Live) -> None:
+    wallet, (_, secret) = live.wallet(), live.asker()
+    command = ("wallet", "transfer", wallet, STRANGER, "0.2")
+    tried = live.invoke(*command, "--dry-run", SOLWARD_API_KEY=secret)
+    assert (tried.exit_code, tried.stderr) == (3, "")
+    assert re.search(r"^Dry run +held: a person would be asked$", tried.stdout, re.M)
+    assert live.invoke(*command, "--dry-run", "--json", SOLWARD_API_KEY=secret).exit_code == 3
+
+
+def test_what_is_held_is_asked_for_again_by_the_key_that_is_printed(live: Live) -> None:
+    wallet, (_, secret) = live.wallet(), live.asker()
+    command = ("wallet", "transfer", wallet, STRANGER, "0.2")
+    first = live.invoke(*command, SOLWARD_API_KEY=secret)
+    key = re.search(r"^Then ask again with --idempotency-key (\S+)$", first.stderr, re.M)
+    assert first.exit_code == 3
+    assert key is not None
+    again = live.invoke(*command, "--idempotency-key", key[1], SOLWARD_API_KEY=secret)
+    assert again.stderr == first.stderr
+    assert len(live.json("hold", "list", "--wallet", wallet)["holds"]) == 1
+
+
+def test_an_export_that_cannot_be_written_is_one_line(live: Live) -> None:
+    folder = live.home / "nothing here"
+    for output, told in (
+        (str(folder / "x.csv"), f"{folder}/x.csv cannot be written: No such file or directory"),
+        ("", "it must name a file"),
+    ):
+        result = live.invoke("tx", "export", "--output", output)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.endswith(f"Error: Invalid value for --output: {told}\n")
 
 
 def test_the_history_is_filtered_and_exported(live: Live) -> None:

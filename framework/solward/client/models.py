@@ -301,6 +301,7 @@ class Trial:
     """The result of a dry run of a money call; nothing was stored, reserved or sent.
 
     Attributes:
+        held: whether a person would be asked.
         rule: the rule that refuses it.
         reason: why it is not allowed.
         numbers: `asked`, `limit`, `left`, `used`, `unit` and `window`, as far as the reason says.
@@ -308,6 +309,7 @@ class Trial:
     """
 
     allowed: bool
+    held: bool
     rule: str | None
     reason: str | None
     numbers: Mapping[str, str]
@@ -322,6 +324,7 @@ class Trial:
             raise ValueError("no dry run")
         return cls(
             allowed=raw["allowed"],
+            held=raw.get("held", False),
             rule=raw.get("rule"),
             reason=raw.get("reason"),
             numbers=raw.get("numbers", {}),

@@ -97,7 +97,6 @@ async def curl(
             answer = await wallets.pay(paying.id, idempotency_key=key, **request)
     except Held as held:
         tell_held(held, call.as_json)
-        click.echo(f"Then ask again with --idempotency-key {held.idempotency_key}", err=True)
         call.exit_code = EXIT_HELD
         return None
     except (BadRequest, Refused) as error:

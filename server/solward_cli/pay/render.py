@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from solward_cli.render import amount, fields, moment, plain, short, status, table
+from solward_cli.render import amount, fields, moment, plain, short, status, table, verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,7 +60,6 @@ def render_payment(answer: PaidAnswer) -> RenderableType:
 
 def render_quote(quote: PaymentQuote) -> RenderableType:
     """What would be paid, and whether it would be."""
-    verdict = "held: a person would be asked" if quote.held else "refused"
     offer = quote.offer or {}
     price = None
     if offer:
@@ -68,7 +67,7 @@ def render_quote(quote: PaymentQuote) -> RenderableType:
         price = f"{amount(offer['amount'])} {unit} to {offer['payTo']}"
     return fields(
         {
-            "Dry run": plain("allowed", "green") if quote.allowed else plain(verdict, "yellow"),
+            "Dry run": verdict(quote.allowed, quote.held),
             "Rule": quote.rule,
             "Why": quote.reason,
             "Answered": f"status {quote.status} to the request without a payment",

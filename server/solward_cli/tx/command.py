@@ -135,14 +135,23 @@ async def export(call: ServiceCall, output: Path | None, **filters: Any) -> None
 
     if call.as_json:
         raise click.UsageError("An export is CSV; `solward tx list --json` is JSON.")
+    if output is not None and not output.name:
+        raise click.BadParameter("it must name a file", param_hint="--output")
     only = await _filter(call, **filters)
-    with contextlib.ExitStack() as stack:
-        file: BinaryIO = sys.stdout.buffer
-        if output is not None:
-            file = stack.enter_context(whole_file(output))
-        async with contextlib.aclosing(call.client.transactions.export(only)) as pieces:
-            async for piece in pieces:
-                file.write(piece)
+    if output is None:
+        return await _write_export(call, only, sys.stdout.buffer)
+    try:
+        with whole_file(output) as file:
+            await _write_export(call, only, file)
+    except OSError as error:
+        told = f"{output} cannot be written: {error.strerror}"
+        raise click.BadParameter(told, param_hint="--output") from None
+
+
+async def _write_export(call: ServiceCall, only: TransactionFilter, file: BinaryIO) -> None:
+    async with contextlib.aclosing(call.client.transactions.export(only)) as pieces:
+        async for piece in pieces:
+            file.write(piece)
 
 
 async def _filter(

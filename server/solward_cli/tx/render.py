@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from solward.money import format_sol
-from solward_cli.render import amount, fields, moment, plain, short, status, summary, table, visible
+from solward_cli.render import (
+    amount,
+    fields,
+    moment,
+    plain,
+    short,
+    status,
+    summary,
+    table,
+    verdict,
+    visible,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -85,15 +96,46 @@ def network_fee_text(fee: NetworkFee) -> str:
     return ", ".join(parts)
 
 
-def render_trial(trial: Trial) -> RenderableType:
-    """The verdict and effects of a dry run."""
-    verdict = plain("allowed", "green") if trial.allowed else plain("refused", "yellow")
-    effects = trial.effects or {}
+def render_trial(
+    trial: Trial, paid: str | None, units: Callable[[str, int], str]
+) -> RenderableType:
+    """The verdict and effects of a dry run.
+
+    Args:
+        paid: to whom it was to go, its address whole.
+        units: writes an amount of a mint's smallest unit.
+    """
     return fields(
-        {"Dry run": verdict, "Rule": trial.rule, "Why": trial.reason}
-        | _details({name: value for name, value in effects.items() if value})
+        {
+            "Dry run": verdict(trial.allowed, trial.held),
+            "Rule": trial.rule,
+            "Why": trial.reason,
+            "To": paid,
+        }
+        | ({} if trial.effects is None else _effects(trial.effects, units))
         | {"Guardrails": ", ".join(trial.guardrails_applied)}
     )
+
+
+def _effects(effects: Mapping[str, Any], units: Callable[[str, int], str]) -> dict[str, object]:
+    leaves = [f"{amount(effects['solOut'])} SOL"] if effects["solOut"] else []
+    leaves += [units(mint, int(count)) for mint, count in effects["tokensOut"].items()]
+    opened = effects["accountsCreated"]
+    accounts = "1 new account" if opened == 1 else f"{opened} new accounts"
+    passed = [
+        f"{visible(each['kind'])} of {each['account']} to {each['to'] or 'nobody'}"
+        for each in effects["authorityChanges"]
+    ]
+    closed = [f"{one}, its SOL to {whom}" for one, whom in effects["closedAccounts"].items()]
+    return {
+        "Leaves": "\n".join(leaves) or "nothing but costs",
+        "Arrives": "\n".join(units(mint, int(n)) for mint, n in effects["tokensIn"].items())
+        or None,
+        "Fee": f"{amount(effects['fee'])} SOL",
+        "Rent": f"{amount(effects['rent'])} SOL for {accounts}" if effects["rent"] else None,
+        "Passes": "\n".join(passed) or None,
+        "Closes": "\n".join(closed) or None,
+    }
 
 
 def _summary(record: Transaction, named: Callable[[object], str] = short) -> Text:

@@ -15,6 +15,9 @@ from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.fields import Amount, Choice, Recipient, Whole
 from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
+    EXIT_FAILED,
+    EXIT_HELD,
+    Paid,
     ServiceCall,
     confirmed,
     exact,
@@ -27,9 +30,19 @@ from solward_cli.service_call import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Transaction, Trial
+    from solward.client import Trial
 
 _Decorator: TypeAlias = Callable[[Any], Any]
+
+
+_dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what it would do; send nothing. Exits with 1 where it is refused, 3 where held.",
+)
+_key_option = click.option(
+    "--idempotency-key", "key", help="Pay once under this key, however often it is sent."
+)
 
 
 def money_command(declared: Operation) -> click.Command:
@@ -39,34 +52,35 @@ def money_command(declared: Operation) -> click.Command:
         call: ServiceCall, wallet: str, key: str | None, dry_run: bool, **values: Any
     ) -> RenderableType:
         found = await call.wallet(wallet)
+        paid = None
         agreed = values.pop("yes", False) or dry_run
         for field in declared.fields:
             if isinstance(field, Recipient):
-                values[field.name] = await call.address(values[field.name])
+                paid = await call.recipient(values[field.name])
+                values[field.name] = paid.address
         if declared.question:
             # What was confirmed is sent, not left to the service's default.
             values = _with_defaults(declared, values)
             from solward_cli.render import visible
 
             confirmed(visible(declared.question.format(wallet=found.name, **values)), agreed)
+        from solward_cli.tx.render import render_record
+
         wallets = call.client.wallets
         method = getattr(wallets.dry_run if dry_run else wallets, declared.name)
         with waiting(declared.progress):
-            return _render(await method(found.id, idempotency_key=key, **values))
+            made = await method(found.id, idempotency_key=key, **values)
+        return await _render_trial(call, made, found.id, paid) if dry_run else render_record(made)
 
     command.__doc__ = _help(declared)
-    made: Any = service_call(command)
-    made = click.option("--dry-run", is_flag=True, help="Show what it would do; send nothing.")(
-        made
-    )
-    made = click.option(
-        "--idempotency-key", "key", help="Pay once under this key, however often it is sent."
-    )(made)
+    decorated: Any = service_call(command)
+    for option in (_dry_run_option, _key_option):
+        decorated = option(decorated)
     if declared.question:
-        made = yes_option(made)
+        decorated = yes_option(decorated)
     for field in reversed(declared.fields):
-        made = _parameter(field)(made)
-    return click.command(declared.path)(wallet_argument(made))
+        decorated = _parameter(field)(decorated)
+    return click.command(declared.path)(wallet_argument(decorated))
 
 
 def _parameter(field: Field) -> _Decorator:
@@ -117,11 +131,49 @@ def _with_defaults(declared: Operation, values: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _render(made: Transaction | Trial) -> RenderableType:
-    from solward.client import Transaction
-    from solward_cli.tx.render import render_record, render_trial
+async def _render_trial(
+    call: ServiceCall, trial: Trial, wallet_id: str, paid: Paid | None
+) -> RenderableType:
+    from solward_cli.tx.render import render_trial
 
-    return render_record(made) if isinstance(made, Transaction) else render_trial(made)
+    call.set_json(trial.raw)
+    if not trial.allowed:
+        call.exit_code = EXIT_HELD if trial.held else EXIT_FAILED
+    moved = [
+        mint for name in ("tokensOut", "tokensIn") for mint in (trial.effects or {}).get(name, ())
+    ]
+    units = await _units(call, wallet_id) if moved else _smallest
+    return render_trial(trial, None if paid is None else str(paid), units)
+
+
+async def _units(call: ServiceCall, wallet_id: str) -> Callable[[str, int], str]:
+    """What writes an amount of a mint's smallest unit, in whole tokens where its decimals are
+    known: by the network's list, or by the wallet that holds some."""
+    from solward.money import SOL_DECIMALS, from_units
+    from solward.solana.programs import WRAPPED_SOL_MINT
+    from solward.solana.token_list import known_decimals, token_list
+    from solward_cli.render import amount, visible
+
+    tokens = token_list((await call.client.health()).network)
+    balance = await call.client.wallets.balance(wallet_id, empty=True)
+    held = {each.mint: each.decimals for each in balance.tokens}
+
+    def written(mint: str, count: int) -> str:
+        if mint == WRAPPED_SOL_MINT:
+            return f"{amount(from_units(count, SOL_DECIMALS))} SOL"
+        listed = known_decimals(mint)
+        decimals = held.get(mint) if listed is None else listed
+        symbol = tokens.symbol_of(mint)
+        token = visible(mint if symbol is None else f"{symbol} ({mint})")
+        if decimals is None:
+            return _smallest(token, count)
+        return f"{amount(from_units(count, decimals))} of {token}"
+
+    return written
+
+
+def _smallest(token: str, count: int) -> str:
+    return f"{count} smallest units of {token}"
 
 
 COMMANDS = tuple(money_command(declared) for declared in OPERATIONS.values())

@@ -69,7 +69,7 @@ async def _receiver(call: ServiceCall, wallet: Wallet, to: str) -> str:
 
     from solward.errors import InvalidRequest
 
-    address = await call.address(to)
+    address = (await call.recipient(to)).address
     try:
         Pubkey.from_string(address)
     except ValueError:
