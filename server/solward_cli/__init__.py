@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,6 +87,14 @@ class _LazyGroup(click.Group):
                 raise
             text = f"{unknown.option_name} is taken for an option: no amount is negative."
             raise click.UsageError(text, unknown.ctx) from None
+        except (click.Abort, KeyboardInterrupt) as ended:
+            from solward_cli.service_call import EXIT_INTERRUPTED
+
+            # A prompt ends with `Abort`, and with 1 where there is no answer to read.
+            if not any(isinstance(each, KeyboardInterrupt) for each in (ended, ended.__context__)):
+                raise
+            click.echo(err=True)
+            sys.exit(EXIT_INTERRUPTED)
         except ExtraMissing as missing:
             from solward_cli.entrypoint import refuse
 

@@ -96,7 +96,7 @@ async def deny(call: ServiceCall, hold_id: str, note: str | None) -> RenderableT
 
 
 async def _find(call: ServiceCall, name: str) -> Hold:
-    """The hold of this id, or of the beginning of one that is open."""
+    """The hold of this id, or of the beginning of one that is open or one of the newest."""
     from solward.client import AmbiguousName, NotFoundError
     from solward.client.wallets import MIN_ID_PREFIX
 
@@ -105,8 +105,12 @@ async def _find(call: ServiceCall, name: str) -> Hold:
     except NotFoundError:
         if len(name) < MIN_ID_PREFIX:
             raise
-    found = await call.client.holds.list(is_open=True, limit=_PAGE)
-    fits = [each for each in found if each.id.startswith(name)]
+    found = {
+        each.id: each
+        for is_open in (True, None)
+        for each in await call.client.holds.list(is_open=is_open, limit=_PAGE)
+    }
+    fits = [each for each in found.values() if each.id.startswith(name)]
     if len(fits) > 1:
         raise AmbiguousName(f"{len(fits)} holds begin with {name!r}; give more of it")
     if not fits:

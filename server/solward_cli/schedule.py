@@ -89,7 +89,7 @@ async def create(
         grants=list(grants) or None,
         **given,
     )
-    return _render(made)
+    return await _render(call, made)
 
 
 @schedule.command("list")
@@ -123,8 +123,7 @@ async def listing(call: ServiceCall, wallet: str) -> RenderableType:
 async def show(call: ServiceCall, wallet: str, schedule: str) -> RenderableType:
     """Show all of SCHEDULE: its name, its id or the beginning of it."""
     found = await _find(call, wallet, schedule)
-    call.set_json(found.raw)
-    return _render(found)
+    return await _render(call, found)
 
 
 @schedule.command()
@@ -189,7 +188,7 @@ async def run(
     with waiting("Running"):
         ended = await _ended(call, asked)
     if ended is None:
-        return _render(await call.client.schedules.get(found.wallet_id, found.id))
+        return await _render(call, await call.client.schedules.get(found.wallet_id, found.id))
     call.set_json(ended.raw)
     call.exit_code = {"succeeded": 0, "held": EXIT_HELD}.get(ended.status, EXIT_FAILED)
     return fields(
@@ -235,7 +234,7 @@ async def _changed(
     change: Callable[[str, str], Awaitable[Schedule]],
 ) -> RenderableType:
     found = await _find(call, wallet, name)
-    return _render(await change(found.wallet_id, found.id))
+    return await _render(call, await change(found.wallet_id, found.id))
 
 
 async def _find(call: ServiceCall, wallet: str, name: str) -> Schedule:
@@ -245,13 +244,22 @@ async def _find(call: ServiceCall, wallet: str, name: str) -> Schedule:
     return find_one("schedule", name, found)
 
 
-def _render(found: Schedule) -> RenderableType:
+async def _render(call: ServiceCall, found: Schedule) -> RenderableType:
+    """All of it, with the grants that bound it."""
     from solward import jsontext
     from solward_cli.render import fields, moment, status
 
     def utc(at: Any) -> str | None:
         return None if at is None else f"{moment(at)} UTC"
 
+    call.set_json(found.raw)
+    limits = await call.client.wallets.limits(found.wallet_id)
+    may = [
+        grant["sentence"]
+        for each in limits.get("grants", ())
+        if each["who"] == found.principal
+        for grant in each["grants"]
+    ]
     return fields(
         {
             "Schedule": found.id,
@@ -260,6 +268,7 @@ def _render(found: Schedule) -> RenderableType:
             "Why": found.reason,
             "Skill": found.skill,
             "Parameters": jsontext.dumps(dict(found.parameters)),
+            "May": "\n".join(may) or None,
             "When": found.when,
             "Next": utc(found.next_run_at),
             "Ends": found.raw["endAt"],

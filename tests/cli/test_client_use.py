@@ -467,7 +467,7 @@ def test_an_endless_command_ends_quietly_when_nobody_reads_on(live: Live) -> Non
 
 @pytest.mark.parametrize(
     ("command", "asks", "code"),
-    [(("agent", "chat", "demo-agent"), "> ", 130), (("key", "revoke", "waits"), "[y/N]: ", 1)],
+    [(("agent", "chat", "demo-agent"), "> ", 130), (("key", "revoke", "waits"), "[y/N]: ", 130)],
 )
 def test_a_question_is_left_by_one_interrupt(
     live: Live, command: tuple[str, ...], asks: str, code: int
@@ -505,6 +505,40 @@ def test_an_agent_is_made_with_a_wallet_of_its_own_and_started(live: Live) -> No
     )
     assert live.json("wallet", "show", "own-wallet")["id"] == made["walletId"]
     live.run("agent", "stop", "own")
+
+
+def test_an_agent_that_is_made_and_cannot_start_is_told_with_its_id(live: Live) -> None:
+    told = live.error(
+        *("agent", "create", "away", "--strategy", "be careful", "--max-sol", "0.1"),
+        *("--provider", "openai", "--model", "gpt-4o-mini", "--start"),
+        OPENAI_API_KEY="",
+    )
+    made = live.json("agent", "show", "away")
+    assert told.startswith("The agent away was created, and not started: ")
+    assert told.endswith(f"Then: solward agent start {made['id']}")
+
+
+def test_a_schedule_is_shown_with_the_grants_that_bound_it(live: Live) -> None:
+    wallet, sentence = live.wallet(), "Schedule pay may transfer up to 0.1 SOL a day, to anybody."
+    made = live.run(
+        *("schedule", "create", wallet, "pay", "transfer", "--every", "1h", "--grant", sentence),
+        *("--param", f"to={STRANGER}", "--param", "amount=0.01"),
+    )
+    for shown in (
+        made,
+        live.run("schedule", "show", wallet, "pay"),
+        live.run("schedule", "pause", wallet, "pay"),
+    ):
+        assert re.search(rf"^May +{re.escape(sentence)}$", shown, re.M), shown
+    assert live.json("schedule", "show", wallet, "pay")["name"] == "pay"
+
+
+def test_a_hold_is_shown_by_the_beginning_of_its_id_also_once_it_ended(live: Live) -> None:
+    held = live.held()
+    assert held in live.run("hold", "show", held[:8])
+    live.run("hold", "deny", held[:8])
+    assert live.json("hold", "show", held[:8])["state"] == "denied"
+    assert "No hold has the id 'ffffff'" in live.error("hold", "show", "ffffff")
 
 
 def test_a_strategy_comes_from_a_file_and_defaults_from_the_settings(

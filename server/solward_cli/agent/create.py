@@ -10,7 +10,7 @@ import click
 from solward_cli.agent.render import render_agent
 from solward_cli.agent.templates import chosen_template, set_option, template_values
 from solward_cli.completed_names import wallet_names
-from solward_cli.service_call import ServiceCall, exact, service_call
+from solward_cli.service_call import ServiceCall, exact, fail, service_call
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,6 +62,8 @@ async def create(
     Without --wallet it gets a new wallet, and --max-sol must be given. With --template the template
     gives what is left out: strategy, interval, limits and grants.
     """
+    from solward.client import ClientError
+
     if strategy_file is not None:
         if strategy is not None:
             raise click.UsageError("Give --strategy or --strategy-file, not both.")
@@ -97,7 +99,13 @@ async def create(
         max_costs_sol_per_day=costs_sol,
     )
     if start:
-        await call.client.agents.start(created.id)
+        try:
+            await call.client.agents.start(created.id)
+        except ClientError as error:
+            fail(
+                f"The agent {name} was created, and not started: {error}."
+                f" Then: solward agent start {created.id}"
+            )
         created = await call.client.agents.get(created.id)
     return render_agent(created)
 
