@@ -95,10 +95,15 @@ class PluginState:
     async def unset(self, skill: str, name: str) -> bool:
         """Unset a setting, declared or not any more; returns whether it was set.
 
-        Raises as `set`.
+        Raises:
+            SkillNotFound: no loaded skill has this name.
+            InvalidRequest: it neither declares this setting nor has it set.
         """
-        plugin, _declared = self._declared(skill)
-        return await self.settings.remove(plugin, skill, name)
+        plugin, declared = self._declared(skill)
+        removed = await self.settings.remove(plugin, skill, name)
+        if not removed:
+            declared.check_name(name)
+        return removed
 
     async def shown(self, skill: str) -> dict[str, Any]:
         """A skill's settings as REST shows them: of a secret only whether it is set.

@@ -174,6 +174,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "schedule run": (scheduled, "succeeded"),
     "schedule resume": (scheduled, "active"),
     "schedule delete": (lambda live: [*scheduled(live), "--yes"], "deleted"),
+    "skills list": (lambda _live: [], "EFFECTS"),
     "skills show": (lambda _live: ["transfer"], "required; more than 0"),
     "skills run": (lambda live: ["check_balance", "--wallet", live.wallet(1)], "SOL balance: 1"),
 }

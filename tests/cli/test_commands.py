@@ -88,7 +88,7 @@ def test_only_the_embedded_ledger_can_be_reset(solward: CliRunner) -> None:
     assert "--reset" in result.stderr
 
 
-def test_plugins_and_skills_are_listed(solward: CliRunner) -> None:
+def test_plugins_are_listed(solward: CliRunner) -> None:
     plugins = run(solward, "plugins", "list")
     assert plugins.exit_code == 0
     lines = [line.split() for line in plugins.output.splitlines()]
@@ -97,5 +97,3 @@ def test_plugins_and_skills_are_listed(solward: CliRunner) -> None:
     said = [[word for word in line if word != "-"] for line in lines]
     assert transfer in said
     assert ["rules", "provider", "solward", __version__, "with", "--demo"] in said
-    skills = run(solward, "skills", "list")
-    assert any(line.split()[:2] == ["transfer", "spend"] for line in skills.output.splitlines())

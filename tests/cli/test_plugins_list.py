@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 
 from solward_cli import main
-from solward_cli.plugins.command import LEFT_OUT, LOADED, Row, _table
+from solward_cli.plugins.command import LEFT_OUT, LOADED, Row, _show
 
 __all__ = ["shelf"]
 
@@ -99,13 +100,22 @@ def test_a_line_is_a_plugin_for_other_programs(shelf: Shelf) -> None:
     [crash] = [line for line in lines if line.startswith("crash ")]
     assert crash.split()[1:6] == ["skill", "broken", "1.5", "left", "out"]
     assert r"one two \x1b[2J" in crash
-    assert len(lines) == len(rows())
+    assert lines[0].split() == [
+        "NAME", "KIND", "DISTRIBUTION", "VERSION", "STATUS", "PROBLEM", "DETAIL", "NEEDS", "FOLDER"
+    ]  # fmt: skip
+    assert len(lines) == 1 + len(rows())
+    # Every row has every column, also where a cell is empty.
+    assert {len(re.split("  +", line)) for line in lines} == {9}
+    assert not any(line.endswith(" ") for line in lines)
 
 
-def test_a_terminal_is_shown_third_parties_text_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    _table(
+def test_a_terminal_is_shown_third_parties_text_as_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("solward_cli.render.is_terminal", lambda: True)
+    _show(
         [
-            Row("greet", "skill", "my-[bold]plugin", "1.5", LOADED),
+            Row("greet", "skill", "my-[bold]plugin", "1.5", LOADED, needs=("a", "b"), where="/f"),
             Row(
                 "crash", "skill", "broken", "1.5", LEFT_OUT, "import_failed", "x\x1b[2J[/nonsense]"
             ),
@@ -113,4 +123,5 @@ def test_a_terminal_is_shown_third_parties_text_as_text(capsys: pytest.CaptureFi
     )
     said = capsys.readouterr().out
     assert "my-[bold]plugin" in said
+    assert "greet needs a; b\ngreet is in /f\n" in said
     assert r"crash of broken: import_failed: x\x1b[2J[/nonsense]" in said

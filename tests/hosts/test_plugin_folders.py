@@ -206,6 +206,11 @@ def test_an_upgrade_asks_where_it_lacks_a_plugin(home: Path, tmp_path: Path) -> 
     assert kept.version == "1.0"
 
 
+def test_an_index_is_not_asked_for_what_is_not_installed(home: Path) -> None:
+    with pytest.raises(FolderError, match=r"^nope is not installed; install it with"):
+        install(home, "nope==2", accept=yes, upgrade=True)
+
+
 @pytest.mark.usefixtures("without_pip")
 def test_install_upgrade_remove_and_enable_each_need_their_state(
     home: Path, tmp_path: Path

@@ -9,7 +9,7 @@ from pathlib import Path
 from solward.errors import FolderError
 from solward.folders import layout
 from solward.folders.layout import Installed, Plugin, canonical
-from solward.folders.resolve import gather
+from solward.folders.resolve import gather, wanted
 from solward.folders.storage import empty, storage_folder
 from solward.folders.wheels import Tree, check_modules
 from solward.manifest import GROUPS, Terms, misspelt_group
@@ -75,14 +75,16 @@ def install(
         wheels, unpacked = staging / "wheels", staging / "tree"
         wheels.mkdir(mode=0o700)
         unpacked.mkdir(mode=0o700)
-        found = gather(target, wheels)
-        before = layout.read(home, found.name)
+        # Before an index is asked.
+        name = wanted(target)
+        before = layout.read(home, name)
         if upgrade and before is None:
-            raise FolderError(f"{found.name} is not installed; install it with plugins install")
+            raise FolderError(f"{name} is not installed; install it with plugins install")
         if before is not None and not upgrade:
             raise FolderError(
-                f"{found.name} {before.version} is installed; change it with plugins upgrade"
+                f"{name} {before.version} is installed; change it with plugins upgrade"
             )
+        found = gather(target, wheels)
         tree = Tree(unpacked)
         records = tuple(map(tree.unpack, found.files))
         check_modules(tree, found.name)

@@ -17,6 +17,8 @@ MIN_SECRET: Final = 8
 """Least characters of a secret: what is shorter cannot be told from ordinary words in a log."""
 MAX_SECRET: Final = 4_096
 """Most characters of a secret whose schema names no fewer."""
+# Of a name that is none, in an error.
+_SHOWN: Final = 64
 # Beside these a secret's schema has nothing: its errors must not tell of the value.
 _OF_A_SECRET: Final = {"type", "title", "description", "minLength", "maxLength", SECRET}
 
@@ -79,9 +81,7 @@ class SkillSettings:
             InvalidRequest: there is no such setting, or the value does not fit; names the setting,
                 and of a secret never the value.
         """
-        if name not in self._fields:
-            known = ", ".join(self._fields) or "none"
-            raise InvalidRequest(f"setting must be one of {known}")
+        self.check_name(name)
         try:
             if name in self.secrets and isinstance(value, str):
                 _check_length(value)
@@ -91,6 +91,16 @@ class SkillSettings:
                 raise
         least, most = self.length_of(name)
         raise InvalidRequest(f"{name} must be text of {least} to {most} characters")
+
+    def check_name(self, name: str) -> None:
+        """Refuse what is no setting.
+
+        Raises:
+            InvalidRequest: names those that are.
+        """
+        if name not in self._fields:
+            known = ", ".join(self._fields) or "none"
+            raise InvalidRequest(f"setting must be one of {known}; got {name[:_SHOWN]!r}")
 
     def length_of(self, secret: str) -> tuple[int, int]:
         """Least and most characters of a secret."""

@@ -1,11 +1,11 @@
-"""`solward plugins` and `solward skills list`: what is installed, without a service."""
+"""`solward plugins` and `solward skills`; what is installed is listed without a service."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,7 @@ from solward_cli.plugins.check import check
 from solward_cli.plugins.new import new
 from solward_cli.plugins.outdated import list_outdated
 from solward_cli.plugins.skill_run import run
-from solward_cli.plugins.skill_show import show
+from solward_cli.plugins.skill_show import list_skills, show
 from solward_cli.plugins.state import settings, store
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ plugins.add_command(settings)
 plugins.add_command(store)
 for _command in (*folders.COMMANDS, *results.COMMANDS):
     plugins.add_command(_command)
+skills.add_command(list_skills)
 skills.add_command(run)
 skills.add_command(show)
 
@@ -84,8 +85,6 @@ def list_plugins(as_json: bool, outdated: bool) -> None:
 
     Where a service runs in this home, its own problems too.
     """
-    from solward_cli.render import is_terminal
-
     settings = _settings()
     if outdated:
         list_outdated(settings, as_json)
@@ -101,12 +100,9 @@ def list_plugins(as_json: bool, outdated: bool) -> None:
     if as_json:
         places = list(map(_place_json, registry.places))
         listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
-        click.echo(json.dumps(listed, indent=2))
+        click.echo(json.dumps(listed))
         return
-    if is_terminal():
-        _table(rows)
-    else:
-        _columns([(*astuple(row)[:-2], "; ".join(row.needs), row.where) for row in rows])
+    _show(rows)
     _show_places(registry.places)
 
 
@@ -132,17 +128,6 @@ def _show_places(places: Sequence[Place]) -> None:
             name = f"{place.distribution} {place.version}"
             text = f"{name} is in the service's environment: {place.trust}"
             click.echo(visible(text), err=True)
-
-
-@skills.command("list")
-def list_skills() -> None:
-    """List the skills with their effects and descriptions."""
-    _columns(
-        [
-            (name, skill.spec.effects.value, skill.spec.description)
-            for name, skill in _registry(_settings()).skills.items()
-        ]
-    )
 
 
 def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
@@ -261,35 +246,27 @@ def _registry(settings: Settings) -> Registry:
         return asyncio.run(loaded())
 
 
-def _table(rows: Sequence[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _show(rows: Sequence[Row]) -> None:
+    """A row a plugin. A terminal is too narrow for what many words say: it has that in lines
+    below."""
+    from solward_cli.render import is_terminal, plain, show, table
 
-    from solward_cli.render import visible
-
-    table = Table("Name", "Kind", "Distribution", "Version", "Status", "Problem", "Needs", box=None)
+    columns = ["NAME", "KIND", "DISTRIBUTION", "VERSION", "STATUS"]
+    cells = [
+        (row.name, row.kind, row.distribution, row.version, plain(row.status, _STYLES[row.status]))
+        for row in rows
+    ]
+    if not is_terminal():
+        columns += ["PROBLEM", "DETAIL", "NEEDS", "FOLDER"]
+        words = [(row.problem, row.detail, "; ".join(row.needs), row.where) for row in rows]
+        show(table(columns, [(*one, *two) for one, two in zip(cells, words, strict=True)], ""))
+        return
+    show(table(columns, cells, ""))
     for row in rows:
-        # Names and problems are third parties' text: neither markup nor control characters.
-        texts = (row.name, row.kind, row.distribution, row.version)
-        status = Text(row.status, _STYLES[row.status])
-        wanted = Text(visible("; ".join(row.needs)))
-        table.add_row(*(Text(visible(text)) for text in texts), status, row.problem, wanted)
-    console = Console()
-    console.print(table)
+        if row.needs:
+            show(plain(f"{row.name} needs {'; '.join(row.needs)}"))
+        if row.where:
+            show(plain(f"{row.name} is in {row.where}"))
     for row in rows:
         if row.problem:
-            line = f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"
-            console.print(Text(visible(line)), soft_wrap=True)
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> None:
-    """One line a row, for other programs."""
-    from solward_cli.render import visible
-
-    # No column is empty, so that each row has every one.
-    rows = [tuple(visible(text) or "-" for text in row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        parts = (f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
-        click.echo("  ".join(parts).rstrip())
+            show(plain(f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"))

@@ -190,7 +190,7 @@ def _done(text: str) -> None:
     from solward.folders.layout import is_in_use
 
     when = (
-        "The running service takes it over; GET /plugins has its problems."
+        "The running service takes it over; what it could not, `solward plugins list` says."
         if is_in_use(_home())
         else "Takes effect at the service's next start."
     )

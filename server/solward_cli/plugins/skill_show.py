@@ -1,4 +1,4 @@
-"""`solward skills show`: one skill of the running service, with its parameters."""
+"""`solward skills list` and `show`: the skills of the running service, one with its parameters."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ _RANGES = (
     ("minItems", "{} items or more"),
     ("maxItems", "at most {} items"),
 )
+
+
+@click.command("list")
+@service_call
+async def list_skills(call: ServiceCall) -> RenderableType:
+    """List the skills of the running service with their effects and descriptions."""
+    from solward_cli.render import table
+
+    rows = [(each.name, each.effects, each.description) for each in await call.client.skills()]
+    return table(("SKILL", "EFFECTS", "DESCRIPTION"), rows, "")
 
 
 @click.command("show")

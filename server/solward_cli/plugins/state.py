@@ -4,13 +4,13 @@ plugins keep for wallets, by the running service."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from solward_cli.plugins.skill_run import value_of
-from solward_cli.service_call import ServiceCall, service_call
+from solward_cli.plugins.skill_show import kind_of, range_of
+from solward_cli.service_call import ServiceCall, fail, service_call
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,11 +29,19 @@ async def show_settings(call: ServiceCall, skill: str) -> RenderableType:
     from solward_cli.render import table
 
     found = await call.client.plugin_state.settings(skill)
-    rows = [
-        (each["name"], "set" if each["set"] else "not set", _shown(each), _about(found, each))
-        for each in found["settings"]
-    ]
-    return table(("NAME", "STATE", "VALUE", "ABOUT"), rows, "")
+    required = found["schema"].get("required", ())
+    declared = found["schema"].get("properties", {})
+    rows = []
+    for each in found["settings"]:
+        name, of = each["name"], declared.get(each["name"])
+        state = "set" if each["set"] else "not set"
+        if of is None:
+            rows.append((name, state, _shown(each), "", "", "not declared any more"))
+            continue
+        kind = "secret" if each["secret"] else kind_of(of)
+        takes = range_of(name in required, of)
+        rows.append((name, state, _shown(each), kind, takes, of.get("description", "")))
+    return table(("NAME", "STATE", "VALUE", "TYPE", "TAKES", "DESCRIPTION"), rows, "")
 
 
 @settings.command("set")
@@ -91,10 +99,13 @@ _wallet = click.option("--wallet", required=True, help="The wallet they are kept
 async def list_entries(call: ServiceCall, plugin: str, wallet: str, prefix: str) -> RenderableType:
     """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
     from solward import jsontext
+    from solward.folders.layout import canonical
     from solward_cli.render import table
 
     wallet_id = (await call.wallet(wallet)).id
     found = await call.client.plugin_state.entries(plugin, wallet_id, prefix=prefix, limit=200)
+    if not found and canonical(plugin) not in await _distributions(call):
+        fail(f"No distribution {plugin!r} is installed, and none keeps entries under that name")
     rows = [
         (
             each["key"],
@@ -119,7 +130,18 @@ async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet: str) ->
 
     wallet_id = (await call.wallet(wallet)).id
     answer = await call.client.plugin_state.delete(plugin, wallet_id, key)
-    return plain(f"{key} is deleted." if answer["deleted"] else f"There is no {key}.")
+    if not answer["deleted"]:
+        fail(f"{plugin} keeps no entry {key!r} for this wallet")
+    return plain(f"{key} is deleted.")
+
+
+async def _distributions(call: ServiceCall) -> set[str]:
+    """Canonical names of those that the service has."""
+    from solward.folders.layout import canonical
+
+    found = await call.client.plugins()
+    names = {each.distribution for each in found.plugins}
+    return {canonical(each) for each in names | {each.name for each in found.distributions}}
 
 
 def _asked(name: str) -> str:
@@ -135,8 +157,3 @@ def _shown(setting: dict[str, Any]) -> str:
     if not setting["set"]:
         return ""
     return "********" if setting["secret"] else jsontext.dumps(setting["value"])
-
-
-def _about(found: Mapping[str, Any], setting: dict[str, Any]) -> str:
-    declared = found["schema"].get("properties", {}).get(setting["name"])
-    return "not declared any more" if declared is None else str(declared.get("description", ""))
