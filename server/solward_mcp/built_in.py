@@ -42,7 +42,7 @@ _Answer = Callable[[WalletScope, Wallet, _Params], Awaitable[Mapping[str, Any]]]
 
 
 async def _limits(scope: WalletScope, wallet: Wallet, _params: _Params) -> Mapping[str, Any]:
-    return await scope.client.wallets.limits(wallet.id)
+    return await scope.limits(wallet)
 
 
 async def _history(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
@@ -141,8 +141,9 @@ _RECORD = _output(
 
 _TOOLS: dict[str, tuple[str, dict[str, Any], Json, _Answer]] = {
     "get_limits": (
-        "The wallet's limits and what is left of them, the sentences of the grants that bind this"
-        " session and what is left of each, and the most that can leave the wallet in a day.",
+        "The limits of the wallet and of this session's key and what is left of them, the"
+        " sentences of the grants that bind this session and what is left of each, and the most"
+        " that can leave the wallet in a day.",
         _schema(),
         _output(),
         _limits,

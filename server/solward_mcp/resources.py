@@ -113,7 +113,7 @@ async def _wallet(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
     return {
         **wallet.raw,
         "balance": balance,
-        "limits": await scope.client.wallets.limits(wallet.id),
+        "limits": await scope.limits(wallet),
     }
 
 

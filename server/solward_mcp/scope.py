@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from solward.client import NotFoundError, SolwardClient, Wallet
+from solward.client import ApiKey, NotFoundError, SolwardClient, Wallet
 from solward_mcp.held import HeldCalls
 
 _MAX_NAMES = 20
+# Its grants are among the wallet's limits already.
+_KEY_LIMITS = ("rateLimit", "spendingLimitSol", "maxCostsSolPerDay", "expiresAt")
 
 
 class WalletChoice(Exception):
@@ -36,10 +41,7 @@ class WalletScope:
     async def one(self) -> str | None:
         """Id, name or address of the session's one wallet; raises `ClientError`."""
         if self.asks_key:
-            try:
-                own = await self.client.keys.own()
-            except NotFoundError:  # a service of an older release
-                own = None
+            own = await self._own_key()
             if own is not None:
                 self.only = own.wallet_id
             # What a key is confined to never changes.
@@ -69,6 +71,21 @@ class WalletScope:
         if only is None:
             return await self.client.wallets.list()
         return (await self.client.wallets.find(only),)
+
+    async def limits(self, wallet: Wallet) -> Mapping[str, Any]:
+        """The wallet's limits and, as `key`, those of the caller's own; raises `ClientError`."""
+        limits: Mapping[str, Any]
+        limits, own = await asyncio.gather(self.client.wallets.limits(wallet.id), self._own_key())
+        if own is None:
+            return limits
+        return {**limits, "key": {name: own.raw[name] for name in _KEY_LIMITS}}
+
+    async def _own_key(self) -> ApiKey | None:
+        """The caller's key; None for the operator's secret or credential."""
+        try:
+            return await self.client.keys.own()
+        except NotFoundError:  # a service of an older release
+            return None
 
     async def _wallet_required(self) -> str:
         names = [wallet.name for wallet in await self.client.wallets.list()]

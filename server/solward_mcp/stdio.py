@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,7 +15,7 @@ from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
 
 
-async def serve(url: str, token: str, wallet: str | None) -> None:
+async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], None]) -> None:
     """Serve the MCP client that started this process, until it closes standard input.
 
     Standard output carries the protocol alone. The service may stop and start meanwhile.
@@ -24,8 +25,13 @@ async def serve(url: str, token: str, wallet: str | None) -> None:
         token: the admin secret or an API key.
         wallet: id, name or address of the only wallet to act on; None is the one that the key is
             confined to, or else all.
+        opened: is called once address and token can be used, whether the service is there or not.
+
+    Raises:
+        InvalidRequest: the address or the token cannot be used.
     """
     async with SolwardClient(url, token, timeout_s=TIMEOUT_S) as client:
+        opened()
         notifier = RecoveryNotifier(client)
         server = _server(WalletScope(client, wallet, asks_key=wallet is None), notifier)
         notifications = NotificationOptions(tools_changed=True, resources_changed=True)

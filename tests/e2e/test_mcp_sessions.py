@@ -293,3 +293,4 @@ def test_standard_output_is_the_protocols_alone(service: Service) -> None:
     assert answers[3]["error"]["code"] == -32601
     assert SECRET not in log
     assert "debug" in log
+    assert "SOLWARD_API_KEY is not set: this session has the operator's rights" in log

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +45,21 @@ def test_what_cannot_be_used_is_named(
     assert named in result.stderr
     assert "secret" not in result.stderr
     assert "sk-two" not in result.stderr
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("key", [None, "sk-of-a-key"])
+def test_a_session_without_a_key_of_its_own_says_whose_rights_it_has(
+    tmp_path: Path, key: str | None
+) -> None:
+    environment = {"PATH": os.environ["PATH"], "SOLWARD_HOME": str(tmp_path / "home")}
+    if key is not None:
+        environment["SOLWARD_API_KEY"] = key
+    command = [sys.executable, "-m", "solward_cli", "mcp", "--url", "http://127.0.0.1:9"]
+    done = subprocess.run(
+        command, input="", env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    said = "the operator's rights on every wallet" in done.stderr
+    assert said is (key is None)
+    assert ("solward mcp config HOST --wallet NAME" in done.stderr) is said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -120,10 +121,30 @@ async def test_limits_are_those_of_the_rest_api_with_the_sentences_of_grants(api
     wallet, token = await asking(api)
     result = await call(api, "get_limits", {"wallet": wallet}, token=token)
     rest = (await api.get(f"/wallets/{wallet}/limits", token=token)).json
-    assert jsontext.loads(result["content"][0]["text"]) == rest
+    own = (await api.get("/keys/self", token=token)).json["key"]
+    bounds = ("rateLimit", "spendingLimitSol", "maxCostsSolPerDay", "expiresAt")
+    assert jsontext.loads(result["content"][0]["text"]) == {
+        **rest,
+        "key": {each: own[each] for each in bounds},
+    }
     [grants] = result["structuredContent"]["grants"]
     assert "above 0.1 SOL a person is asked" in grants["grants"][0]["sentence"]
     assert result["structuredContent"]["canLeave"]["assets"]["SOL"] == {"most": "1"}
+
+
+async def test_limits_have_those_of_the_sessions_key_and_what_is_left_of_them(api: Api) -> None:
+    wallet = await api.wallet(1)
+    token, _ = await api.key(walletId=wallet, spendingLimitSol=Decimal("0.3"))
+    await call(api, "transfer", {"to": STRANGER, "amount": 0.1}, token=token)
+    shown = (await call(api, "get_limits", {}, token=token))["structuredContent"]
+    bound = shown["key"]["spendingLimitSol"]
+    assert (bound["limit"], bound["left"]) == (Decimal("0.3"), Decimal("0.2"))
+    uri = f"solward://wallets/{wallet}"
+    answer = await post(api, "resources/read", {"uri": uri}, token=token)
+    [content] = answer.json["result"]["contents"]
+    assert jsontext.loads(content["text"])["limits"].keys() == shown.keys()
+    # The operator has no key's limits.
+    assert "key" not in (await call(api, "get_limits", {"wallet": wallet}))["structuredContent"]
 
 
 async def test_history_and_one_transaction(api: Api) -> None:

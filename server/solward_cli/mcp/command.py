@@ -7,6 +7,13 @@ import click
 from solward_cli.mcp.config import config
 from solward_cli.options import log_level_option
 
+# Standard output is the protocol's alone.
+_OPERATOR = (
+    "SOLWARD_API_KEY is not set: this session has the operator's rights on every wallet, and no"
+    " key's limits. To confine it, give it a key of one wallet:"
+    " solward mcp config HOST --wallet NAME, or solward key create NAME --wallet WALLET."
+)
+
 
 @click.group(invoke_without_command=True)
 @click.option(
@@ -43,6 +50,10 @@ def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
     from solward_cli.entrypoint import read_settings, refusals, refuse
     from solward_mcp.stdio import serve
 
+    def opened() -> None:
+        if settings.solward_api_key is None:
+            click.echo(_OPERATOR, err=True)
+
     logs.configure(log_level)
     with refusals():
         settings = read_settings()
@@ -50,6 +61,6 @@ def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             address = url or settings.client_target[0]
-            asyncio.run(serve(address, settings.client_token, wallet))
+            asyncio.run(serve(address, settings.client_token, wallet, opened))
         except InvalidRequest as error:
             refuse(str(error))
