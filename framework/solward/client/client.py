@@ -43,8 +43,8 @@ class SolwardClient:
     """A client of one service; use it in an `async with` block, from one event loop.
 
     Attributes:
-        wallets, transactions, contacts, payments, agents, keys, admins, policy, holds: the calls
-            of each resource.
+        wallets, transactions, contacts, payments, agents, schedules, keys, admins, policy, holds,
+            plugin_state: the calls of each resource; `help(client.wallets)` says what they take.
 
     Args:
         url: the service's address, such as `http://127.0.0.1:3001`.
