@@ -125,3 +125,14 @@ def test_a_terminal_is_shown_third_parties_text_as_text(
     assert "my-[bold]plugin" in said
     assert "greet needs a; b\ngreet is in /f\n" in said
     assert r"crash of broken: import_failed: x\x1b[2J[/nonsense]" in said
+
+
+def test_a_name_that_no_distribution_has_is_told_by_list_and_doctor(shelf: Shelf) -> None:
+    shelf.metadata("no-plugins", "[console_scripts]\nx = x:x")
+    found = rows(SOLWARD_PLUGINS="solwrd,no-plugins,Solward")
+    told = [dist for (name, dist), row in found.items() if row["problem"] == "not_installed"]
+    assert sorted(told) == ["no-plugins", "solwrd"]
+    assert found["rules", "solward"]["problem"] == ""
+    environment = {"SOLWARD_PLUGINS": "solwrd"}
+    doctor = CliRunner().invoke(main, ["doctor", "plugins"], env=environment)
+    assert "'*' of solwrd: not_installed: SOLWARD_PLUGINS names it" in doctor.output

@@ -83,14 +83,18 @@ def test_it_is_listed_with_its_place_and_loaded_while_enabled(
     [line] = [line for line in solward("list").stdout.splitlines() if line.startswith("acme ")]
     assert line.endswith(str(one.folder))
     solward("disable", "acme-tools")
-    assert listed()[0]["acme"]["problem"] == "disabled"
+    monkeypatch.setenv("SOLWARD_PLUGINS", "Acme_Tools")
+    assert {name: row["problem"] for name, row in listed()[0].items()} == {"acme": "disabled"}
     solward("enable", "acme-tools")
     monkeypatch.setenv("SOLWARD_PLUGINS", "another")
     assert listed()[0]["acme"]["problem"] == "not_allowed"
     [problem] = load_registry(home=home).problems
     assert (problem.plugin, problem.code) == ("acme", "needs_host")
     solward("remove", "acme-tools")
-    assert listed() == ({}, {})
+    rows, places = listed()
+    # The name that was to be loaded in its place is nobody's.
+    assert {name: row["problem"] for name, row in rows.items()} == {"*": "not_installed"}
+    assert (rows["*"]["distribution"], places) == ("another", {})
     assert "acme_tools_acme" not in sys.modules
 
 

@@ -274,6 +274,18 @@ async def test_in_place_of_a_guardrail_that_is_not_loaded_everything_is_refused(
 
 async def test_a_guardrail_that_the_operator_left_out_refuses_nothing(shelf: Shelf) -> None:
     shelf.install("dist-g", {"sundays": GUARDRAIL}, "solward.guardrails")
+    shelf.install("another", {"greet": skill_source("greet")})
     registry = load_registry(["another"], entry_points=shelf.entry_points())
     assert [problem.code for problem in registry.problems] == ["not_allowed"]
     assert registry.guardrails == ()
+
+
+async def test_a_guardrail_whose_distribution_is_mistyped_is_not_left_out_in_silence(
+    shelf: Shelf,
+) -> None:
+    shelf.install("dist-g", {"sundays": GUARDRAIL}, "solward.guardrails")
+    registry = load_registry(["solward", "Dist_G", "dits-g"], entry_points=shelf.entry_points())
+    assert [each.name for each in registry.guardrails] == ["sundays"]
+    [problem] = registry.problems
+    assert (problem.code, problem.distribution) == ("not_installed", "dits-g")
+    assert "SOLWARD_PLUGINS names it" in str(problem)

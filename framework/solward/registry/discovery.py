@@ -82,6 +82,11 @@ class Candidate:
         )
 
 
+_NOT_INSTALLED = (
+    "SOLWARD_PLUGINS names it, and no distribution of this name that has plugins is installed"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Folders:
     """Distributions in folders of their own, and what is to be loaded of them.
@@ -168,6 +173,15 @@ def survey(
         taken = {canonical(each.distribution) for each in every}
         every += _of_folders(folders, taken, places, problems)
     allowed = {canonical(name) for name in allow}
+    present = {BUILT_IN, *(canonical(name) for name in places)}
+    present |= {canonical(each.distribution) for each in problems}
+    if folders is not None:
+        present |= set(folders.withheld)
+    problems += [
+        Problem(ProblemCode.NOT_INSTALLED, "*", name, _NOT_INSTALLED)
+        for name in allow
+        if name != "*" and canonical(name) not in present
+    ]
     by_name: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
     for candidate in every:
         if not (candidate.built_in or "*" in allow or canonical(candidate.distribution) in allowed):

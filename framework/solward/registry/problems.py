@@ -13,6 +13,8 @@ class ProblemCode(StrEnum):
 
     NOT_ALLOWED = "not_allowed"
     """Its distribution is not named in `SOLWARD_PLUGINS`."""
+    NOT_INSTALLED = "not_installed"
+    """`SOLWARD_PLUGINS` names a distribution, and none with plugins is installed by that name."""
     NAME_CONFLICT = "name_conflict"
     """A built-in plugin or another third-party one has the same name."""
     IMPORT_FAILED = "import_failed"
