@@ -12,6 +12,8 @@ from solward_cli.service_call import ServiceCall, service_call
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from solward.settings import Settings
+
 
 @click.group()
 def config() -> None:
@@ -20,15 +22,25 @@ def config() -> None:
 
 @config.command()
 def show() -> None:
-    """Print every setting as the service would read it, secrets masked."""
-    from rich.console import Console
-    from rich.table import Table
+    """Print every setting as the service would read it, secrets masked.
 
+    What no service starts with is said on standard error.
+    """
     from solward.settings import Settings
+    from solward_cli.doctor.home import not_served
     from solward_cli.entrypoint import refusals
 
     with refusals():
         settings = Settings()
+    _print(settings)
+    for why in not_served(settings):
+        click.echo(f"Not served like this: {why}", err=True)
+
+
+def _print(settings: Settings) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     if not sys.stdout.isatty():
         for name, value in settings.masked().items():
             click.echo(f"{name}={value}")

@@ -59,7 +59,7 @@ async def show(call: ServiceCall, hold_id: str) -> RenderableType:
     """Show all of HOLD: an id, or the beginning of one."""
     found = await _find(call, hold_id)
     call.set_json(found.raw)
-    return _render(found)
+    return _render(found, await _refusal(call, found))
 
 
 @hold.command()
@@ -79,10 +79,11 @@ async def approve(call: ServiceCall, hold_id: str, note: str | None, yes: bool) 
         show(_render(found), err=call.as_json)
         confirmed("Approve this?", yes)
     decided = await call.client.holds.approve(found.id, note)
+    refusal = await _refusal(call, decided)
     if decided.state == "refused":
         click.echo("It was approved, and refused when it was judged again.", err=True)
         call.exit_code = EXIT_FAILED
-    return _render(decided)
+    return _render(decided, refusal)
 
 
 @hold.command()
@@ -93,6 +94,18 @@ async def deny(call: ServiceCall, hold_id: str, note: str | None) -> RenderableT
     """Refuse HOLD for good; its caller is told."""
     found = await _find(call, hold_id)
     return _render(await call.client.holds.deny(found.id, note))
+
+
+async def _refusal(call: ServiceCall, found: Hold) -> str | None:
+    """Why an approved one was refused when it was judged again, where the caller may read that."""
+    from solward.client import ApiError
+
+    if found.state != "refused" or found.transaction_id is None:
+        return None
+    try:
+        return (await call.client.transactions.get(found.transaction_id)).transaction.error
+    except ApiError:
+        return None
 
 
 async def _find(call: ServiceCall, name: str) -> Hold:
@@ -118,7 +131,7 @@ async def _find(call: ServiceCall, name: str) -> Hold:
     return fits[0]
 
 
-def _render(found: Hold) -> RenderableType:
+def _render(found: Hold, refusal: str | None = None) -> RenderableType:
     """All of it; recipients and mints are whole."""
     from solward_cli.render import amount, fields, moment, status
 
@@ -137,6 +150,7 @@ def _render(found: Hold) -> RenderableType:
             "State": status(found.state),
             "Asked": found.sentence,
             "Why": "\n".join(found.reasons),
+            "Refused": refusal,
             "Type": found.type,
             "Leaves": "\n".join(map(_line, found.lines)) or "nothing but costs",
             "Costs": f"at most {amount(found.costs_sol)} SOL",

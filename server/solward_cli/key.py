@@ -128,7 +128,20 @@ async def rotate(call: ServiceCall, key: str, overlap: int | None, yes: bool) ->
     found = find_one("key", key, await call.client.keys.list())
     if overlap == 0:
         confirmed(f"End the secret of {visible(found.name)} ({found.id}) at once?", yes)
-    return _shown_once(call, await call.client.keys.rotate(found.id, overlap_seconds=overlap))
+    created = await call.client.keys.rotate(found.id, overlap_seconds=overlap)
+    _tell_overlap(call, created)
+    return _shown_once(call, created)
+
+
+def _tell_overlap(call: ServiceCall, created: CreatedKey) -> None:
+    """Who rotates a key that leaked must not believe that its secret has ended."""
+    from solward_cli.render import moment
+
+    until = created.raw["previousSecretUntil"]
+    if until is not None and not call.as_json:
+        at = moment(datetime.fromisoformat(until))
+        text = f"The secret it had works until {at} UTC; rotating with --overlap 0 ends it at once."
+        click.echo(text, err=True)
 
 
 @key.command()

@@ -109,6 +109,21 @@ def test_the_first_broken_entry_is_named(
     assert result.stdout == ""
 
 
+def test_a_broken_entry_is_named_by_its_number_in_lists_too(
+    home: Path, connection: sqlite3.Connection
+) -> None:
+    asyncio.run(fill(home))
+    at = "SELECT seq FROM audit WHERE chain = 'agent:a' AND number = 2"
+    (seq,) = connection.execute(at).fetchone()
+    first = "chain = 'agent:a' AND number = 1"
+    connection.execute(f"UPDATE audit SET data = '{{}}' WHERE {first}")
+    told = f"broken at entry 1 of agent:a, NO {seq - 2} of `solward audit list`"
+    assert told in verify(home).stderr
+    connection.execute(f"DELETE FROM audit WHERE {first}")
+    told = f"broken at entry 1 of agent:a, before NO {seq} of `solward audit list`"
+    assert told in verify(home).stderr
+
+
 def rewrite(connection: sqlite3.Connection) -> None:
     """What somebody with the whole database can do: another history, whole in itself."""
     previous = "0" * 64

@@ -226,6 +226,10 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     result = live.invoke("key", "rotate", "rotated", "--overlap", "600")
     new = result.stdout.removesuffix("\n")
     assert (len(new), result.exit_code, "it is shown this once" in result.stderr) == (35, 0, True)
+    told = re.search(r"The secret it had works until (.+) UTC; .+--overlap 0 ends", result.stderr)
+    assert told is not None
+    left = datetime.fromisoformat(f"{told[1]}Z") - datetime.now(UTC)
+    assert timedelta(seconds=540) < left <= timedelta(seconds=600)
     for secret in (old, new):
         assert "spending_limit_check" in live.error(
             "wallet", "transfer", wallet, STRANGER, "0.2", SOLWARD_API_KEY=secret
@@ -241,7 +245,8 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     )
     assert all(told in line for told, line in zip(expected, row, strict=True)), listed
     assert live.invoke("key", "rotate", "rotated", "--overlap", "0", given="n\n").exit_code == 1
-    live.invoke("key", "rotate", "rotated", "--overlap", "0", "--yes")
+    ended = live.invoke("key", "rotate", "rotated", "--overlap", "0", "--yes")
+    assert "works until" not in ended.stderr
     assert "Invalid API key" in live.error("wallet", "list", SOLWARD_API_KEY=new)
 
 

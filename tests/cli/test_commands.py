@@ -64,6 +64,27 @@ def test_the_configuration_is_shown_without_secrets(solward: CliRunner) -> None:
     assert secret not in result.output
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"API_SECRET": "short"}, "API_SECRET"),
+        ({"DATABASE_URL": "mysql://host/name"}, "DATABASE_URL"),
+        ({"APPROVAL_WEBHOOK_URL": "https://example.com"}, "APPROVAL_WEBHOOK_SECRET"),
+        ({"ALERT_WEBHOOK_URL": "https://example.com"}, "ALERT_WEBHOOK_SECRET"),
+    ],
+)
+def test_what_no_start_takes_is_said_below_the_configuration(
+    solward: CliRunner, given: dict[str, str], named: str
+) -> None:
+    result = run(solward, "config", "show", **given)
+    assert (result.exit_code, "API_PORT=3001" in result.stdout) == (0, True)
+    assert result.stderr.startswith("Not served like this: ")
+    assert named in result.stderr
+    assert (result.stderr.count("\n"), run(solward, "config", "show").stderr) == (1, "")
+    refused = run(solward, "doctor", "settings", **given)
+    assert (refused.exit_code, named in refused.output) == (1, True)
+
+
 def test_a_broken_setting_is_one_line_and_exit_code_2(solward: CliRunner) -> None:
     for command in (("config", "show"), ("server", "start"), ("up",), ("plugins", "list")):
         result = run(solward, *command, API_PORT="many")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -189,6 +190,18 @@ def test_who_asks_does_not_approve_and_a_denial_ends_it(live: Live) -> None:
     assert live.run("hold", "list", "--wallet", wallet).strip() == "Nothing waits for a person."
     assert "denied" in live.run("hold", "list", "--wallet", wallet, "--all")
     assert paid(live, wallet)["status"] == "blocked"
+
+
+def test_what_is_refused_when_it_is_judged_again_says_why(live: Live) -> None:
+    wallet = live.wallet()
+    name, secret = live.asker()
+    result = live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
+    hold = result.stderr.split()[-1]
+    live.run("key", "revoke", name, "--yes")
+    approved = live.invoke("hold", "approve", hold, "--yes")
+    assert (approved.exit_code, "judged again" in approved.stderr) == (1, True)
+    for printed in (approved.stdout, live.run("hold", "show", hold)):
+        assert re.search(r"^Refused +.*: Invalid API key$", printed, re.MULTILINE), printed
 
 
 def test_limits_say_grants_what_is_left_and_what_can_leave_today(live: Live) -> None:

@@ -163,7 +163,10 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
             expected = entry_hash(entry.seq, entry.created_ms, entry.event, entry.data, previous)
             genuine = (entry.number, entry.previous_hash, entry.hash)
             if genuine != (number + 1, previous, expected):
-                raise AuditBroken(_broken(entry.chain, number + 1))
+                # The number by which lists show it, or the one after it.
+                place = "NO" if entry.number == number + 1 else "before NO"
+                where = f"{place} {entry.seq} of `solward audit list`"
+                raise AuditBroken(f"{_broken(entry.chain, number + 1)}, {where}")
             if entry.chain == SERVICE_CHAIN and seen.get(entry.number, entry.hash) != entry.hash:
                 raise AuditBroken(f"{_broken(entry.chain, entry.number)}: another one was there")
             at[entry.chain] = (entry.number, entry.hash)

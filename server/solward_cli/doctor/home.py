@@ -29,12 +29,10 @@ def _serving(settings: Settings) -> Iterator[Line]:
     network = settings.solana_network
     where = "the embedded ledger" if not settings.rpc_urls else f"{len(settings.rpc_urls)} RPC"
     yield ok("Network", f"{network}, {where}")
-    try:
-        settings.check_serving()
-        settings.check_shared_ledger()
-    except ConfigError as error:
-        yield fail("Serving", str(error), "change the variable that is named")
-    else:
+    refused = list(not_served(settings))
+    for why in refused:
+        yield fail("Serving", why, "change the variable that is named")
+    if not refused:
         yield ok("Serving", f"allowed at {settings.api_host}:{settings.api_port}")
     if settings.development_secret:
         advice = "set API_SECRET before others can reach the machine: openssl rand -hex 32"
@@ -42,6 +40,23 @@ def _serving(settings: Settings) -> Iterator[Line]:
     else:
         length = len(settings.api_secret.get_secret_value().encode())
         yield ok("API_SECRET", f"{length} bytes, not shown")
+
+
+def not_served(settings: Settings) -> Iterator[str]:
+    """Why no service starts with these settings, though each has a value that it may have."""
+    from solward.vault.store.database import database_file
+
+    for check in (
+        settings.check_serving,
+        settings.check_shared_ledger,
+        lambda: settings.approval_webhook,
+        lambda: settings.alert_webhook,
+        lambda: database_file(settings.database_url, settings.solward_home),
+    ):
+        try:
+            check()
+        except ConfigError as error:
+            yield str(error)
 
 
 def _home(settings: Settings) -> Line:
