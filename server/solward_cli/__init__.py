@@ -56,7 +56,7 @@ _COMMANDS = {
     "config": ("solward_cli.config:config", "What the environment configures."),
     "plugins": (
         "solward_cli.plugins.command:plugins",
-        "Skills, providers and venues that are installed.",
+        "Plugins of all kinds: skills, providers, guardrails, venues, payments.",
     ),
     "models": ("solward_cli.models:models", "The vendors' libraries, in a folder of their own."),
     "skills": ("solward_cli.plugins.command:skills", "What an agent can do: listed, run."),

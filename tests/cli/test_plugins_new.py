@@ -192,3 +192,12 @@ def refused(folder: Path, reason: str, *arguments: str) -> None:
     assert result.stderr.count("\n") == 1
     assert reason in result.stderr
     assert list(folder.iterdir()) == []
+
+
+def test_two_venues_are_told_their_pools_apart(tmp_path: Path) -> None:
+    for name in ("my_venue", "other"):
+        create(name, KINDS["venue"], tmp_path / name)
+        texts = [each.read_text() for each in (tmp_path / name).rglob("*") if each.is_file()]
+        assert not any("TEMPLATE" in text for text in texts)
+        module = (tmp_path / name / "src" / name / "venue.py").read_text()
+        assert f'pools_env="{name.upper()}_POOLS"' in module

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 
@@ -9,9 +10,21 @@ from aiohttp.test_utils import TestServer
 from tests.support.plugin_distributions import Shelf
 from tests.support.repository import DOCS
 
-from solward import CompletionRequest, Message, ProviderContext, ProviderError, hookspecs
+from solward import (
+    CompletionRequest,
+    Message,
+    ProviderContext,
+    ProviderError,
+    Quote,
+    Stake,
+    hookspecs,
+)
+from solward.record import TransactionRecord
 from solward.registry import ProblemCode, load_registry
 from solward.registry.hooks import HOOKS, OPTIONAL
+from solward.solana.balances import Balances, TokenBalance
+from solward.solana.ledger import TokenHolding
+from solward.solana.token_list import KnownToken
 
 PAGE = (DOCS / "hooks.md").read_text()
 PLUGINS = (DOCS / "plugins.md").read_text()
@@ -42,6 +55,25 @@ def test_every_hook_belongs_to_one_documented_group() -> None:
     grouped = [hook for hooks in (*HOOKS.values(), *OPTIONAL.values()) for hook in hooks]
     assert sorted(grouped) == sorted(SPECIFIED)
     assert [group for group in HOOKS if f"`{group}`" not in PAGE] == []
+
+
+def test_what_reads_give_is_documented_with_the_fields_it_has() -> None:
+    page = (DOCS / "writing-a-skill.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", page, re.MULTILINE)
+    said = {first: set(re.findall(r"`(\w+)`", rest)) for first, rest in rows}
+    assert {
+        "`balances()`": {*fields_of(Balances), *fields_of(TokenBalance), "ui", "Decimal"},
+        "`stakes()`": set(fields_of(Stake)),
+        "`ledger.holdings(owner)`": set(fields_of(TokenHolding)),
+        "`tokens.resolve(symbol, field)`": set(fields_of(KnownToken)),
+        "`quote(...)`": set(fields_of(Quote)) - {"raw"},
+    }.items() <= said.items()
+    [records] = re.findall(r"^\| each operation, `history.*? \| (.*) \|$", page, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", records)) < set(fields_of(TransactionRecord))
+
+
+def fields_of(kind: type) -> list[str]:
+    return [each.name for each in dataclasses.fields(kind)]
 
 
 def test_every_hook_asks_one_plugin_only() -> None:

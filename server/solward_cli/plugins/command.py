@@ -36,7 +36,7 @@ _ASK_S = 5.0
 
 @click.group()
 def plugins() -> None:
-    """Skills, providers and venues that are installed."""
+    """Plugins of all kinds: skills, providers, guardrails, venues, payments."""
 
 
 @click.group()

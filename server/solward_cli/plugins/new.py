@@ -133,7 +133,7 @@ def template_root() -> Path:
 
 
 def _renamed(text: str, name: str) -> str:
-    text = text.replace(TEMPLATE, name)
+    text = text.replace(TEMPLATE, name).replace(TEMPLATE.upper(), name.upper())
     return text.replace(TEMPLATE.replace("_", "-"), name.replace("_", "-"))
 
 

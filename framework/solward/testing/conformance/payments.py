@@ -21,7 +21,7 @@ from solward.payment import (
 )
 from solward.registry.loaded import LoadedPayment
 from solward.solana.base58 import b58encode
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
 from solward.testing.conformance.watch import said
 from solward.testing.conformance.wording import errors_finding
 
@@ -218,7 +218,7 @@ def _given(found: Sequence[object], needs: str) -> str | None:
         return None
     return (
         f"needs `{needs}`, of sellers that offer something of this protocol; a project gives them"
-        " in checks/*.json"
+        f" in {GIVEN_IN}"
     )
 
 

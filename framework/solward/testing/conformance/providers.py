@@ -20,7 +20,7 @@ from solward.testing.conformance.fake_vendor import (
     FakeVendor,
     refusing_address,
 )
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
 from solward.testing.conformance.watch import Watch, name_of, said
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.provider_requests import provider_request
@@ -36,8 +36,8 @@ STARTS_WITHIN_S = 60.0
 CALLS_NOBODY = "declares neither a key nor an address, so it calls no server"
 NO_ADDRESS = "declares no base_url_env, so it cannot be sent to a server of this machine"
 NO_VENDOR = (
-    "needs its vendor; give the address of a server of this machine that speaks its protocol, in"
-    " checks/*.json or as `address`"
+    "needs its vendor; give the address of a server of this machine that speaks its protocol, as"
+    f" `address`, or in {GIVEN_IN}"
 )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+GIVEN_IN = "checks/*.json of the project, or a file for --cases"
+"""Where an author gives what cannot be made up."""
+
 
 class Outcome(StrEnum):
     """How a check ended."""

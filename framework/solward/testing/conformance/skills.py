@@ -30,7 +30,7 @@ from solward.testing.conformance.observed_run import (
     run_once,
 )
 from solward.testing.conformance.parameter_paths import declared_paths, present_paths
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
 from solward.testing.conformance.watch import Held, Watch
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, checked_settings
@@ -41,9 +41,7 @@ MOST_EDGES = 10
 # Why a host was ended that held up its event loop for too long.
 NO_ANSWER = "it did not answer"
 NO_BASE = "no example ran, so there is nothing to start from"
-_GIVE_SETTINGS = (
-    "a test gives `settings`, a project those in checks/*.json, and --cases FILE those of a wheel"
-)
+_GIVE_SETTINGS = f"give it as `settings` of a test, or in {GIVEN_IN}"
 
 _numbers = itertools.count(1)
 

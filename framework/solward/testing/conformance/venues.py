@@ -28,7 +28,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.solana.tokens import read_mint
 from solward.testing.canaries import plugin_secret
-from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
 from solward.testing.conformance.watch import said
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, open_stand
@@ -92,7 +92,7 @@ async def venue_findings(
     if not cases.requests or (cases.http is None and not cases.pools):
         detail = (
             "needs `requests`, and `http`, a client of a server that answers, or `pools`; a project"
-            " gives requests and pools in checks/*.json"
+            f" gives requests and pools in {GIVEN_IN}"
         )
         findings = [Finding(name, Outcome.SKIPPED, detail) for name in _OF_REQUESTS]
     else:
