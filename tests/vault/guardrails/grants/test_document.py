@@ -58,6 +58,7 @@ PLAIN: dict[str, Any] = {
     "may": ["transfer"],
     "assets": {"USDC": {"per": {"24h": "20"}}},
 }
+SAID = "Agent scout may transfer up to 20 USDC a day, to anybody."
 WHOLE: dict[str, Any] = {
     "who": "agent:scout",
     "wallet": "pocket",
@@ -643,8 +644,9 @@ def test_a_principal_has_at_most_100_grants_and_none_twice() -> None:
     assert len(read_grants(hundreds, "grants", KNOWN)) == 200
     with pytest.raises(InvalidRequest, match=r"^grants\[200\]: at most 100 grants of a principal"):
         read_grants([*hundreds, many(101, "key:ci")[-1]], "grants", KNOWN)
-    with pytest.raises(InvalidRequest, match=r"^grants\[2\]: says the same as grants\[0\]$"):
+    with pytest.raises(InvalidRequest) as refused:
         read_grants([PLAIN, WHOLE, PLAIN | {"new": "allow"}], "grants", KNOWN)
+    assert str(refused.value) == f"grants[2]: says the same as grants[0]: {SAID}"
 
 
 def test_an_address_book_is_read_and_written() -> None:
@@ -712,7 +714,7 @@ def test_a_policy_is_read_and_written_whole() -> None:
         ({"book": {}}, 'grants[0].to[0]: the address book has no "friends"'),
         # The service's own book does not count: the document replaces it.
         ({"grants": [WHOLE]}, 'grants[0].to[0]: the address book has no "vendors"'),
-        ({"grants": [PLAIN, PLAIN]}, "grants[1]: says the same as grants[0]"),
+        ({"grants": [PLAIN, PLAIN]}, f"grants[1]: says the same as grants[0]: {SAID}"),
         ({"readOnly": ["key:ci"]}, "readOnly[0]: has grants"),
         ({"readOnly": ["wallet:w2", "wallet:w2"]}, "readOnly[1]: stands twice"),
         ({"readOnly": ["key:ghost"]}, 'readOnly[0]: no key has the id or name "ghost"'),

@@ -38,6 +38,7 @@ from solward.vault.guardrails.grants.model import (
     SwapBounds,
     Window,
 )
+from solward.vault.guardrails.grants.sentences import grant_sentence
 from solward.vault.guardrails.grants.spelling import (
     APPROVE,
     Names,
@@ -165,7 +166,7 @@ def read_grants(
             raise InvalidRequest(f"{at}: at most {MAX_GRANTS} grants of a principal are expected")
         first = found.setdefault((grant.who, grant.id), at)
         if first != at:
-            raise InvalidRequest(f"{at}: says the same as {first}")
+            raise InvalidRequest(f"{at}: says the same as {first}: {grant_sentence(grant, names)}")
         grants.append(grant)
     return tuple(grants)
 
