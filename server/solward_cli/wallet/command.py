@@ -171,7 +171,8 @@ def _grants(of: Mapping[str, Any]) -> Iterator[RenderableType]:
         kind = of["who"].partition(":")[0]
         yield plain(f"{kind.capitalize()} {of['name']} may only read.", "bold")
     for number, grant in enumerate(of["grants"], 1):
-        yield plain(f"{number}. {grant['sentence']}", "bold")
+        # A service of an older release says no number, and leaves out no grant.
+        yield plain(f"{grant.get('number', number)}. {grant['sentence']}", "bold")
         for limit in grant["limits"]:
             yield plain(f"   {limit['sentence']}")
 

@@ -100,6 +100,7 @@ _GRANTS = array(
                 response_object(
                     {
                         "id": text("Of its content."),
+                        "number": whole("Of its principal's grants, as refusals name it.", 1),
                         "sentence": text("All that it says."),
                         "limits": array(
                             response_object(

@@ -152,3 +152,22 @@ async def test_the_report_says_what_is_used_and_left(bench: Bench) -> None:
     assert report["canLeave"]["sentence"].startswith("At most 1 SOL and 0.05 SOL of fees")
     report = await wallet_grants(bench.database, tokens, wallet, CEILINGS, callers, (KEY,))
     assert [each["who"] for each in report["grants"]] == [KEY]
+
+
+async def test_the_report_leaves_out_what_cannot_bind_the_wallet(bench: Bench) -> None:
+    """What is left keeps its number, since refusals name it by that."""
+    sol = {"SOL": limit("SOL", SOL)}
+    elsewhere = replace(grant(AGENT, **sol), id="e", wallet="another")
+    approves = replace(grant(AGENT, []), id="a", approves=True)
+    here = replace(grant(AGENT, **sol), id="h", wallet=bench.wallet.id)
+    await replace_policy(bench.database, {AGENT: [elsewhere, approves, here]}, {})
+    callers = [(AGENT, UNLIMITED)]
+    tokens = token_list("localnet")
+    report = await wallet_grants(bench.database, tokens, bench.wallet.id, CEILINGS, callers)
+    [agent] = report["grants"]
+    assert [each["number"] for each in agent["grants"]] == [2, 3]
+    # What is paid is charged to no grant that only lets approve.
+    assert [[row["asset"] for row in each["limits"]] for each in agent["grants"]] == [
+        [],
+        ["SOL", COSTS],
+    ]

@@ -104,7 +104,7 @@ async def wallet_grants(
         sets = await _sets(connection, principals)
         names = await names_of(connection, tokens, _named(principals[:1], sets))
         visible = {who: each for who, each in sets.items() if shown is None or who in shown}
-        grants = await grants_report(connection, visible, names, now)
+        grants = await grants_report(connection, visible, names, now, wallet_id)
     leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
     return {"grants": grants, "canLeave": leaving.to_json(wallet_id, names)}
 
@@ -137,11 +137,13 @@ async def grants_report(
     sets: Mapping[str, Sequence[Grant]],
     names: Names,
     now: Moment,
+    wallet_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """Of each principal its grants as sentences, and of each limit what is used and left.
 
     Args:
         sets: principal -> its grants, in the order of the answer.
+        wallet_id: leaves out the grants for other wallets alone; the rest keep their numbers.
     """
     limits = {grant.scope: tuple(_limits(grant, names)) for each in sets.values() for grant in each}
     needs = {limit.need for each in limits.values() for limit in each}
@@ -149,13 +151,15 @@ async def grants_report(
     report = []
     for who, grants in sets.items():
         shown = []
-        for grant in grants:
+        for number, grant in enumerate(grants, 1):
+            if None not in (wallet_id, grant.wallet) and grant.wallet != wallet_id:
+                continue
             rows = [
                 await _limit_json(connection, limit, counted[limit.need], names, now.window_ms)
                 for limit in limits[grant.scope]
             ]
             sentence = grant_sentence(grant, names)
-            shown.append({"id": grant.id, "sentence": sentence, "limits": rows})
+            shown.append({"id": grant.id, "number": number, "sentence": sentence, "limits": rows})
         kind, _, own_id = who.partition(":")
         report.append({"who": who, "name": names.name(kind, own_id) or own_id, "grants": shown})
     return report
@@ -168,6 +172,9 @@ def _limits(grant: Grant, names: Names) -> Iterator[_Limit]:
         for window in limit.windows:
             need = grant.scope, counted, window.length_ms
             yield _Limit(counted, name, limit.decimals, window, need)
+    if not grant.may:
+        # It approves, and no transaction is charged to it.
+        return
     costs = Window(COSTS_WINDOW_MS, grant.costs_lamports)
     yield _Limit(COSTS, COSTS, SOL_DECIMALS, costs, (grant.scope, COSTS, COSTS_WINDOW_MS))
     for window in grant.rates:
