@@ -69,8 +69,9 @@ $(MODELS): $(MODELS_LOCK) | $(UP)
 	@$(BIN)/solward models install >/dev/null
 	@touch $(MODELS)
 
+# OPTIONS are those of `solward up`, such as '--reset --rpc-port 0'.
 up: $(UP) $(if $(VENDORS),$(MODELS))
-	$(BIN)/solward up --demo
+	$(BIN)/solward up --demo $(OPTIONS)
 
 # Every unit and contract test, and one of each kind of process, browser, kill and race.
 test: install

@@ -88,6 +88,16 @@ def test_what_is_frozen_is_said_at_the_start(tmp_path: Path) -> None:
         ended(process, signal.SIGINT)
 
 
+def test_a_ledger_that_does_not_answer_is_said_at_the_start(tmp_path: Path) -> None:
+    away = {"SOLANA_RPC_URL": "http://127.0.0.1:1", "SOLANA_NETWORK": "devnet"}
+    arguments = ("up", "--port", "0", "--no-dashboard")
+    with running(tmp_path / "home", *arguments, **away) as (_process, screen):
+        assert "Notice: The ledger (devnet) does not answer: reads fail, and so do new" in screen
+    with running(tmp_path / "localnet", *arguments, "--no-rpc") as (process, screen):
+        assert "does not answer" not in screen
+        ended(process, signal.SIGINT)
+
+
 def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: Path) -> None:
     arguments = ("up", "--demo", "--port", "0", "--no-rpc", "--dashboard-port", "0")
     with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:

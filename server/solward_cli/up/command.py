@@ -77,7 +77,7 @@ def up(
     async def serve_all(pages: str | None, pages_problem: str | None) -> None:
         from solward.service import Solward
         from solward_cli.up.demo import last_seller, seed_demo
-        from solward_cli.up.screen import Screen, frozen_notice, show
+        from solward_cli.up.screen import Screen, frozen_notice, ledger_notice, show
         from solward_cli.up.seller import listen_for_buyers, selling, site_of
         from solward_cli.up.story import told
         from solward_server.serve import Address, serve, stop_on_signals
@@ -91,7 +91,7 @@ def up(
         with shop or contextlib.nullcontext():
             async with stop_on_signals() as stop, Solward.open(own, demo=demo) as service:
                 seed = await seed_demo(service, seller) if demo else None
-                frozen = await frozen_notice(service)
+                states = (await frozen_notice(service), await ledger_notice(service))
                 async with (
                     selling(service.localnet, shop),
                     _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
@@ -99,7 +99,7 @@ def up(
                 ):
 
                     def ready(address: Address) -> None:
-                        notices = tuple(filter(None, (frozen, rpc_problem, pages_problem)))
+                        notices = tuple(filter(None, (*states, rpc_problem, pages_problem)))
                         show(Screen(service, address, rpc, pages, notices, seed))
                         begin_story()
 

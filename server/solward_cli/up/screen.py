@@ -122,6 +122,16 @@ async def frozen_notice(service: Solward) -> str | None:
     return None
 
 
+async def ledger_notice(service: Solward) -> str | None:
+    """That nothing can be read or paid, since the ledger does not answer; None where it does."""
+    if (await service.ledger_health())["healthy"]:
+        return None
+    return (
+        f"The ledger ({service.network}) does not answer: reads fail, and so do new transactions,"
+        " until it does."
+    )
+
+
 def show(screen: Screen) -> None:
     """Print the screen: rich on a terminal, plain lines elsewhere."""
     if sys.stdout.isatty():

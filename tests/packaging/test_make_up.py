@@ -1,0 +1,14 @@
+"""`make up` passes on what it is given."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.support.repository import ROOT
+
+
+def test_options_of_up_reach_it() -> None:
+    command = ["make", "--dry-run", "up", "OPTIONS=--reset --rpc-port 0"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    last = told.stdout.splitlines()[-1]
+    assert last.strip() == ".venv/bin/solward up --demo --reset --rpc-port 0"
