@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 from solward_cli.completed_names import agent_names, wallet_names
 from solward_cli.events import event_summary
+from solward_cli.options import since_option, until_option
 from solward_cli.service_call import ServiceCall, limit_option, service_call
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from solward.settings import Settings
 
 _EXIT_BROKEN = 1
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
 
 @click.group()
@@ -42,9 +44,13 @@ def _filtered(function: Callable[..., None]) -> Callable[..., None]:
                 "--wallet", shell_complete=wallet_names, help="Only entries of this wallet."
             ),
             click.option("--agent", shell_complete=agent_names, help="Only entries of this agent."),
-            click.option("--principal", help="Only what it asked for: admin, key:ID, agent:ID."),
-            click.option("--since", type=_TIME, help="Only from this time on (UTC)."),
-            click.option("--until", type=_TIME, help="Only before this time (UTC)."),
+            click.option(
+                "--principal",
+                metavar="WHO",
+                help="Only what it asked for: admin, key:scout or agent:scout, by name or id.",
+            ),
+            since_option,
+            until_option,
             click.option("--before", type=click.IntRange(1), help="Only those below this number."),
         )
     ):
@@ -61,18 +67,32 @@ async def _wanted(
     since: datetime | None,
     until: datetime | None,
 ) -> AuditFilter:
-    from datetime import UTC
-
     from solward.client import AuditFilter
 
     return AuditFilter(
         types=types,
         wallet_id=None if wallet is None else (await call.wallet(wallet)).id,
         agent_id=None if agent is None else (await call.agent(agent)).id,
-        principal=principal,
-        since=None if since is None else since.replace(tzinfo=UTC),
-        until=None if until is None else until.replace(tzinfo=UTC),
+        principal=None if principal is None else await _principal(call, principal),
+        since=since,
+        until=until,
     )
+
+
+async def _principal(call: ServiceCall, who: str) -> str:
+    """A principal as the log has it: by its id; of what is deleted the id alone is left."""
+    from solward.client.wallets import find_one
+
+    kind, _, name = who.partition(":")
+    if _ID.fullmatch(name):
+        return who
+    match kind:
+        case "agent":
+            return f"{kind}:{(await call.agent(name)).id}"
+        case "key":
+            return f"{kind}:{find_one(kind, name, await call.client.keys.list()).id}"
+        case _:
+            return who
 
 
 @audit.command("list")

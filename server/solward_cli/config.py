@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -38,17 +37,13 @@ def show() -> None:
 
 
 def _print(settings: Settings) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from solward_cli.render import is_terminal, show, table
 
-    if not sys.stdout.isatty():
-        for name, value in settings.masked().items():
-            click.echo(f"{name}={value}")
+    if is_terminal():
+        show(table(("VARIABLE", "VALUE"), settings.masked().items(), ""))
         return
-    table = Table("Variable", "Value", box=None)
     for name, value in settings.masked().items():
-        table.add_row(name, value or "-")
-    Console().print(table)
+        click.echo(f"{name}={value}")
 
 
 @config.command("running")

@@ -121,7 +121,10 @@ def _limits(details: KeyDetails) -> Text:
 @yes_option
 @service_call
 async def rotate(call: ServiceCall, key: str, overlap: int | None, yes: bool) -> RenderableType:
-    """Give an API key another secret and print that, this once; its limits stay."""
+    """Give an API key another secret and print that, this once; its limits stay.
+
+    With --overlap 0 the secret it had ends at once, and is asked about first.
+    """
     from solward.client.wallets import find_one
     from solward_cli.render import visible
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
+
 import click
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 host_option = click.option(
     "--host", default=None, help="Address to listen on.  [default: API_HOST or 127.0.0.1]"
@@ -19,4 +24,27 @@ log_level_option = click.option(
     default="warning",
     show_default=True,
     help="What to write to standard error.",
+)
+
+
+def past(text: str) -> datetime:
+    """A moment: ISO 8601, UTC where it names no zone, or a span before now such as `7d`."""
+    span = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
+    if span is not None:
+        return datetime.now(UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            "it must be a time such as 2026-12-31 or 2026-12-31T09:00:00+01:00, or a span such as "
+            "7d, 12h or 30m"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+since_option = click.option(
+    "--since", type=past, metavar="TIME", help="Not before: ISO 8601 (UTC), or 7d ago."
+)
+until_option = click.option(
+    "--until", type=past, metavar="TIME", help="Before: ISO 8601 (UTC), or 1d ago."
 )

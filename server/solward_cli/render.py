@@ -121,7 +121,9 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) 
 
 
 def _on_one_line(cell: Text) -> Text:
-    return plain("; ".join(cell.plain.splitlines()) or "-", str(cell.style))
+    # Two spaces are between columns, so a name with more of them has one here.
+    line = " ".join("; ".join(cell.plain.splitlines()).split())
+    return plain(line or "-", str(cell.style))
 
 
 def fields(values: Mapping[str, object]) -> RenderableType:

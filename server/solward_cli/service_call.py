@@ -19,7 +19,7 @@ from solward_cli.completed_names import wallet_names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Agent, Event, Held, SolwardClient, Wallet
+    from solward.client import Agent, Contact, Event, Held, SolwardClient, Wallet
     from solward.settings import Settings
     from solward_cli.recording_transport import RecordingTransport
 
@@ -64,12 +64,29 @@ class ServiceCall:
 
     async def recipient(self, text: str) -> Paid:
         """Who is paid: an address as it is; anything else names a wallet of the service."""
+        from solward.client import NotFoundError
         from solward.client.wallets import ADDRESS
 
         if ADDRESS.fullmatch(text):
             return Paid(text)
-        found = await self.wallet(text)
+        try:
+            found = await self.wallet(text)
+        except NotFoundError:
+            await self._refuse_contact(text)
+            raise
         return Paid(found.address, found.name)
+
+    async def _refuse_contact(self, text: str) -> None:
+        """Raise `NotFoundError` where this is a contact, which the caller may see."""
+        from solward.client import ApiError, NotFoundError
+
+        contacts: tuple[Contact, ...] = ()
+        with contextlib.suppress(ApiError):
+            contacts = await self.client.contacts.list()
+        for each in contacts:
+            if each.name == text:
+                told = f"{text!r} is a contact; those are not paid by name: give {each.address}"
+                raise NotFoundError(404, told) from None
 
     async def agent(self, named: str) -> Agent:
         """The agent of this name, id, or beginning of an id."""
@@ -251,5 +268,7 @@ def _explained(error: Exception) -> str:
     from solward.client import Unauthorized
 
     if isinstance(error, Unauthorized):
-        return f"{error} (set SOLWARD_API_KEY to an API key or the admin secret)"
+        # An API key that is one already does not help where the admin is asked for.
+        needed = "the admin secret" if "admin" in str(error) else "an API key or the admin secret"
+        return f"{error} (set SOLWARD_API_KEY to {needed})"
     return str(error)

@@ -337,6 +337,45 @@ def test_a_name_that_nobody_has_is_told_the_nearest(live: Live) -> None:
     assert live.error("wallet", "show", "nobody").endswith("and none has this id")
 
 
+def test_the_name_of_another_case_and_a_short_id_are_told(live: Live) -> None:
+    wallet = live.wallet(0)
+    assert live.error("wallet", "show", wallet.upper()).endswith(f"did you mean {wallet!r}?")
+    short = live.error("wallet", "show", live.id_of(wallet)[:3])
+    assert short.endswith("; of an id at least 4 characters are needed")
+
+
+def test_a_contact_is_told_that_it_is_not_paid_by_name(live: Live) -> None:
+    wallet = live.wallet()
+    live.run("contacts", "add", "Baker", STRANGER)
+    told = live.error("wallet", "transfer", wallet, "Baker", "0.1")
+    assert told == f"'Baker' is a contact; those are not paid by name: give {STRANGER}"
+    _, secret = live.asker()
+    told = live.error("wallet", "transfer", wallet, "Baker", "0.1", SOLWARD_API_KEY=secret)
+    assert told.startswith("No wallet is named 'Baker'")
+    live.run("contacts", "remove", "Baker", "--yes")
+
+
+def test_who_has_a_key_is_not_told_to_set_one(live: Live) -> None:
+    _, secret = live.asker()
+    told = live.error("key", "list", SOLWARD_API_KEY=secret)
+    assert told.endswith("(set SOLWARD_API_KEY to the admin secret)")
+
+
+def test_the_audit_log_takes_the_times_and_names_of_other_commands(live: Live) -> None:
+    wallet, (name, secret) = live.wallet(), live.asker()
+    live.run("wallet", "transfer", wallet, STRANGER, "0.01", SOLWARD_API_KEY=secret)
+    of = ("audit", "list", "--wallet", wallet, "--principal", f"key:{name}")
+    assert len(live.json(*of, "--since", "1h")["entries"]) >= 2
+    assert live.json(*of, "--until", "2026-01-01T00:00:00Z")["entries"] == []
+    assert "No key is named 'none'" in live.error("audit", "list", "--principal", "key:none")
+
+
+def test_every_row_of_a_pipe_has_its_columns_whatever_a_name_has(live: Live) -> None:
+    made = live.post("/wallets", name="two   spaces  here")["walletId"]
+    (row,) = [line for line in live.run("wallet", "list").splitlines() if made in line]
+    assert [len(re.split(" {2,}", row)), "two spaces here" in row] == [3, True]
+
+
 def test_an_amount_that_is_none_is_told_in_a_line(live: Live) -> None:
     long = live.invoke("wallet", "transfer", "a", STRANGER, "9" * 5000)
     assert (long.exit_code, len(long.stderr) < 400) == (2, True)
@@ -411,7 +450,7 @@ def test_waiting_for_a_refused_transaction_is_exit_code_1(live: Live) -> None:
     live.error("wallet", "transfer", wallet, STRANGER, "5")
     record = live.json("tx", "list", "--wallet", wallet, "--limit", "1")["transactions"][0]
     result = live.invoke("tx", "watch", record["id"], "--json")
-    assert (result.exit_code, result.stderr) == (1, "The transaction is blocked.\n")
+    assert (result.exit_code, result.stderr) == (1, "It was not confirmed; its status: blocked.\n")
     assert jsontext.loads(result.stdout) == record
 
 

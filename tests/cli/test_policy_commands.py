@@ -156,7 +156,7 @@ def test_a_held_payment_says_so_exits_with_3_and_is_paid_once_it_is_approved(liv
     result = live.invoke(*asked, SOLWARD_API_KEY=secret)
     assert (result.exit_code, result.stdout) == (EXIT_HELD, "")
     assert result.stderr.startswith("Held, nothing was sent: ")
-    hold = result.stderr.split()[-1]
+    (hold,) = (each["id"] for each in live.json("hold", "list", "--wallet", wallet)["holds"])
     assert f"solward hold approve {hold}" in result.stderr
     as_json = live.invoke(*asked, "--json", SOLWARD_API_KEY=secret)
     assert as_json.exit_code == EXIT_HELD
@@ -181,7 +181,7 @@ def test_who_asks_does_not_approve_and_a_denial_ends_it(live: Live) -> None:
     wallet = live.wallet()
     _, secret = live.asker()
     result = live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
-    hold = result.stderr.split()[-1]
+    (hold,) = (each["id"] for each in live.json("hold", "list", "--wallet", wallet)["holds"])
     refused = live.error("hold", "approve", hold, "--yes", SOLWARD_API_KEY=secret)
     assert refused == "Who asks for a transaction does not approve it"
     assert hold[:8] in live.run("hold", "list", "--wallet", wallet, SOLWARD_API_KEY=secret)

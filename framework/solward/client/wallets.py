@@ -307,8 +307,11 @@ def find_one(
         if each.name == name_or_id or (begins and each.id.startswith(name_or_id))
     ]
     if not matches:
-        near = difflib.get_close_matches(name_or_id, sorted({each.name for each in items}), 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
+        names = {each.name.casefold(): each.name for each in items}
+        near = difflib.get_close_matches(name_or_id.casefold(), sorted(names), 1)
+        meant = f"; did you mean {names[near[0]]!r}?" if near else ""
+        if not near and any(name_or_id and each.id.startswith(name_or_id) for each in items):
+            meant = f"; of an id at least {MIN_ID_PREFIX} characters are needed"
         raise NotFoundError(404, f"No {kind} is named {name_or_id!r}, and none has this id{meant}")
     if len(matches) > 1:
         ids = ", ".join(f"{each.id} ({each.name!r})" for each in matches)

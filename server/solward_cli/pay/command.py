@@ -206,7 +206,13 @@ def _data(text: str | None) -> str | None:
         with click.open_file(text[1:], encoding="utf-8") as file:
             return str(file.read())
     except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{text[1:]}: {error}", param_hint="-d") from None
+        raise click.BadParameter(f"{text[1:]}: {_why(error)}", param_hint="-d") from None
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return (
+        "it is no text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+    )
 
 
 def _tell(answer: PaidAnswer) -> None:

@@ -79,7 +79,7 @@ async def remove(
     now = await call.client.policy.get()
     own = [each for each in now.grants if each["who"] == principal]
     if number is not None and number > len(own):
-        fail(f"{who} has {len(own)} grants")
+        fail(f"{who} has {len(own)} grant{'' if len(own) == 1 else 's'}")
     left = None if number is None else [each for at, each in enumerate(own, 1) if at != number]
     rest = [each for each in now.grants if each["who"] != principal]
     read_only = [each for each in now.read_only if each != principal]

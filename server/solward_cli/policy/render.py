@@ -57,7 +57,7 @@ def render_replay(report: Mapping[str, Any]) -> RenderableType:
         )
         for each in report["changes"]
     ]
-    days = f"the last {report['days']} days"
+    days = "the last day" if report["days"] == 1 else f"the last {report['days']} days"
     counts = f"{report['judged']} transactions of {days} judged, {report['changed']} otherwise."
     if report["refusedByOtherRules"]:
         counts += f" Other rules refused {report['refusedByOtherRules']} more."

@@ -8,13 +8,13 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
 from solward_cli.completed_names import agent_names, wallet_names
+from solward_cli.options import since_option, until_option
 from solward_cli.service_call import (
     EXIT_FAILED,
     ServiceCall,
@@ -25,13 +25,14 @@ from solward_cli.service_call import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import RenderableType
 
     from solward.client import Event, Transaction, TransactionFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PAGE = 500
 _MOST_PAGES = 20
@@ -47,21 +48,6 @@ _KINDS = (
 @click.group()
 def tx() -> None:
     """Transactions of the running service."""
-
-
-def past(text: str) -> datetime:
-    """A moment: ISO 8601, UTC where it names no zone, or a span before now such as `7d`."""
-    span = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
-    if span is not None:
-        return datetime.now(UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            "it must be a time such as 2026-12-31 or 2026-12-31T09:00:00+01:00, or a span such as "
-            "7d, 12h or 30m"
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def filter_options(command: F) -> F:
@@ -80,12 +66,8 @@ def filter_options(command: F) -> F:
             type=click.Choice(["pending", "confirmed", "failed", "blocked"]),
             help="Only this status.",
         ),
-        click.option(
-            "--since", type=past, metavar="TIME", help="Not before: ISO 8601 (UTC), or 7d ago."
-        ),
-        click.option(
-            "--until", type=past, metavar="TIME", help="Before: ISO 8601 (UTC), or 1d ago."
-        ),
+        since_option,
+        until_option,
     )
     for option in reversed(options):
         command = option(command)
@@ -231,7 +213,7 @@ async def _wait_for(call: ServiceCall, transaction: str) -> RenderableType:
             found = await _find(call, found.id)
     call.set_json(found.raw)
     if found.status != "confirmed":
-        click.echo(f"The transaction is {found.status}.", err=True)
+        click.echo(f"It was not confirmed; its status: {found.status}.", err=True)
         call.exit_code = EXIT_FAILED
     return render_record(found)
 

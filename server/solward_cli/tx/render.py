@@ -11,6 +11,7 @@ from solward.money import format_sol
 from solward_cli.render import (
     amount,
     fields,
+    is_terminal,
     moment,
     plain,
     short,
@@ -41,8 +42,11 @@ def render_records(
     addresses = {each.address: each.name for each in wallets}
 
     def named(text: object) -> str:
-        found = addresses.get(str(text)) or tokens.symbol_of(str(text))
-        return short(text) if found is None else visible(found)
+        found = addresses.get(str(text))
+        if found is not None:
+            # Several wallets may have one name: what is no terminal gets the address too.
+            return visible(found if is_terminal() else f"{found} ({text})")
+        return tokens.symbol_of(str(text)) or short(text)
 
     rows = [
         (

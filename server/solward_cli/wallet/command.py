@@ -156,7 +156,7 @@ def limits_table(report: Mapping[str, Any]) -> RenderableType:
     can_leave = report.get("canLeave")
     if can_leave is not None:
         parts += [plain(""), plain("What can leave this wallet today", "bold")]
-        parts.append(table(("ASSET", ">AT MOST", "OF IT"), _can_leave(can_leave["assets"]), ""))
+        parts.append(table(("ASSET", ">AT MOST", "NOTE"), _can_leave(can_leave["assets"]), ""))
         parts.append(plain(can_leave["sentence"]))
     if report.get("frozen"):
         parts += [plain(""), plain("Frozen: no new transactions.", "bold red")]

@@ -109,10 +109,11 @@ async def _import(settings: Settings, file: Path, name: str) -> Wallet:
 async def _export(settings: Settings, name: str, file: Path) -> Wallet:
     from solward.errors import KeystoreError
     from solward.vault.store import wallets as store
-    from solward.vault.wallets.export import choose, export_wallet, newest_keystore
+    from solward.vault.wallets.export import check_free, choose, export_wallet, newest_keystore
     from solward.vault.wallets.model import wallet_of
     from solward_cli.offline import offline_database
 
+    check_free(file)
     async with offline_database(settings) as database:
         newest = await newest_keystore(database)
         async with database.read() as connection:

@@ -86,7 +86,7 @@ def _write(file: Path, keypair: Keypair) -> None:
         # O_EXCL: never over a file or through a link, so never onto a terminal or a pipe.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise InvalidRequest(f"{file} exists already; choose another name") from None
+        raise _taken(file) from None
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
     try:
@@ -98,6 +98,16 @@ def _write(file: Path, keypair: Keypair) -> None:
     except OSError as error:
         _remove(file)
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
+
+
+def check_free(file: Path) -> None:
+    """Raise `InvalidRequest` where the file, or a link of its name, exists."""
+    if os.path.lexists(file):
+        raise _taken(file)
+
+
+def _taken(file: Path) -> InvalidRequest:
+    return InvalidRequest(f"{file} exists already; choose another name")
 
 
 def _remove(file: Path) -> None:
