@@ -24,6 +24,15 @@ SHORT_ID = 8
 # Columns of what has no width: more than any value here has characters.
 _UNWRAPPED = 1_000_000
 
+# What limits are of, as the service calls them.
+LIMITS = {
+    "maxSolPerTransaction": "SOL a transaction",
+    "maxTransactionsPerMinute": "transactions a minute",
+    "dailySpendingLimitSol": "SOL in 24 hours",
+    "maxCostsSolPerDay": "SOL of fees and rent in 24 hours",
+}
+_SPANS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+
 _STYLES = {
     "confirmed": "green",
     "running": "green",
@@ -78,6 +87,14 @@ def verdict(allowed: bool, held: bool) -> Text:
 def moment(at: datetime | None) -> str:
     """A time in UTC, `2026-11-21 15:45:46`."""
     return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span(milliseconds: int) -> str:
+    """A span of time in its largest whole unit, such as `1h`."""
+    for unit, size in _SPANS.items():
+        if milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds} ms"
 
 
 def amount(value: Any) -> str:

@@ -551,6 +551,24 @@ def test_an_agent_is_made_with_a_wallet_of_its_own_and_started(live: Live) -> No
     live.run("agent", "stop", "own")
 
 
+def test_an_agents_limits_have_their_units(live: Live) -> None:
+    shown = live.run(
+        *("agent", "create", "limited", "--strategy", "always do wait", "--max-sol", "0.25"),
+        *("--provider", "rules", "--model", "rules", "--interval-ms", "5400000"),
+    )
+    rows = [re.split(" {2,}", line.strip()) for line in shown.splitlines()]
+    assert ["SOL a transaction", "0.25"] in rows
+    assert ["dollars of model costs in 24 hours", "5"] in rows
+    assert ["Every", "90m"] in rows
+
+
+def test_wrapped_sol_is_told_apart(live: Live) -> None:
+    wallet = live.wallet()
+    live.run("wallet", "wrap-sol", wallet, "0.5")
+    rows = [line.split() for line in live.run("wallet", "balance", wallet).splitlines()]
+    assert [row[:2] for row in rows[2:]] == [["wSOL", "0.5"]]
+
+
 def test_an_agent_that_is_made_and_cannot_start_is_told_with_its_id(live: Live) -> None:
     told = live.error(
         *("agent", "create", "away", "--strategy", "be careful", "--max-sol", "0.1"),

@@ -180,7 +180,7 @@ def test_a_held_payment_says_so_exits_with_3_and_is_paid_once_it_is_approved(liv
 def test_who_asks_does_not_approve_and_a_denial_ends_it(live: Live) -> None:
     wallet = live.wallet()
     _, secret = live.asker()
-    result = live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
+    live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
     (hold,) = (each["id"] for each in live.json("hold", "list", "--wallet", wallet)["holds"])
     refused = live.error("hold", "approve", hold, "--yes", SOLWARD_API_KEY=secret)
     assert refused == "Who asks for a transaction does not approve it"

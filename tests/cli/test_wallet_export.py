@@ -18,7 +18,9 @@ from solders.keypair import Keypair
 from tests.support.backup_homes import KEYSTORE, furnish, refused, solward
 from tests.support.up_process import running
 
+from solward.errors import InvalidRequest
 from solward.vault.store.database import Database
+from solward.vault.wallets.export import write_keypair
 
 SECRET = f"{KEYSTORE['KEYSTORE_PASSPHRASE']}\n"
 
@@ -106,10 +108,11 @@ def test_no_file_is_overwritten_and_nothing_is_written_to_a_device(
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")
     for out in (file, link, Path("/dev/stdout"), Path("/dev/null"), home):
-        told = solward(
-            home, "wallet", "export", wallet.id, "--out", out, typed=f"{wallet.address}\n"
-        )
+        # Before anything is asked.
+        told = solward(home, "wallet", "export", wallet.id, "--out", out, typed="")
         assert "exists already" in refused(told)
+        with pytest.raises(InvalidRequest, match="exists already"):
+            write_keypair(out, Keypair())
     nowhere = tmp_path / "no" / "where"
     told = solward(
         home, "wallet", "export", wallet.id, "--out", nowhere, typed=f"{wallet.address}\n"

@@ -90,7 +90,8 @@ def leaving_text(can_leave: Mapping[str, Any]) -> str:
 def _render(
     chosen: AgentTemplate, preview: TemplatePreview | None, *, is_example: bool
 ) -> RenderableType:
-    from solward_cli.render import amount, fields, plain, table, together
+    from solward_cli.agent.render import limit_texts
+    from solward_cli.render import amount, fields, plain, span, table, together
 
     required = set(chosen.parameters["required"])
     rows = [
@@ -117,7 +118,6 @@ def _render(
         missing = ", ".join(sorted(required))
         parts += [plain(""), plain(f"Give {missing} with --set to see what it comes to.")]
         return together(*parts)
-    limits = {f"  {name}": amount(value) for name, value in preview.guardrails.items()}
     values = {f"  {name}": amount(value) for name, value in preview.parameters.items()}
     heading = "With" if values else "It comes to"
     if is_example and required:
@@ -129,8 +129,8 @@ def _render(
         fields(
             {
                 **values,
-                "Every": f"{amount(preview.loop_interval_ms)} ms",
-                **limits,
+                "Every": span(preview.loop_interval_ms),
+                **limit_texts(preview.guardrails),
                 "Can leave a day": leaving_text(preview.can_leave),
             }
         ),

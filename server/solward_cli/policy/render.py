@@ -48,7 +48,7 @@ def render_replay(report: Mapping[str, Any]) -> RenderableType:
     """What a draft would have changed."""
     rows = [
         (
-            each["timestamp"][:16].replace("T", " "),
+            each["timestamp"][:19].replace("T", " "),
             short(each["transactionId"]),
             each["type"],
             each["inForce"],

@@ -128,15 +128,9 @@ async def tag(call: ServiceCall, wallet: str, tags: tuple[str, ...]) -> Renderab
 
 def limits_table(report: Mapping[str, Any]) -> RenderableType:
     """The limits of a wallet or an agent; a limit that is not set is a dash."""
-    from solward_cli.render import amount, plain, table, together
+    from solward_cli.render import LIMITS, amount, plain, table, together
 
-    names = {
-        "maxSolPerTransaction": "SOL a transaction",
-        "maxTransactionsPerMinute": "transactions a minute",
-        "dailySpendingLimitSol": "SOL in 24 hours",
-        "maxCostsSolPerDay": "SOL of fees and rent in 24 hours",
-    }
-    named = [(label, report[name]) for name, label in names.items()]
+    named = [(label, report[name]) for name, label in LIMITS.items()]
     named += [(f"units of {mint}", row) for mint, row in report["dailyTokens"].items()]
     rows = [
         (
@@ -205,10 +199,13 @@ def _render_wallet(wallet: Wallet) -> RenderableType:
 
 
 def _render_balance(balance: Balance) -> RenderableType:
+    from solward.solana.programs import WRAPPED_SOL_MINT
     from solward_cli.render import amount, table
 
     rows = [("SOL", amount(balance.sol), "")]
-    rows += [(each.symbol or "-", amount(each.amount), each.mint) for each in balance.tokens]
+    for each in balance.tokens:
+        symbol = "wSOL" if each.mint == WRAPPED_SOL_MINT else each.symbol or "-"
+        rows.append((symbol, amount(each.amount), each.mint))
     if balance.usd is None:
         return table(("ASSET", ">AMOUNT", "MINT"), rows, "")
     worth = [_dollars(balance, mint or "SOL") for _, _, mint in rows]

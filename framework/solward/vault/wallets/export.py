@@ -72,7 +72,7 @@ async def export_wallet(
             record_act(connection, EventKind.WALLET_EXPORTED, data)
             # Somebody else may spend from it now, by other rules than a schedule was made with.
             await pause_schedules(connection, wallet.id, "The wallet's key was exported")
-            _write(file, keypair)
+            write_keypair(file, keypair)
             written = True
     except BaseException:
         if written:
@@ -80,7 +80,8 @@ async def export_wallet(
         raise
 
 
-def _write(file: Path, keypair: Keypair) -> None:
+def write_keypair(file: Path, keypair: Keypair) -> None:
+    """Make the file; raises `InvalidRequest` where it exists or cannot be written."""
     text = json.dumps(list(bytes(keypair)))
     try:
         # O_EXCL: never over a file or through a link, so never onto a terminal or a pipe.
