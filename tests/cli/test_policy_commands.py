@@ -195,8 +195,8 @@ def test_who_asks_does_not_approve_and_a_denial_ends_it(live: Live) -> None:
 def test_what_is_refused_when_it_is_judged_again_says_why(live: Live) -> None:
     wallet = live.wallet()
     name, secret = live.asker()
-    result = live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
-    hold = result.stderr.split()[-1]
+    live.invoke("wallet", "transfer", wallet, STRANGER, "0.3", SOLWARD_API_KEY=secret)
+    (hold,) = (each["id"] for each in live.json("hold", "list", "--wallet", wallet)["holds"])
     live.run("key", "revoke", name, "--yes")
     approved = live.invoke("hold", "approve", hold, "--yes")
     assert (approved.exit_code, "judged again" in approved.stderr) == (1, True)
