@@ -64,7 +64,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     ),
     "an argument no hook has": (
         "bad_hook",
-        "wallet",
+        "skill_execute has no argument 'wallet'; it has params, context",
         evil("(params, context)", "(params, wallet)"),
     ),
     "an argument with a default": (

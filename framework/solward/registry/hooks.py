@@ -5,6 +5,7 @@ Light, because plugin hosts check modules by it as well; declarations are checke
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -105,7 +106,8 @@ def register(
     try:
         manager.register(plugin, name=key)
     except pluggy.PluginValidationError as error:
-        raise Rejected(ProblemCode.BAD_HOOK, described(error)) from error
+        detail = _wrong_argument(group, plugin) or described(error)
+        raise Rejected(ProblemCode.BAD_HOOK, detail) from error
     except ValueError as error:
         detail = "another entry point is this very module; one module is one plugin"
         raise Rejected(ProblemCode.BAD_HOOK, detail) from error
@@ -123,6 +125,18 @@ def register(
         manager.unregister(name=key)
         raise broken(described(error)) from error
     return plugin
+
+
+def _wrong_argument(group: str, plugin: Any) -> str | None:
+    """Which argument of a hook it does not have; None where that is not what is wrong."""
+    with contextlib.suppress(Exception):  # a plugin may be any object
+        for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
+            known = inspect.signature(getattr(hookspecs, hook)).parameters
+            function = getattr(plugin, hook, None)
+            for name in () if function is None else inspect.signature(function).parameters:
+                if name not in known:
+                    return f"{hook} has no argument {name!r}; it has {', '.join(known) or 'none'}"
+    return None
 
 
 def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> None:

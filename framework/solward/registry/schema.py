@@ -16,6 +16,8 @@ from solward.registry.problems import ProblemCode, Rejected
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_TYPES = "array, boolean, integer, null, number, object, string"
+
 _MAX_DEPTH = 16
 _MAX_NODES = 1_000
 
@@ -75,6 +77,11 @@ def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
         Draft202012Validator.check_schema(plain)
     except SchemaError as error:
         path = "/".join(map(str, error.absolute_path))
+        if error.absolute_path and error.absolute_path[-1] == "type" and error.validator == "anyOf":
+            # The dialect's own message names none of them.
+            raise _bad(
+                path, f"must be one or several of {_TYPES}; got {error.instance!r:.60}"
+            ) from None
         raise _bad(path, error.message) from None
     if plain.get("type") != "object":
         raise _bad("type", 'must be "object" at the top level')
