@@ -158,6 +158,16 @@ async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) 
     return frozenset(address for (address,) in found)
 
 
+async def own_ids(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, str]:
+    """Those of `addresses` that are wallets of this service -> their ids."""
+    if not addresses:
+        return {}
+    statement = select(wallets.c.public_key, wallets.c.id).where(
+        wallets.c.public_key.in_(addresses)
+    )
+    return {row.public_key: row.id for row in await connection.execute(statement)}
+
+
 async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
     """Those of `addresses` that are wallets of this service."""
     return frozenset(await wallets_made(connection, addresses))

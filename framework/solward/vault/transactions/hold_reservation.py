@@ -23,10 +23,11 @@ from solward.vault.guardrails import (
 )
 from solward.vault.guardrails.grants.sentences import hold_sentence
 from solward.vault.guardrails.refusal import RefusalNumbers
-from solward.vault.store import alerts, holds, idempotency
+from solward.vault.store import alerts, holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions import holding
+from solward.vault.transactions.grant_case import addresses
 from solward.vault.transactions.granting import Granted, Granting
 from solward.vault.transactions.plugin_entries import REMEMBER, remember_json
 from solward.vault.transactions.request import Actor, HoldTaken, IdempotencyKey, Payment, PocketUse
@@ -171,9 +172,12 @@ class HoldReserver:
     ) -> Hold:
         record, reason = judged.record, judged.hold or ""
         chain = actor.chain(record.wallet_id)
-        names = await self._granting.names(connection, chain)
+        own = await recipients.own_ids(connection, addresses(leaving.lines))
+        named = (*chain, *(f"wallet:{each}" for each in own.values()))
+        names = await self._granting.names(connection, named)
         sites = [each for each in chain if each.startswith(SITE)]
-        wanted = hold_sentence(actor.principal, record.wallet_id, leaving.lines, (), names, sites)
+        lines, wallet = leaving.lines, record.wallet_id
+        wanted = hold_sentence(actor.principal, wallet, lines, (), names, sites, own)
         return Hold(
             id=str(uuid.uuid4()),
             wallet_id=record.wallet_id,

@@ -429,6 +429,15 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     assert seller == (
         f"Agent scout asks to pay 3 USDC to {VENDOR}, from wallet pocket, through 127.0.0.1:4021."
     )
+    funding = Line(Operation.FUND, SOL, 250_000_000, VENDOR)
+    for own, wallet in (
+        ({VENDOR: "w2"}, 'the own wallet "till" (w2)'),
+        ({VENDOR: POCKET}, "the own wallet pocket"),
+        ({}, "an own wallet"),
+    ):
+        assert hold_sentence(SCOUT, POCKET, (funding,), (), KNOWN, own=own) == (
+            f"Agent scout asks to fund {wallet} with 0.25 SOL to {VENDOR}, from wallet pocket."
+        )
     assert hold_sentence("key:k1", "w2", (), (), KNOWN) == (
         'Key ci asks to make a transaction, from wallet "till" (w2).'
     )

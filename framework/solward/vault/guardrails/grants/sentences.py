@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
@@ -69,6 +70,7 @@ _RECIPIENTS: Final = {ANYBODY: "anybody", OWN: "own wallets"}
 _RECIPIENTS_BACK: Final = {words: text for text, words in _RECIPIENTS.items()}
 _SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 _RECEIVED: Final = _SENT | {Operation.SWAP}
+_NONE_OWN: Final[Mapping[str, str]] = MappingProxyType({})
 _ASKED: Final = " a person is asked"
 _SOMEBODY_NEW: Final = "to somebody new"
 _NOBODY_NEW: Final = "nothing to somebody new"
@@ -192,13 +194,16 @@ def hold_sentence(
     findings: Iterable[Finding],
     names: Names,
     sites: Sequence[str] = (),
+    own: Mapping[str, str] = _NONE_OWN,
 ) -> str:
     """What waits for a person: who asks for what, to whom, and why a person is asked.
 
     Args:
         sites: principals of the chain that are sites.
+        own: address -> id, of recipients that are wallets of this service.
     """
-    asked = _and([_line(line, names) for line in lines]) if lines else "make a transaction"
+    each = [_line(line, names, own.get(_address(line))) for line in lines]
+    asked = _and(each) if each else "make a transaction"
     reasons = " ".join(reason_sentence(each, names) for each in findings)
     asker = _capital(principal_name(who, names))
     text = f"{asker} asks to {asked}, from wallet {_named('wallet', wallet_id, names)}"
@@ -751,8 +756,8 @@ def _room(finding: Finding) -> str:
     return f"; room at {_clock(finding.room_ms, finding.now_ms)}."
 
 
-def _line(line: Line, names: Names) -> str:
-    """`transfer 3 USDC to <address>`: what somebody asks for."""
+def _line(line: Line, names: Names, own_id: str | None) -> str:
+    """`transfer 3 USDC to <address>`: what is asked for; `own_id` is of the wallet it funds."""
     decimals = line.decimals
     if line.asset == SOL:
         amount = _amount(line.units, SOL_DECIMALS, SOL, names)
@@ -761,6 +766,8 @@ def _line(line: Line, names: Names) -> str:
     else:
         amount = _amount(line.units, decimals, line.asset, names)
     doing = _doing(line, names, amount)
+    if line.operation is Operation.FUND and own_id is not None:
+        doing = f"fund the own wallet {_named('wallet', own_id, names)} with {amount}"
     return f"{doing} {_to(line)}" if line.operation in _RECEIVED else doing
 
 
