@@ -106,7 +106,12 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
         ("TOKEN_LIMITS", f"{MINT}=1.5", "TOKEN_LIMITS: expected MINT=UNITS"),
         ("TOKEN_LIMITS", f"{MINT}=1,{MINT}=2", "is given twice"),
         ("TOKEN_LIMITS", f"{MINT}={2**64}", "TOKEN_LIMITS: the limit of"),
-        ("TOKEN_LIMITS", "nobody=1", "TOKEN_LIMITS: expected base58 addresses"),
+        (
+            "TOKEN_LIMITS",
+            "nobody=1",
+            "TOKEN_LIMITS: expected base58 addresses of mints, as in MINT",
+        ),
+        ("DAILY_SPENDING_LIMIT_SOL", "0,5", "expected a number such as 2 or 0.5"),
         ("APPROVAL_WEBHOOK_URL", "http://10.0.0.1/", "APPROVAL_WEBHOOK_URL: expected https:"),
         ("APPROVAL_WEBHOOK_URL", "ftp://a", "APPROVAL_WEBHOOK_URL: expected an http:"),
         ("APPROVAL_WEBHOOK_URL", "https://a/#b", "APPROVAL_WEBHOOK_URL: expected an addre"),

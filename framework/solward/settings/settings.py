@@ -562,7 +562,7 @@ class Settings(AccessSettings, VendorSettings):
     @classmethod
     def _mints(cls, value: Mapping[str, int]) -> Mapping[str, int]:
         for mint, units in value.items():
-            _check_address(mint)
+            _check_address(mint, " of mints, as in MINT=UNITS")
             if not 0 <= units <= U64_MAX:
                 raise ValueError(f"the limit of {mint} must be between 0 and {U64_MAX}")
         return value
@@ -777,14 +777,16 @@ def is_pools_variable(variable: object) -> bool:
 def _explain(item: Any) -> str:
     cause = item.get("ctx", {}).get("error")
     text = str(cause) if cause is not None else str(item["msg"])
+    if item["type"] == "decimal_parsing":
+        text = "expected a number such as 2 or 0.5"
     return f"{str(item['loc'][0]).upper()}: {text}" if item["loc"] else text
 
 
-def _check_address(address: str) -> None:
+def _check_address(address: str, form: str = "") -> None:
     # Here, because few settings are addresses, and the dashboard has none.
     from solders.pubkey import Pubkey
 
     try:
         Pubkey.from_string(address)
     except ValueError:
-        raise ValueError(f"expected base58 addresses; {address!r} is none") from None
+        raise ValueError(f"expected base58 addresses{form}; {address!r} is none") from None
