@@ -47,7 +47,7 @@ def test_every_group_and_its_calls_are_on_the_page() -> None:
 
 def calls() -> Iterator[tuple[str, Any]]:
     for name, group in {**GROUPS, "wallets.dry_run": CLIENT.wallets.dry_run}.items():
-        for each in public(group):
+        for each in sorted(public(group)):
             if inspect.isroutine(getattr(group, each)):
                 yield f"{name}.{each}", getattr(group, each)
 
