@@ -49,6 +49,8 @@ from solward.vault.store.holds import MOST_OPEN
 from solward.vault.store.window_clock import LEAD_MS
 from solward.vault.transactions.request import ADMIN, Actor, AgentRun, IdempotencyKey
 
+VIA = ("skill:a", "plugin:a")
+
 
 def asks_while(strict: set[str]) -> Callable[..., Ask | None]:
     """A rule that asks as `asks` does, while `strict` is not empty."""
@@ -83,7 +85,9 @@ async def test_held_nothing_is_reserved_signed_or_sent(desk: Desk) -> None:
 async def test_held_twice_is_one_hold(desk: Desk) -> None:
     first = await desk.held(Decimal("0.5"))
     assert (await desk.held(Decimal("0.50"))).id == first.id
-    assert len(await desk.all()) == 1
+    whole = await desk.held(1)
+    assert (await desk.held(Decimal("1.0"))).id == whole.id
+    assert len(await desk.all()) == 2
     assert (await desk.held(Decimal("0.6"))).id != first.id
     key = IdempotencyKey("key:k1|POST|/transfer|1", "f")
     assert (await desk.held(Decimal("0.5"), idempotency=key)).id != first.id
@@ -105,6 +109,30 @@ async def test_what_waits_is_not_paid_beside_its_hold_though_nothing_holds_it_an
         # It has ended, so this is a payment of its own.
         await desk.ask(1)
         assert await desk.paid() == LAMPORTS_PER_SOL * 9 // 4
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ({"amount": 1}, {"amount": Decimal("1.0")}),
+        ({"amount": 1}, {"amount": 1, "via": VIA}),
+        ({"amount": 1, "via": VIA}, {"amount": 1}),
+        ({"amount": 1, "via": VIA}, {"amount": Decimal("1.0"), "via": ("skill:b", "plugin:b")}),
+    ],
+)
+async def test_nor_is_it_paid_by_another_route_skill_or_spelling(
+    tmp_path: Path, first: dict[str, Any], again: dict[str, Any]
+) -> None:
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        hold = await desk.held(**first)
+        strict.clear()
+        assert (await desk.held(**again)).id == hold.id
+        # A key says that it is a payment of its own.
+        own = IdempotencyKey("key:k1|POST|/transfer|1", "f")
+        await desk.ask(1, idempotency=own)
+        await desk.approvals.approve(hold.id, "admin")
+        assert await desk.paid() == 2 * LAMPORTS_PER_SOL
 
 
 async def test_nor_is_what_an_agent_asks_for_again_in_a_later_cycle(tmp_path: Path) -> None:

@@ -333,10 +333,11 @@ def _shortest(value: Decimal) -> str:
 def _recipe(
     operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The declared fields as they were given, and as they were read: 0.5 and 0.50 are one."""
+    """The declared fields as they were given, and as they were read: 0.5 and 0.50 are one,
+    and so are 1 and 1.0."""
     given = {each.json: params[each.json] for each in operation.fields if each.json in params}
     read = {
-        name: _shortest(value) if isinstance(value, Decimal) else str(value)
+        name: _shortest(Decimal(value)) if type(value) in (int, Decimal) else str(value)
         for name, value in values.items()
     }
     return {"operation": operation.name, "params": plain(given), "fields": read}

@@ -68,6 +68,12 @@ class HoldRow:
     trace: str | None
     owner: str | None = None
 
+    @property
+    def is_keyless(self) -> bool:
+        """Whether its caller gave no key that would make it a payment of its own; an agent gives
+        none, whose cycles' keys are the service's."""
+        return self.action_key is None or self.hold.agent_id is not None
+
 
 COLUMNS: Final = tuple(holds.c)
 """What `row_of` reads."""
@@ -190,6 +196,12 @@ async def open_of(
     for row in sorted(rows, key=_seq):
         found.setdefault(row.principal, []).append(row_of(row).hold)
     return found
+
+
+async def open_rows(connection: AsyncConnection, principal: str) -> list[HoldRow]:
+    """Open holds of a principal, oldest first."""
+    rows = await _OPEN_OF.all(connection, {"b_principals": [principal]})
+    return [row_of(row) for row in sorted(rows, key=_seq)]
 
 
 async def listed(

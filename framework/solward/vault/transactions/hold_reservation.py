@@ -127,12 +127,13 @@ class HoldReserver:
         What waits already is held also where nothing would hold it any more: paid beside its hold,
         and approved then, it would be paid twice.
         """
+        waiting: list[HoldRow] = []
         if actor.approval is None:
             if not judged.is_allowed:
                 return judged
-            if judged.hold is None and (
-                actor.is_admins or not await holds.count_open(connection, actor.principal)
-            ):
+            if judged.hold is None and not actor.is_admins:
+                waiting = await holds.open_rows(connection, actor.principal)
+            if judged.hold is None and not waiting:
                 return judged
         leaving = _Leaving.of(judged, intent, effects, pocket)
         if actor.approval is not None:
@@ -143,6 +144,14 @@ class HoldReserver:
             judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket, payment
         )
         known = await holds.by_digest(connection, digest)
+        if known is None and waiting and payment is None and holding.is_keyless(actor):
+            same = (
+                each
+                for each in waiting
+                if each.is_keyless
+                and holding.is_same_payment(each.hold, judged.record, leaving.lines)
+            )
+            known = next(same, None)
         if known is not None and not await holds.expire(connection, known, judged.now):
             if known.hold.state is HoldState.APPROVED and known.hold.repeats:
                 return _approved(judged, known, intent, leaving)

@@ -12,6 +12,7 @@ from solward import jsontext
 from solward.guardrail import SOL, Intent, Line, Operation
 from solward.hold import Hold
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.record import TransactionRecord
 from solward.vault.transactions.grant_case import VENUE, is_pockets
 from solward.vault.transactions.request import Actor, Payment, PocketUse
 
@@ -83,8 +84,8 @@ def digest_of(
     key = None
     if actor.idempotency is not None:
         key = [actor.idempotency.scope, actor.idempotency.fingerprint]
-    elif actor.run is None and actor.action_key is not None:
-        key = [actor.action_key]
+    elif not is_keyless(actor):
+        key = [str(actor.action_key)]
     asked = _asked(intent, pocket)
     if actor.recipe is not None:
         recipe = actor.recipe()
@@ -96,6 +97,21 @@ def digest_of(
         # The whole request: what is bought for it is what was approved.
         whole.append([payment.url, payment.method, payment.fingerprint])
     return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
+
+
+def is_keyless(actor: Actor) -> bool:
+    """Whether its caller gave no key, which would make it a payment of its own."""
+    return actor.idempotency is None and (actor.run is not None or actor.action_key is None)
+
+
+def is_same_payment(hold: Hold, record: TransactionRecord, lines: Sequence[Line]) -> bool:
+    """Whether a transaction takes what a hold shows, from the same wallet to the same recipients,
+    by whichever route, skill or spelling it was asked for."""
+    if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
+        return False
+    shown = [_at_any_venue(_line(each)) for each in hold.lines]
+    taken = [_at_any_venue(each) for each in lines]
+    return _sums(shown, hold.repeats) == _sums(taken, hold.repeats)
 
 
 def venue_of(hold: Hold) -> str | None:
