@@ -46,11 +46,14 @@ _URL = re.compile(
 _PORTS = {"https": 443, "http": 80}
 
 
+_MEANT = re.compile(r"solwards?(?:[._-]|$)", re.IGNORECASE)
+
+
 def misspelt_group(groups: Iterable[str]) -> str | None:
     """What is wrong where one of these entry-point groups is meant for Solward and is none of its
     own: nothing would be loaded of it, and nobody would be told."""
     for group in groups:
-        if group.startswith("solward.") and group not in GROUPS:
+        if _MEANT.match(group) and group not in GROUPS:
             return f"{group} is no group of Solward's entry points, which are {', '.join(GROUPS)}"
     return None
 

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 # Somebody waits for the shell: without an answer by then nothing is offered.
 TIMEOUT_S = 1.0
 
-# No shell gives any of these a meaning, also where the line has opened quotes, backticks or braces
-# around them, but for the space, which `completion` and zsh and fish quote. A hyphen in front would
-# be an option's.
-_SAFE = re.compile(r"[0-9A-Za-z\x80-\U0010ffff][-0-9A-Za-z\x80-\U0010ffff _.:@+%/=]*")
+# No shell gives any of these a meaning or ends a word at one, also where the line has opened
+# quotes, backticks or braces around them. A hyphen in front would be an option's.
+_SAFE = re.compile(r"[0-9A-Za-z\x80-\U0010ffff][-0-9A-Za-z\x80-\U0010ffff_.]*")
 
 
 @dataclass(frozen=True, slots=True)

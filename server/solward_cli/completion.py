@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
-
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    add_completion_class,
-    get_completion_class,
-)
+from click.shell_completion import BashComplete, add_completion_class, get_completion_class
 
 from solward_cli import VARIABLE
 
@@ -37,17 +29,10 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _BashWords(BashComplete):
-    """Each reply as one word: bash, unlike zsh and fish, puts it into the line as it is."""
+    """Bash, unlike zsh and fish, puts a reply into the line as it is: `completed_names` offers none
+    that it would read otherwise."""
 
     source_template = _BASH
-
-    def format_completion(self, item: CompletionItem[str]) -> str:
-        words, at = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
-        value = item.value
-        # Within quotes that are open a backslash stays, and bash closes them behind the reply.
-        if at >= len(words) or not words[at].startswith(("'", '"')):
-            value = re.sub(r"[^\w.-]", r"\\\g<0>", value)
-        return f"{item.type},{value}"
 
 
 add_completion_class(_BashWords)

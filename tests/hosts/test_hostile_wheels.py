@@ -395,5 +395,10 @@ def test_what_is_no_plugin_is_refused(service: Service, home: Path, tmp_path: Pa
 def test_a_group_that_is_misspelt_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
     said = "acme-tools 1.0: solward.skill is no group of Solward's entry points, which are "
     refused(service, home, wheel(tmp_path, group="solward.skill"), said)
+    groups = ("Solward.guardrails", "solward-skills", "solwards.skills", "solward")
+    for at, group in enumerate(groups):
+        (tmp_path / str(at)).mkdir()
+        said_of = said.replace("solward.skill ", f"{group} ", 1)
+        refused(service, home, wheel(tmp_path / str(at), group=group), said_of)
     beside = "[solward.skill]\nother = acme_tools_acme\n"
     refused(service, home, wheel(tmp_path, entry_points=beside), said)

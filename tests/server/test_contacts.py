@@ -92,12 +92,14 @@ async def test_no_wallet_takes_a_contacts_name_nor_an_address_or_an_id_as_its_ow
     assert (await name(api, OTHER, "Landlord"))[0] == 200
     token, _ = await api.key()
     other = await api.wallet(0)
-    for given in ("Landlord", "l4ndlord", " LANDLORD"):
+    for given in ("Landlord", "l4ndlord", " LANDLORD", "Landlord\u3164", "Land\uffa0lord"):
         made = await api.post("/wallets", {"name": given}, token=token)
         assert (made.status, made.error) == (400, "name is, or looks like, that of a contact")
-    for given in (OTHER, f" {OTHER}", other, other.upper()):
+    for given in (OTHER, f" {OTHER}", f"main {OTHER}", f"\u3164{OTHER}", other, other.upper()):
         made = await api.post("/wallets", {"name": given}, token=token)
-        assert (made.status, made.error) == (400, "name must be no address and no id")
+        assert (made.status, made.error) == (400, "name must have no address in it, and be no id")
+    made = await api.post("/wallets", {"name": " @vendors"}, token=token)
+    assert (made.status, "must not begin with @" in made.error) == (400, True)
     # One of them keeps none of those that are made with it from being stored.
     names = ("one", "Landlord", "two")
     together = await asyncio.gather(*(api.post("/wallets", {"name": each}) for each in names))

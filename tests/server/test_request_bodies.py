@@ -192,6 +192,18 @@ async def test_a_dry_run_of_the_body_that_is_no_boolean_is_refused_rather_than_p
     assert await api.records(wallet) == []
 
 
+@pytest.mark.parametrize("written", ["dry_run", "dryrun", "DryRun", "dry-run", "dryRun[]"])
+async def test_a_dry_run_that_is_written_otherwise_is_refused_rather_than_paid(
+    api: Api, written: str
+) -> None:
+    wallet = await api.wallet()
+    for path, body in (("airdrop", {written: True}), (f"airdrop?{written}=true", {})):
+        answer = await api.post(f"/wallets/{wallet}/{path}", body)
+        error = f"{written!r} is written dryRun; nothing was sent"
+        assert (answer.status, answer.error) == (400, error)
+    assert await api.records(wallet) == []
+
+
 async def test_a_dry_run_that_query_or_body_asks_for_is_one(api: Api) -> None:
     wallet = await api.wallet()
     for path, said in (

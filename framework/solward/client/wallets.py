@@ -44,7 +44,7 @@ SKILL_ROUTES = {
     "stake_sol": "stake",
     "swap": "swap",
     "transfer": "transfer",
-    "transfer_token": "transfer-token",
+    "transfer_token": "token-transfer",
     "unstake_sol": "unstake",
     "unwrap_sol": "unwrap-sol",
     "withdraw_stake": "withdraw-stake",
@@ -178,7 +178,8 @@ class Wallets(Operations[Transaction]):
         Raises:
             BadRequest: a field is wrong, or nothing that the site offers may be paid.
             Refused: a guardrail blocked the payment, or it failed.
-            Held: a person is asked; once approved, the same call pays.
+            Held: a person is asked; once approved, the same call with the error's
+                `idempotency_key` gets what became of it.
             Unreachable: what became of it is not known; the error has the key.
         """
         fields = _request(url, method, headers, body, max, protocol)

@@ -71,6 +71,8 @@ _TAKEN_FOR: Final = {
     "x": "хχ", "y": "уγʏ¥", "z": "ᴢ2",
 }  # fmt: skip
 _LOOKS_LIKE: Final = {ord(each): letter for letter, others in _TAKEN_FOR.items() for each in others}
+# Letters that are not drawn, as the normal forms leave them.
+_UNSEEN: Final = frozenset("\u115f\u1160")
 _PAIRS: Final = (("rn", "m"), ("vv", "w"))
 
 
@@ -92,7 +94,7 @@ def skeleton(symbol: str) -> str:
     """What a symbol looks like: two with the same one can be taken for each other."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", symbol).casefold())
     plain = folded.removeprefix("$").translate(_LOOKS_LIKE)
-    plain = "".join(each for each in plain if each.isalnum())
+    plain = "".join(each for each in plain if each.isalnum() and each not in _UNSEEN)
     for pair, letter in _PAIRS:
         plain = plain.replace(pair, letter)
     return plain

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from solders.keypair import Keypair
 
@@ -46,6 +48,14 @@ def setting_secret(least: int, most: int) -> str:
     return secrets.token_hex(length)[:length]
 
 
+def _within_base64(secret: bytes) -> Iterator[str]:
+    """What base64 has of a secret wherever it stands: without the letters that its neighbours
+    are part of."""
+    for before, first in ((0, 0), (1, 2), (2, 3)):
+        text = base64.b64encode(b"\0" * before + secret).decode()
+        yield text[first : (before + len(secret)) // 3 * 4]
+
+
 def _random_values() -> dict[str, str]:
     return {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES}
 
@@ -77,8 +87,13 @@ class Canaries:
 
     def setting(self, name: str, value: str) -> None:
         """Search for the value of a secret setting, too."""
-        self._keep(f"the secret setting {name}", value.encode())
-        self._forms[value] = f"the secret setting {name}"
+        name = f"the secret setting {name}"
+        self._keep(name, value.encode())
+        # As it stands in JSON, in a repr, in an address, and in the middle of base64, as in HTTP's
+        # basic authentication.
+        quoted = json.dumps(value)[1:-1], repr(value)[1:-1], quote(value), quote(value, safe="")
+        for form in (value, *quoted, *_within_base64(value.encode())):
+            self._forms[form] = name
 
     def _keep(self, name: str, secret: bytes) -> None:
         self._forms[secret.hex()] = name

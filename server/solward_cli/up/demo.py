@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from solward.agents.agent import Agent, AgentStatus
-from solward.errors import StoreError
+from solward.errors import ConfigError, InvalidRequest, StoreError
 
 if TYPE_CHECKING:
     from solward.service import Solward
@@ -99,6 +99,7 @@ async def seed_demo(service: Solward, seller: str | None = None) -> DemoSeed:
 
     Raises:
         InvalidRequest: the `rules` provider is not loaded (the service runs without demo).
+        ConfigError: a wallet of it cannot be called so, since a contact is.
     """
     wallet = await _wallet(service, "demo", _WALLET_TAG)
     savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
@@ -112,7 +113,10 @@ async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
     for wallet in await service.wallets.list():
         if tag in wallet.tags:
             return wallet
-    return await service.wallets.create(name, (tag,))
+    try:
+        return await service.wallets.create(name, (tag,))
+    except InvalidRequest as error:
+        raise ConfigError(f"The demo's wallet {name!r} cannot be made: {error}") from None
 
 
 def strategy(savings: str, seller: str | None) -> str:
@@ -169,17 +173,18 @@ async def _follow(service: Solward, agent: Agent, seller: str | None) -> Agent:
     if seller is None or was in (None, seller):
         return agent
     principal = f"agent:{agent.id}"
-    change: dict[str, Any] = {"strategy": agent.strategy.replace(f"//{was}/", f"//{seller}/")}
-    said = (await service.policies.said_of((principal,))).get(principal)
-    if said is not None:
-        moved = {f"site:{was}": f"site:{seller}"}
-        change["grants"] = [
-            {**grant, "via": [moved.get(each, each) for each in grant["via"]]}
-            if "via" in grant
-            else grant
-            for grant in said["grants"]
-        ]
-    return await service.agents.update(agent.id, change)
+    said = (await service.policies.said_of((principal,))).get(principal, {"grants": []})
+    # The demo's own grant alone: another that names this site is an operator's, and so is then the
+    # rule that buys there.
+    own = {**GRANTS[-1], "via": [f"site:{was}"]}
+    moved = [
+        {**grant, "via": [f"site:{seller}"]} if own.items() <= grant.items() else grant
+        for grant in said["grants"]
+    ]
+    if moved == said["grants"]:
+        return agent
+    strategy = agent.strategy.replace(f"//{was}/", f"//{seller}/")
+    return await service.agents.update(agent.id, {"strategy": strategy, "grants": moved})
 
 
 async def _agent(service: Solward, wallet: Wallet, savings: Wallet, seller: str | None) -> Agent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -29,6 +30,7 @@ from solward_server.http.route_context import RouteContext
 Operation = Callable[[Actor], Awaitable[TransactionRecord]]
 ToJson = Callable[[TransactionRecord], dict[str, Any]]
 
+_NOT_LETTERS: Final = re.compile("[^a-z]")
 _NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
 
 
@@ -69,6 +71,10 @@ def wants_dry_run(body: Body) -> bool:
     Raises:
         InvalidRequest: one of them is neither true nor false, or the query has it twice.
     """
+    for name in (*body, *request.args):
+        # Whoever writes it otherwise means a dry run, and would be paid.
+        if name != "dryRun" and _NOT_LETTERS.sub("", name.casefold()) == "dryrun":
+            raise InvalidRequest(f"{name!r} is written dryRun; nothing was sent")
     in_body = body.get("dryRun")
     if in_body is not None and not isinstance(in_body, bool):
         raise InvalidRequest(_NO_FLAG)

@@ -8,13 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from solders.keypair import Keypair
 from sqlalchemy import func, select
 
-from solward.errors import KeystoreError
+from solward.errors import InvalidRequest, KeystoreError
 from solward.settings import Settings
 from solward.vault.store.database import Database
 from solward.vault.store.tables import keystore
 from solward.vault.wallets import KeySource, Wallets
+from solward.vault.wallets.contacts import Contacts
 
 pytestmark = pytest.mark.more
 
@@ -144,3 +146,21 @@ async def test_an_interrupted_rotation_is_finished_by_processes_that_start_toget
         for each in started:
             assert await proof(each) == before
         assert [path.name for path in tmp_path.iterdir()] == ["keystore.key"]
+
+
+async def test_a_wallet_and_a_contact_made_at_once_do_not_share_a_name(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with databases(postgres_url, tmp_path, 2) as (one, other):
+        wallets = await Wallets.open(one, Settings(), tmp_path)
+        await Wallets.open(other, Settings(), tmp_path)
+        contacts = Contacts(other)
+        for at in range(30):
+            address = str(Keypair().pubkey())
+            made = await asyncio.gather(
+                wallets.create(f"alice{at}"),
+                contacts.put(address, f"alice{at}"),
+                return_exceptions=True,
+            )
+            refused = [each for each in made if isinstance(each, InvalidRequest)]
+            assert len(refused) == 1, made

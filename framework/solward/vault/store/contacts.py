@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,6 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.known_addresses import SHOWN
 from solward.prepared import Prepared
 from solward.vault.store.tables import address_book, contacts, wallets
+
+LOCK: Final = "contacts"
+"""Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""
 
 
 class ContactRow(NamedTuple):

@@ -26,7 +26,6 @@ from solward.vault.store.database import Database, lock_exclusive
 
 MAX_CONTACTS: Final = 1_000
 MAX_NAME: Final = 64
-_LOCK: Final = "contacts"
 # How the dashboard and the export begin what they call a wallet of the service.
 _OWN: Final = skeleton("wallet")
 _WORDS = re.compile(r"[0-9A-Za-z]+")
@@ -56,7 +55,7 @@ class Contacts:
         looks = _checked(name)
         row = ContactRow(address, name, now_ms())
         async with self.database.write() as connection:
-            await lock_exclusive(connection, _LOCK)
+            await lock_exclusive(connection, store.LOCK)
             before = await store.of_address(connection, address)
             if before is not None and before.name == name:
                 return before

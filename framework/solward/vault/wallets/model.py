@@ -19,6 +19,7 @@ MAX_NAME = 64
 MAX_TAGS = 20
 
 _KEYPAIR_BYTES = 64
+_WORDS = re.compile(r"[0-9A-Za-z]+")
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -75,8 +76,10 @@ def check_name(value: object) -> str:
     """A wallet's name: as `check_text`, and nothing by which wallets and recipients are given
     beside their names; raises `InvalidRequest`."""
     name = check_text(value, "name")
-    if is_address(name.strip()) or _ID.fullmatch(name.strip()):
-        raise InvalidRequest("name must be no address and no id")
+    if name.strip().startswith("@"):
+        raise InvalidRequest("name must not begin with @, as names of the address book do")
+    if any(map(is_address, _WORDS.findall(name))) or _ID.fullmatch(name.strip()):
+        raise InvalidRequest("name must have no address in it, and be no id")
     return name
 
 

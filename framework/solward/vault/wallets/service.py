@@ -27,7 +27,7 @@ from solward.solana.token_list import skeleton
 from solward.vault.store import contacts
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, lock_shared
 from solward.vault.store.kept_texts import KeptTexts
 from solward.vault.store.pockets import PocketRow
 from solward.vault.wallets.envelope import Envelope, open_envelope, seal
@@ -411,6 +411,8 @@ async def _refusals(
     """Why each of them is not made: an API key has as many as it may, or the name would be taken
     for a contact's, which people give for its address."""
     looks = [skeleton(each.name) for each in wallets]
+    # So that no contact of the name is made meanwhile.
+    await lock_shared(connection, contacts.LOCK)
     taken = await contacts.of_skeletons(connection, set(looks))
     allowed = await _allowed(connection, principals)
     found: list[Exception | None] = []
