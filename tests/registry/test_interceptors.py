@@ -132,9 +132,7 @@ async def test_any_other_error_is_logged_and_shown_without_its_text(
     skill = loaded(shelf, body)
     with capture_logs() as logs, pytest.raises(SkillError) as caught:
         await run(skill)
-    assert str(caught.value) == (
-        "Skill 'tested' failed with an internal error, which the service's log has"
-    )
+    assert str(caught.value) == "Skill 'tested' failed with an internal error"
     assert caught.value.code == "internal_error"
     assert caught.value.__cause__ is None
     assert [(line["event"], line["skill"]) for line in logs] == [("skill_failed", "tested")]

@@ -83,7 +83,6 @@ from solward.registry.hooks import (
     VENUES,
     broken,
 )
-from solward.registry.interceptors import internal_error
 from solward.registry.load import Declared, Found
 from solward.registry.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.registry.problems import Problem, ProblemCode, Rejected, shortened
@@ -517,7 +516,8 @@ class _Plugin:
         except HostBug as bug:
             # The host has logged its traceback; the service's own says nothing of the skill.
             _log.error("skill_failed", skill=self.name, error=bug.type_name)
-            raise internal_error(self.name) from None
+            text = f"Skill {self.name!r} failed with an internal error"
+            raise SkillError("internal_error", text) from None
         except SolwardError as error:
             raise running.own(error) from None
         return str(answer.text)

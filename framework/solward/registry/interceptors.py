@@ -130,13 +130,7 @@ async def shield(call: SkillCall, handler: Handler) -> str:
         if meant is not None:
             raise meant from None
         _log.exception("skill_failed", skill=name, error=type(error).__name__)
-    raise internal_error(name)
-
-
-def internal_error(name: str) -> SkillError:
-    """What the caller of a skill is told that raised what was not meant for it."""
-    text = f"Skill {name!r} failed with an internal error, which the service's log has"
-    return SkillError("internal_error", text)
+    raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
 
 
 async def time_out(call: SkillCall, handler: Handler) -> str:
