@@ -152,11 +152,13 @@ async def test_wallets_made_at_once_by_several_are_each_told_by_its_own(api: Api
     import asyncio
 
     keys = [await api.key() for _ in range(3)]
-    made = await asyncio.gather(*(api.post("/wallets", {"name": i}, token=k) for k, i in keys))
+    made = await asyncio.gather(
+        *(api.post("/wallets", {"name": f"of key:{i}"}, token=k) for k, i in keys)
+    )
     assert all(each.status == 200 for each in made)
     entries = [entry.to_json()["data"] for entry in await api.service.audit.latest(3)]
     assert {each["principal"] for each in entries} == {f"key:{key_id}" for _, key_id in keys}
-    assert all(each["principal"] == f"key:{each['name']}" for each in entries)
+    assert all(f"of {each['principal']}" == each["name"] for each in entries)
 
 
 def test_what_nobody_asked_for_is_the_services_own() -> None:
