@@ -205,12 +205,16 @@ def _exact(text: str) -> str:
     return str.__str__(text).encode("utf-8", "replace").decode()
 
 
+# Where Solward's own code is; an author's project may lie in a folder of any name.
+_FRAMEWORK = f"{__file__.rpartition('/testing/')[0]}/"
+
+
 def _place(error: BaseException) -> str:
     trace = error.__traceback__
     place = ""
     while trace is not None:
         code = trace.tb_frame.f_code
-        if "/solward/" not in code.co_filename and not code.co_filename.startswith("<"):
+        if not code.co_filename.startswith((_FRAMEWORK, "<")):
             place = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
