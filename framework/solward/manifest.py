@@ -44,8 +44,7 @@ _URL = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!$-;=?-~]*)?)"
 )
 _PORTS = {"https": 443, "http": 80}
-
-
+# Groups that are meant for Solward.
 _MEANT = re.compile(r"solwards?(?:[._-]|$)", re.IGNORECASE)
 
 

@@ -18,7 +18,7 @@ from solders.signature import Signature
 from solders.system_program import TransferParams
 from solders.system_program import transfer as system_transfer
 from solders.transaction import VersionedTransaction
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 from tests.support.agent_rows import fields
 from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
 
@@ -46,6 +46,7 @@ from solward.store.tables import agents
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import holds, spending
 from solward.vault.store.holds import MOST_OPEN
+from solward.vault.store.tables import holds as holds_table
 from solward.vault.store.window_clock import LEAD_MS
 from solward.vault.transactions.request import ADMIN, Actor, AgentRun, IdempotencyKey
 
@@ -133,6 +134,21 @@ async def test_nor_is_it_paid_by_another_route_skill_or_spelling(
         await desk.ask(1, idempotency=own)
         await desk.approvals.approve(hold.id, "admin")
         assert await desk.paid() == 2 * LAMPORTS_PER_SOL
+
+
+async def test_of_two_that_wait_for_the_same_the_one_whose_time_is_not_over_stands(
+    tmp_path: Path,
+) -> None:
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        over, other = await desk.held(1), await desk.held(1, via=VIA)
+        assert over.id != other.id
+        async with desk.bench.database.write() as connection:
+            ended = update(holds_table).where(holds_table.c.id == over.id).values(expires_ms=1)
+            await connection.execute(ended)
+        strict.clear()
+        assert (await desk.held(1)).id == other.id
+        assert await desk.paid() == 0
 
 
 async def test_nor_is_what_an_agent_asks_for_again_in_a_later_cycle(tmp_path: Path) -> None:

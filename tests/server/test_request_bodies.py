@@ -197,7 +197,11 @@ async def test_a_dry_run_that_is_written_otherwise_is_refused_rather_than_paid(
     api: Api, written: str
 ) -> None:
     wallet = await api.wallet()
-    for path, body in (("airdrop", {written: True}), (f"airdrop?{written}=true", {})):
+    for path, body in (
+        ("airdrop", {written: True}),
+        (f"airdrop?{written}=true", {}),
+        (f"skills/airdrop?{written}=true", {"amount": 1}),
+    ):
         answer = await api.post(f"/wallets/{wallet}/{path}", body)
         error = f"{written!r} is written dryRun; nothing was sent"
         assert (answer.status, answer.error) == (400, error)

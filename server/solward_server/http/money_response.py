@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -71,10 +71,7 @@ def wants_dry_run(body: Body) -> bool:
     Raises:
         InvalidRequest: one of them is neither true nor false, or the query has it twice.
     """
-    for name in (*body, *request.args):
-        # Whoever writes it otherwise means a dry run, and would be paid.
-        if name != "dryRun" and _NOT_LETTERS.sub("", name.casefold()) == "dryrun":
-            raise InvalidRequest(f"{name!r} is written dryRun; nothing was sent")
+    _refuse_other_spellings(body)
     in_body = body.get("dryRun")
     if in_body is not None and not isinstance(in_body, bool):
         raise InvalidRequest(_NO_FLAG)
@@ -83,10 +80,18 @@ def wants_dry_run(body: Body) -> bool:
 
 def query_wants_dry_run() -> bool:
     """The query's `dryRun`; raises `InvalidRequest` as `wants_dry_run`."""
+    _refuse_other_spellings(request.args)
     values = request.args.getlist("dryRun")
     if not set(values) <= {"true", "false"} or len(values) > 1:
         raise InvalidRequest(_NO_FLAG)
     return "true" in values
+
+
+def _refuse_other_spellings(names: Iterable[str]) -> None:
+    """Whoever writes it otherwise means a dry run, and would be paid."""
+    for name in names:
+        if name != "dryRun" and _NOT_LETTERS.sub("", name.casefold()) == "dryrun":
+            raise InvalidRequest(f"{name!r} is written dryRun; nothing was sent")
 
 
 async def _dry_run(operation: Operation) -> Response:

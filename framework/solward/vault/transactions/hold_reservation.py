@@ -143,19 +143,22 @@ class HoldReserver:
         digest = holding.digest_of(
             judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket, payment
         )
-        known = await holds.by_digest(connection, digest)
-        if known is None and waiting and payment is None and holding.is_keyless(actor):
-            same = (
+        by_digest = await holds.by_digest(connection, digest)
+        known = [] if by_digest is None else [by_digest]
+        if payment is None and holding.is_keyless(actor):
+            known += [
                 each
                 for each in waiting
                 if each.is_keyless
                 and holding.is_same_payment(each.hold, judged.record, leaving.lines)
-            )
-            known = next(same, None)
-        if known is not None and not await holds.expire(connection, known, judged.now):
-            if known.hold.state is HoldState.APPROVED and known.hold.repeats:
-                return _approved(judged, known, intent, leaving)
-            return replace(judged, held=known.hold)
+            ]
+        for row in known:
+            # One whose time is over stands for nothing, and another may.
+            if await holds.expire(connection, row, judged.now):
+                continue
+            if row.hold.state is HoldState.APPROVED and row.hold.repeats:
+                return _approved(judged, row, intent, leaving)
+            return replace(judged, held=row.hold)
         if judged.hold is None:
             return judged
         most = await holds.count_open(connection, actor.principal)

@@ -6,7 +6,6 @@ names of the policy's own address book, whose changes are changes of the policy.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,12 +22,12 @@ from solward.vault.store import contacts as store
 from solward.vault.store import grants, recipients
 from solward.vault.store.contacts import ContactRow
 from solward.vault.store.database import Database, lock_exclusive
+from solward.vault.wallets.model import has_address
 
 MAX_CONTACTS: Final = 1_000
 MAX_NAME: Final = 64
 # How the dashboard and the export begin what they call a wallet of the service.
 _OWN: Final = skeleton("wallet")
-_WORDS = re.compile(r"[0-9A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def _checked(name: str) -> str:
     looks = skeleton(name)
     is_plain = name.isprintable() and name == name.strip() and not name.startswith("@")
     # A list shows an address without a name as its ends around this sign.
-    is_address_like = "\u2026" in name or any(map(is_address, _WORDS.findall(name)))
+    is_address_like = "\u2026" in name or has_address(name)
     if not (0 < len(name) <= MAX_NAME and is_plain and looks) or is_address_like:
         raise InvalidRequest(
             f"name must be 1 to {MAX_NAME} printable characters with a letter or a digit, without "

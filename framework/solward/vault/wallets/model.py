@@ -72,13 +72,18 @@ def check_text(value: object, field: str) -> str:
     return value
 
 
+def has_address(name: str) -> bool:
+    """Whether a word of a name is an address."""
+    return any(map(is_address, _WORDS.findall(name)))
+
+
 def check_name(value: object) -> str:
     """A wallet's name: as `check_text`, and nothing by which wallets and recipients are given
     beside their names; raises `InvalidRequest`."""
     name = check_text(value, "name")
     if name.strip().startswith("@"):
         raise InvalidRequest("name must not begin with @, as names of the address book do")
-    if any(map(is_address, _WORDS.findall(name))) or _ID.fullmatch(name.strip()):
+    if has_address(name) or _ID.fullmatch(name.strip()):
         raise InvalidRequest("name must have no address in it, and be no id")
     return name
 
