@@ -94,6 +94,7 @@ from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
+from solward.vault.store.ledger_network import bind_network
 from solward.vault.store.plugin_entries import StoreBounds
 from solward.vault.store.record_filter import RecordFilter, filtered_ids
 from solward.vault.store.record_pages import RecordPages
@@ -236,6 +237,7 @@ class Solward:
             stack.push_async_callback(models.close)
             database = await Database.open(settings.database_url, home.path)
             stack.push_async_callback(database.close)
+            await bind_network(database, settings.solana_network)
             events = EventBus()
             stack.callback(events.close)
             database.on_committed = events.publish_stored

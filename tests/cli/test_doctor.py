@@ -260,6 +260,39 @@ async def test_a_database_of_another_version_is_not_read(tmp_path: Path) -> None
     assert "make a backup" in line.advice
 
 
+async def test_a_home_that_was_used_on_another_network_fails(tmp_path: Path) -> None:
+    async with Solward.open(settings(tmp_path)):
+        pass
+    env = {"SOLANA_RPC_URL": "http://127.0.0.1:9", "SOLANA_NETWORK": "devnet"}
+    devnet = settings(tmp_path, env["SOLANA_RPC_URL"], solana_network=env["SOLANA_NETWORK"])
+    async with Subject(devnet) as subject:
+        version, line = await home.database(subject)
+    assert (version.status, line.status) == (Status.OK, Status.FAIL)
+    assert "is devnet, and the database of SOLWARD_HOME is of localnet" in line.found
+    assert line.advice == "Set SOLANA_NETWORK to localnet, or SOLWARD_HOME to one for devnet"
+
+
+@pytest.mark.sqlite("a server is a database of its own")
+def test_a_start_on_another_network_than_the_homes_is_one_line(tmp_path: Path) -> None:
+    asyncio.run(_started(settings(tmp_path)))
+    env = {
+        "SOLWARD_HOME": str(tmp_path / "home"),
+        "SOLANA_RPC_URL": "http://127.0.0.1:9",
+        "SOLANA_NETWORK": "devnet",
+        "API_PORT": "0",
+        "API_SECRET": "a-secret-for-tests-of-at-least-32-bytes",
+    }
+    end = CliRunner(env=env).invoke(main, ["server", "start"])
+    assert end.exit_code == 2
+    assert end.stderr.startswith("Error: SOLANA_NETWORK is devnet, and the database of")
+    assert end.stderr.count("\n") == 1
+
+
+async def _started(given: Settings) -> None:
+    async with Solward.open(given):
+        pass
+
+
 @pytest.mark.more
 async def test_a_database_that_processes_share_is_checked_too(
     postgres_url: str, tmp_path: Path

@@ -21,11 +21,13 @@ from spl.token.instructions import (
     set_authority,
 )
 from spl.token.models import ApproveParams, AuthorityType, RevokeParams, SetAuthorityParams
+from tests.support import rpc_nodes
 from tests.support.localnet_chain import Chain, StillClock
 from tests.support.localnet_wire import TOKEN, fund_instructions, mint_instructions
 
 from solward.cluster import localnet_options
 from solward.settings import Settings
+from solward.solana.clusters import GENESIS
 from solward.solana.programs import RENT_SYSVAR, STAKE_PROGRAM
 from solward_cli import main
 from solward_localnet.errors import RpcError
@@ -211,3 +213,15 @@ def test_a_ledger_that_is_away_imports_nothing(used: UsedKey) -> None:
     assert "The key's accounts could not be read, so it is not imported" in told
     # Not "imported already".
     assert used.imported().exit_code == 0
+
+
+async def test_rights_that_were_looked_for_on_another_network_do_not_count(
+    used: UsedKey, localnet: Localnet
+) -> None:
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+        node.faults["getGenesisHash"] = rpc_nodes.named("x", GENESIS["devnet"])
+        devnet = {"SOLANA_NETWORK": "devnet", "SOLANA_RPC_URL": node.url}
+        result = await asyncio.to_thread(used.imported, **devnet)
+        assert result.exit_code == 0, result.output
+    told = refused(await asyncio.to_thread(used.imported))
+    assert "SOLANA_NETWORK is localnet, and the database of SOLWARD_HOME is of devnet" in told

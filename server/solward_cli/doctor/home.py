@@ -74,23 +74,29 @@ def _home(settings: Settings) -> Line:
 
 
 async def database(subject: Subject) -> list[Line]:
-    """Whether the database is there, and at this version's schema."""
+    """Whether the database is there, at this version's schema, and of this network."""
     from solward.vault.store import schema
+    from solward.vault.store.ledger_network import network_mismatch
 
-    kind = "PostgreSQL" if subject.settings.shared_database else "SQLite"
+    network, shared = subject.settings.solana_network, subject.settings.shared_database
+    kind = "PostgreSQL" if shared else "SQLite"
     try:
         async with (await subject.database()).read() as connection:
             revision = await schema.revision(connection)
+            mismatch = await network_mismatch(connection, network, shared=shared)
     except ConfigError as error:
         return [fail("DATABASE_URL", str(error), "change DATABASE_URL")]
     except NotThisVersion as error:
         advice = "make a backup, then start the service: it makes tables, and upgrades older ones"
         return [warn("Database", f"{kind}, {error}", advice)]
     except StoreError as error:
-        if subject.settings.shared_database:
+        if shared:
             return [fail("Database", f"{kind}: {error}", "start it, or change DATABASE_URL")]
         return [warn("Database", f"{kind}: {error}", _START)]
-    return [ok("Database", f"{kind}, at revision {revision}, which is this version's")]
+    found = [ok("Database", f"{kind}, at revision {revision}, which is this version's")]
+    if mismatch is not None:
+        found.append(fail("Network", mismatch.found, mismatch.advice))
+    return found
 
 
 async def keystore(subject: Subject) -> list[Line]:

@@ -82,6 +82,7 @@ def export(wallet: str, file: Path) -> None:
 async def _import(settings: Settings, file: Path, name: str) -> Wallet:
     from solward.cluster import open_cluster
     from solward.errors import InvalidRequest
+    from solward.vault.store.ledger_network import bind_network
     from solward.vault.wallets import Wallets
     from solward.vault.wallets.foreign_rights import foreign_rights
     from solward.vault.wallets.model import parse_keypair_file
@@ -103,6 +104,8 @@ async def _import(settings: Settings, file: Path, name: str) -> Wallet:
                 "Others may take what this key holds, so it is not imported. End their rights with"
                 f" the key's file, then import it again: {'; '.join(rights.taking)}"
             )
+        # Others' rights were looked for on this network: no service of another may use the key.
+        await bind_network(database, settings.solana_network)
         return await wallets.import_keypair(text, name)
 
 

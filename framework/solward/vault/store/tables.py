@@ -87,6 +87,15 @@ token_lists = Table(
     Column("mac", Text, nullable=False),
 )
 
+# The one network of this database, in one row; null before the first start
+# (`solward.vault.store.ledger_network`).
+ledger_network = Table(
+    "ledger_network",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("network", Text),
+)
+
 # The latest time of the ledger that was believed, in one row; 0 before there was any.
 ledger_time = Table(
     "ledger_time",

@@ -1,0 +1,76 @@
+"""A database is of one network: nothing that was made for one is gone on with on another."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support import rpc_nodes
+from tests.support.api import STRANGER, serving_api
+from tests.vault.store.releases import connected, rows_of, taken_back
+
+from solward.errors import ConfigError
+from solward.service import Solward
+from solward.settings import Settings
+from solward.solana.clusters import GENESIS
+from solward.vault.store.database import Database
+from solward.vault.store.ledger_network import bind_network
+
+NETWORK = "SELECT id, network FROM ledger_network"
+
+
+def settings(home: Path, **given: Any) -> Settings:
+    return Settings(_env_file=None, solward_home=home, **given)
+
+
+async def started(home: Path, **given: Any) -> None:
+    async with Solward.open(settings(home, **given)):
+        pass
+
+
+async def test_another_network_is_refused_before_its_ledger_is_asked_for_fates(
+    tmp_path: Path,
+) -> None:
+    async with serving_api(tmp_path) as api:
+        wallet = await api.wallet(1)
+        paid = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1})
+        assert paid.status == 200
+    # As a process leaves it that was killed before it heard of its transaction's end.
+    with connected(tmp_path) as connection:
+        connection.exec_driver_sql("UPDATE transactions SET status = 'pending'")
+    before = rows_of(tmp_path, "SELECT * FROM transactions ORDER BY id")
+
+    async with rpc_nodes.listening(rpc_nodes.named("x", GENESIS["devnet"])) as (node,):
+        other = {"solana_rpc_url": node.url, "solana_network": "devnet"}
+        with pytest.raises(ConfigError, match="SOLANA_NETWORK is devnet, and the database"):
+            await started(tmp_path, **other)
+        assert node.calls == {}
+        assert rows_of(tmp_path, "SELECT * FROM transactions ORDER BY id") == before
+        assert rows_of(tmp_path, NETWORK) == [(1, "localnet")]
+
+
+async def test_a_database_of_an_earlier_release_becomes_that_of_its_next_start(
+    tmp_path: Path,
+) -> None:
+    await started(tmp_path)
+    taken_back(tmp_path, "0001")
+    await started(tmp_path)
+    assert rows_of(tmp_path, NETWORK) == [(1, "localnet")]
+    await started(tmp_path)
+
+
+async def test_of_two_first_starts_on_two_networks_one_goes_on(tmp_path: Path) -> None:
+    database = await Database.open(settings(tmp_path).database_url, tmp_path)
+    try:
+        ends = await asyncio.gather(
+            *(bind_network(database, network) for network in ("devnet", "mainnet-beta")),
+            return_exceptions=True,
+        )
+        [refused] = [end for end in ends if end is not None]
+        assert isinstance(refused, ConfigError)
+        [(_, bound)] = rows_of(tmp_path, NETWORK)
+        await bind_network(database, bound)
+    finally:
+        await database.close()
