@@ -11,6 +11,7 @@ from tests.support.swap import pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.vault.transactions.request import ADMIN
+from solward_server.http.money_response import NO_DRY_RUN
 
 LAMPORTS = 5_000_000
 
@@ -42,6 +43,13 @@ async def test_a_position_is_listed_at_risk_and_swept(tmp_path: Path) -> None:
         assert (shown["counter"], shown["transactionId"], shown["mints"]) == (1, record.id, [])
         wallets = (await api.get("/wallets")).json["wallets"]
         assert [each["id"] for each in wallets] == [wallet]
+
+        for path, trial in (("?dryRun=true", None), ("", {"dryRun": True})):
+            tried = await api.post(
+                f"/wallets/{wallet}/pockets/{shown['address']}/sweep{path}", trial
+            )
+            assert (tried.status, tried.error) == (400, NO_DRY_RUN)
+        assert (await api.get(f"/wallets/{wallet}/pockets")).json["pockets"] == [shown]
 
         swept = await api.post(f"/wallets/{wallet}/pockets/{shown['address']}/sweep")
         assert (swept.status, swept.json["status"]) == (200, "confirmed")

@@ -31,6 +31,7 @@ Operation = Callable[[Actor], Awaitable[TransactionRecord]]
 ToJson = Callable[[TransactionRecord], dict[str, Any]]
 
 _NOT_LETTERS: Final = re.compile("[^a-z]")
+NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
 _NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
 
 
@@ -76,6 +77,12 @@ def wants_dry_run(body: Body) -> bool:
     if in_body is not None and not isinstance(in_body, bool):
         raise InvalidRequest(_NO_FLAG)
     return query_wants_dry_run() or in_body is True
+
+
+def refuse_dry_run(body: Body) -> None:
+    """For what moves money and has no dry run; raises `InvalidRequest` where one is asked for."""
+    if wants_dry_run(body):
+        raise InvalidRequest(NO_DRY_RUN)
 
 
 def query_wants_dry_run() -> bool:

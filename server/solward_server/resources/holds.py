@@ -18,6 +18,7 @@ from solward_server.http.body import (
     query_text,
     read_body,
 )
+from solward_server.http.money_response import NO_DRY_RUN, refuse_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
@@ -79,7 +80,9 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/holds/<hold_id>/approve")
     @keyed(Role.POLICY)
     async def approve(hold_id: str) -> dict[str, Any]:
-        note = body_optional_text(await read_body(), "note", longest=MAX_NOTE)
+        body = await read_body()
+        refuse_dry_run(body)
+        note = body_optional_text(body, "note", longest=MAX_NOTE)
         return (await service.approve_hold(hold_id, caller().principal, note)).to_json()
 
     @routes.post("/holds/<hold_id>/deny")
@@ -135,7 +138,9 @@ _ENDED = "The hold is denied already"
 _NOT_YOURS = "Who asks for a transaction does not approve it"
 
 
-def _decision(operation_id: str, summary: str, description: str, example: Any) -> dict[str, Any]:
+def _decision(
+    operation_id: str, summary: str, description: str, example: Any, *more_refusals: str
+) -> dict[str, Any]:
     return {
         "post": operation(
             operation_id,
@@ -147,7 +152,7 @@ def _decision(operation_id: str, summary: str, description: str, example: Any) -
             body=_NOTE,
             response=success(ref("Hold"), example),
             errors={
-                400: f"note must be one line of at most {MAX_NOTE} characters",
+                400: [f"note must be one line of at most {MAX_NOTE} characters", *more_refusals],
                 403: _NOT_YOURS,
                 404: NO_HOLD,
                 409: _ENDED,
@@ -196,6 +201,7 @@ PATHS = {
         "Approve what is held, once",
         "It is made again, judged by everything again, and sent; at most what was shown leaves.",
         _DECIDED,
+        NO_DRY_RUN,
     ),
     "/holds/{holdId}/deny": _decision(
         "denyHold",

@@ -28,6 +28,7 @@ from solward_server.http.body import (
     read_body,
 )
 from solward_server.http.errors import Forbidden
+from solward_server.http.money_response import NO_DRY_RUN, refuse_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
@@ -138,6 +139,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/wallets/<wallet_id>/pockets/<pocket_id>/sweep")
     @admin(Role.OPERATE)
     async def sweep(wallet_id: str, pocket_id: str) -> dict[str, Any]:
+        refuse_dry_run(await read_body())
         await context.wallet(wallet_id)
         record = await service.engine.sweep_pocket(wallet_id, caller().actor(), pocket_id)
         return record.to_json(fee=True)
@@ -339,10 +341,14 @@ PATHS = {
             access=Access.ADMIN,
             description="A frozen wallet's pockets too: nothing leaves but the network fee.",
             parameters=[WALLET_ID, POCKET_ID],
+            body=request_body(request_object({}), {}, required=False),
             response=success(ref("Transaction"), _SWEPT),
             errors={
-                400: "address: what pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is used"
-                " for has not ended",
+                400: [
+                    "address: what pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is used"
+                    " for has not ended",
+                    NO_DRY_RUN,
+                ],
                 404: "Pocket not found",
                 500: "Something is left in the pocket",
             },
