@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet tag": (wallet("treasury"), "treasury"),
     "wallet transfer": (wallet(STRANGER, "0.1"), "confirmed"),
     "wallet token-transfer": (holding(STRANGER, "1.5"), "token_transfer"),
-    "wallet airdrop": (wallet("0.5"), "airdrop"),
+    "wallet airdrop": (wallet("0.5"), "0.5 SOL"),
     "wallet swap": (wallet("SOL", "USDC", "0.1", "--slippage-bps", "80"), "outputAmount"),
     "wallet launch-token": (wallet("Coin", "CN", "--decimals", "2", "--supply", "7"), "CN"),
     "wallet mint-supply": (holding("1"), "mint_supply"),

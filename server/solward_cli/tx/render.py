@@ -75,6 +75,8 @@ def render_record(record: Transaction) -> RenderableType:
         {
             "Transaction": record.id,
             "Type": record.type,
+            # The details below have no units.
+            "What": summary(record, visible) or None,
             "Status": status(record.status),
             "Why": record.error,
             "Time": f"{moment(record.timestamp)} UTC",
