@@ -220,6 +220,14 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
     [
         ({"api_host": "0.0.0.0"}, "the development one is public"),
         ({"api_host": "example.org"}, "the development one is public"),
+        (
+            {"dashboard_url": "https://wallets.example.com"},
+            "must be set with DASHBOARD_URL https://wallets.example.com: the development",
+        ),
+        (
+            {"cors_origins": "http://localhost:3000,https://wallets.example.com"},
+            "must be set with CORS_ORIGINS https://wallets.example.com: the development",
+        ),
         ({"api_host": "::", "api_secret": "x" * 31}, "at least 32 bytes"),
         (
             {"api_secret": "short"},

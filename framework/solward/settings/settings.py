@@ -688,14 +688,14 @@ class Settings(AccessSettings, VendorSettings):
         """Refuse to serve with settings that let others take control.
 
         Raises:
-            ConfigError: the development secret on a host that others can reach or on mainnet; a
+            ConfigError: the development secret where others can reach the service or on mainnet; a
                 secret that is too short or easy to guess (`solward.settings.secret_rules`); on
                 mainnet, plugins that are not named.
         """
         if not self.api_secret.get_secret_value().strip():
             raise ConfigError("API_SECRET must not be empty")
-        where = "on mainnet" if self.mainnet else f"with API_HOST {self.api_host}"
-        if self.development_secret and (self.mainnet or not self.loopback):
+        where = "on mainnet" if self.mainnet else self._reached_by_others()
+        if self.development_secret and where is not None:
             raise ConfigError(
                 f"API_SECRET must be set {where}: the development one is public. Make one with"
                 f" `{HOW_TO_MAKE}`"
@@ -708,6 +708,21 @@ class Settings(AccessSettings, VendorSettings):
                 "SOLWARD_PLUGINS must name the distributions that may load on mainnet, "
                 "or `solward` for the built-in ones only"
             )
+
+    def _reached_by_others(self) -> str | None:
+        """The setting by which others reach the service, by itself or behind a proxy; None where
+        only this machine does."""
+        if not self.loopback:
+            return f"with API_HOST {self.api_host}"
+        # A proxy's names: it passes on to a loopback address what others send it.
+        named = [("DASHBOARD_URL", self.dashboard_url)] if self.dashboard_url else []
+        named += [("CORS_ORIGINS", each) for each in self.cors_origins]
+        remote = (
+            f"with {name} {url}"
+            for name, url in named
+            if not is_loopback(urlsplit(url).hostname or "")
+        )
+        return next(remote, None)
 
     def _guessable(self) -> dict[str, str]:
         """The secrets that are set and have a least length, by setting."""
