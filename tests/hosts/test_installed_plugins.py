@@ -59,6 +59,19 @@ def with_manifest(*sites: str) -> str:
     return skill_source("acme", manifest=SITES.format(", ".join(map(repr, sites))))
 
 
+def test_one_that_the_settings_do_not_name_is_not_said_to_take_effect(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = wheel(tmp_path)
+    monkeypatch.setenv("SOLWARD_PLUGINS", "solward")
+    said = solward("install", str(path), "--yes").output
+    assert "SOLWARD_PLUGINS does not name it, so nothing of it is loaded: add acme-tools" in said
+    assert listed()[0]["acme"]["problem"] == "not_allowed"
+    monkeypatch.setenv("SOLWARD_PLUGINS", "solward,Acme_Tools")
+    assert "next start" in solward("upgrade", str(path), "--yes").output
+    assert listed()[0]["acme"]["status"] == "loaded"
+
+
 def test_it_is_listed_with_its_place_and_loaded_while_enabled(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +79,7 @@ def test_it_is_listed_with_its_place_and_loaded_while_enabled(
     said = solward("install", str(path), "--yes").output
     assert "Installed acme-tools 1.0: skill acme. Takes effect at the service's next start" in said
     [one], _ = layout.installed(home)
+    assert solward("list").stderr.splitlines()[0] == f"Of SOLWARD_HOME {home}."
     rows, places = listed()
     assert (rows["acme"]["status"], rows["acme"]["where"]) == ("loaded", str(one.folder))
     assert places["acme-tools"] == {

@@ -29,6 +29,7 @@ __all__ = [
     "disabled",
     "discover",
     "environment",
+    "is_allowed",
     "of_folder",
     "survey",
 ]
@@ -138,6 +139,15 @@ class Place:
         return "it can replace what the service imports"
 
 
+def is_allowed(distribution: str, allow: Iterable[str]) -> bool:
+    """Whether a third party's distribution may be loaded.
+
+    Args:
+        allow: as `Settings.plugins`.
+    """
+    return any(name == "*" or canonical(name) == canonical(distribution) for name in allow)
+
+
 def discover(
     allow: Collection[str],
     entry_points: Iterable[EntryPoint] | None = None,
@@ -172,7 +182,6 @@ def survey(
     if folders is not None:
         taken = {canonical(each.distribution) for each in every}
         every += _of_folders(folders, taken, places, problems)
-    allowed = {canonical(name) for name in allow}
     present = {BUILT_IN, *(canonical(name) for name in places)}
     present |= {canonical(each.distribution) for each in problems}
     if folders is not None:
@@ -184,7 +193,7 @@ def survey(
     ]
     by_name: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
     for candidate in every:
-        if not (candidate.built_in or "*" in allow or canonical(candidate.distribution) in allowed):
+        if not (candidate.built_in or is_allowed(candidate.distribution, allow)):
             detail = "its distribution is not named in SOLWARD_PLUGINS; nothing of it was imported"
             problems.append(candidate.problem(ProblemCode.NOT_ALLOWED, detail))
         elif _NAME.fullmatch(candidate.name) is None:

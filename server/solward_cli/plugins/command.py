@@ -103,6 +103,8 @@ def list_plugins(as_json: bool, outdated: bool) -> None:
         click.echo(json.dumps(listed))
         return
     _show(rows)
+    # A shell without the service's settings has another home, whose list looks as whole.
+    click.echo(f"Of SOLWARD_HOME {settings.solward_home}.", err=True)
     _show_places(registry.places)
 
 

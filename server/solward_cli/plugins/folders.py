@@ -125,6 +125,7 @@ def _checked(result: Path | None, public: str | None) -> CheckResult | None:
 
 def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | None) -> None:
     from solward.folders.install import install as installed
+    from solward.registry.discovery import is_allowed
     from solward.settings import Settings
     from solward_cli.entrypoint import refusals
     from solward_cli.plugins.results import summary
@@ -152,7 +153,14 @@ def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | No
         one = installed(
             settings.solward_home, target, accept=accept, declare=declare, upgrade=upgrade
         )
-    _done(f"Installed {one.name} {one.version}: {_kinds(one.plugins)}.")
+    if is_allowed(one.name, settings.plugins):
+        _done(f"Installed {one.name} {one.version}: {_kinds(one.plugins)}.")
+    else:
+        _echo(
+            f"Installed {one.name} {one.version}: {_kinds(one.plugins)}. SOLWARD_PLUGINS does not"
+            f" name it, so nothing of it is loaded: add {one.name} there, and start the service"
+            " again."
+        )
 
 
 def _enable(name: str, enabled: bool) -> None:

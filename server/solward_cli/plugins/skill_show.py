@@ -24,6 +24,7 @@ _RANGES = (
     ("minItems", "{} items or more"),
     ("maxItems", "at most {} items"),
 )
+_NOT_EMPTY = frozenset({"minLength", "minItems"})
 
 
 @click.command("list")
@@ -81,5 +82,9 @@ def range_of(is_required: bool, schema: Mapping[str, Any]) -> str:
     said = "required" if is_required else "optional"
     if "default" in schema:
         said = f"{jsontext.dumps(schema['default'])} where it is left out"
-    limits = (words.format(schema[key]) for key, words in _RANGES if key in schema)
+    limits = (
+        "not empty" if key in _NOT_EMPTY and schema[key] == 1 else words.format(schema[key])
+        for key, words in _RANGES
+        if key in schema
+    )
     return "; ".join((said, *limits))
