@@ -112,9 +112,13 @@ class Policies:
 
         Raises:
             PolicyChanged: the document says another version than the one in force.
-            InvalidRequest, LedgerError: as `read`.
+            InvalidRequest: it has no `grants`; or as `read`.
+            LedgerError: as `read`.
         """
         policy = await self.read(document)
+        if isinstance(document, dict) and document.get("grants") is None:
+            # A body that was lost, or names the book alone, would take away every bound.
+            raise InvalidRequest("grants is required and must be an array, of none where it is []")
         await store.replace_policy(
             self._database, policy.sets, policy.book, if_version=policy.version
         )

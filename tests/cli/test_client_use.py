@@ -320,9 +320,7 @@ def test_a_balance_is_shown_in_dollars_where_it_is_asked_for(live: Live) -> None
 
 def test_a_skills_parameters_are_shown_with_their_limits(live: Live) -> None:
     shown = live.run("skills", "show", "swap")
-    assert re.search(
-        r"^inputToken +string +required; not empty; at most 64 ", shown, re.M
-    )
+    assert re.search(r"^inputToken +string +required; not empty; at most 64 ", shown, re.M)
     assert re.search(r"^slippageBps +integer +50 where it is left out; at least 0; ", shown, re.M)
     told = live.json("skills", "show", "swap")
     assert (told["name"], told["parameters"]["required"][0]) == ("swap", "inputToken")

@@ -94,7 +94,7 @@ async def test_what_is_gone_keeps_the_policy_writable(api: Api) -> None:
     assert (await api.call("DELETE", f"/keys/{gone}")).status == 200
     assert (await policy(api))["policy"]["readOnly"] == []
     assert (await put(api, {**shown, "version": None})).status == 400
-    await put(api, {"readOnly": ["skill:transfer", "plugin:Solward"]})
+    await put(api, {"grants": [], "readOnly": ["skill:transfer", "plugin:Solward"]})
     shown = (await policy(api))["policy"]
     assert sorted(shown["readOnly"]) == ["plugin:solward", "skill:transfer"]
     assert (await put(api, shown)).status == 200
@@ -144,6 +144,19 @@ async def test_a_refusal_names_the_path_and_changes_nothing(api: Api) -> None:
     assert (await policy(api))["policy"] == {
         "version": 0, "book": {}, "grants": [], "readOnly": [],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [None, {}, {"grants": None}, {"book": {}}])
+async def test_a_body_without_grants_takes_no_bound_away(
+    api: Api, body: dict[str, object] | None
+) -> None:
+    await api.key(name="ci")
+    assert (await put(api, {"grants": [SPENDS | {"who": "key:ci"}]})).status == 200
+    before = await policy(api)
+    answer = await api.call("PUT", "/policy", body)
+    assert answer.status == 400
+    assert answer.error.startswith("grants")
+    assert await policy(api) == before
 
 
 async def test_a_field_that_stands_twice_is_refused(api: Api) -> None:
@@ -388,7 +401,7 @@ async def test_an_agent_is_made_changed_and_deleted_with_its_grants(tmp_path: Pa
 async def test_every_change_is_audited_with_before_and_after(api: Api) -> None:
     _, key = await api.key(name="ci", grants=[])
     await put(api, {"grants": [SPENDS]}, f"/policy/key:{key}")
-    await put(api, {"book": {"vendors": [STRANGER]}})
+    await put(api, {"book": {"vendors": [STRANGER]}, "grants": []})
     entries = [each.to_json() for each in await api.service.audit.latest(20)]
     told = [each["data"] for each in reversed(entries) if each["event"] == "policy:changed"]
     assert [(each["who"], each["principal"]) for each in told] == [

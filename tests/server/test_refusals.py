@@ -57,6 +57,11 @@ async def test_what_was_not_simulated_says_its_rule_and_no_bytes(api: Api) -> No
     assert "couldLeave" not in found
 
 
+async def test_an_empty_wallet_id_is_no_wallet_and_not_all_of_them(api: Api) -> None:
+    answer = await api.get("/refusals?walletId=")
+    assert (answer.status, answer.error) == (404, "Wallet not found")
+
+
 async def test_what_was_made_has_no_refusal(api: Api) -> None:
     wallet = await api.wallet(2)
     await pay(api, wallet, "0.25")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import pytest
 from tests.support.api import STRANGER, Api
@@ -51,7 +52,7 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
     assert await ids(api, recipient=STRANGER, status="confirmed") == [first]
     assert await ids(api, walletId=other) == [last, airdrop]
     assert await ids(api, f"/wallets/{other}/transactions", type="transfer") == [last]
-    assert await ids(api, agentId="nobody") == []
+    assert await ids(api, agentId=str(uuid4())) == []
     moment = (await api.records(other))[0]["timestamp"]
     assert await ids(api, since=moment) == [last]
     assert last not in await ids(api, until=moment, type="transfer")
@@ -69,7 +70,8 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
         ("since=yesterday", "since must be an ISO 8601 time with a zone"),
         ("until=2026-01-01T00:00:00", "until must be an ISO 8601 time with a zone"),
         ("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until must be later than since"),
-        ("agentId=", "agentId must be a string of 1 to 200 characters"),
+        ("agentId=", "agentId must be the id of an agent"),
+        ("agentId=null", "agentId must be the id of an agent"),
         ("recipient=Nobody", "recipient must be an address, or the name of a contact"),
         ("status=blocked&status=failed", "status must be given once"),
         ("status=blocked&before=x", "before must be the id of a transaction"),

@@ -188,7 +188,10 @@ class AgentService:
         """
         if name not in TEMPLATES:
             raise NotFound(f"Agent template not found; there are: {', '.join(TEMPLATES)}")
-        return await self._previewed(TEMPLATES[name], body.get("parameters") or {}, body)
+        parameters = body.get("parameters")
+        return await self._previewed(
+            TEMPLATES[name], {} if parameters is None else parameters, body
+        )
 
     async def _example(self, template: AgentTemplate) -> dict[str, Any] | None:
         try:

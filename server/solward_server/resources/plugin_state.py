@@ -30,6 +30,8 @@ from solward_server.openapi.schema import (
     whole,
 )
 
+_LONGEST_NAME = 200
+
 
 def blueprint(context: RouteContext) -> Blueprint:
     """`/plugins/skills/:skill/settings`, `/wallets/:id/plugins/:plugin/store` and
@@ -62,7 +64,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def entries(wallet_id: str, plugin: str) -> dict[str, Any]:
         prefix, after = query_text("prefix") or "", query_text("after")
         limit = query_limit(highest=MAX_LISTED)
-        found = await service.plugin_state.entries(plugin, wallet_id, prefix, after, limit)
+        found = await service.plugin_state.entries(_named(plugin), wallet_id, prefix, after, limit)
         return {"entries": [_shown(each) for each in found]}
 
     @routes.delete("/wallets/<wallet_id>/plugins/<plugin>/store")
@@ -71,7 +73,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         key = query_text("key")
         if key is None:
             raise InvalidRequest("key is required")
-        deleted = await service.plugin_state.delete_entry(plugin, wallet_id, key)
+        deleted = await service.plugin_state.delete_entry(_named(plugin), wallet_id, key)
         return {"plugin": canonical(plugin), "key": key, "deleted": deleted}
 
     @routes.delete("/plugins/state")
@@ -80,10 +82,16 @@ def blueprint(context: RouteContext) -> Blueprint:
         plugin = query_text("plugin")
         if plugin is None:
             raise InvalidRequest("plugin is required")
-        purged = await service.plugin_state.purge(plugin)
+        purged = await service.plugin_state.purge(_named(plugin))
         return {"plugin": canonical(plugin)} | asdict(purged)
 
     return routes
+
+
+def _named(plugin: str) -> str:
+    if not 0 < len(plugin) <= _LONGEST_NAME:
+        raise InvalidRequest(f"plugin must be a string of 1 to {_LONGEST_NAME} characters")
+    return plugin
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -99,7 +107,8 @@ def _shown(entry: Entry) -> dict[str, Any]:
 
 _SKILL = path_parameter("skill", text("The skill's name.", 64), "transfer")
 _NAME = path_parameter("name", text("The setting's name.", 200), "signingKey")
-_PLUGIN = path_parameter("plugin", text("The plugin's distribution.", 200), "acme-tools")
+_DISTRIBUTION = text("The plugin's distribution.", _LONGEST_NAME)
+_PLUGIN = path_parameter("plugin", _DISTRIBUTION, "acme-tools")
 _KEY = query("key", text("The entry's key.", MAX_KEY), required=True)
 _SET = response_object(
     {
@@ -193,7 +202,7 @@ PATHS = {
             parameters=[
                 WALLET_ID,
                 _PLUGIN,
-                query("prefix", text("Only keys that begin so.", MAX_KEY)),
+                query("prefix", text("Only keys that begin so.", MAX_KEY, minLength=0)),
                 query("after", text("Only keys after this one.", MAX_KEY)),
                 query("limit", whole("How many at most.", 1, MAX_LISTED, default=50)),
             ],
@@ -260,7 +269,7 @@ PATHS = {
             access=Access.ADMIN,
             description="For every wallet, not to be undone. Only of a distribution of which "
             "nothing is loaded. Its files are deleted by `solward plugins remove --purge` alone.",
-            parameters=[query("plugin", text("The plugin's distribution.", 200), required=True)],
+            parameters=[query("plugin", _DISTRIBUTION, required=True)],
             response=success(
                 response_object(
                     {

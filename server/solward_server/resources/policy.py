@@ -129,10 +129,8 @@ _ONE_ANSWER = {
     "grants": _EXAMPLE["grants"],
     "sentences": _SENTENCES,
 }
-_POLICY_BODY = request_object(
-    POLICY | {"grants": array(SAID_GRANT, "In the order in which they are looked at.")}
-)
-_BODY = request_body(_POLICY_BODY, _EXAMPLE)
+_POLICY_FIELDS = POLICY | {"grants": array(SAID_GRANT, "In the order in which they are looked at.")}
+_POLICY_BODY = request_object(_POLICY_FIELDS)
 _REPLAYED = {
     "days": 30,
     "version": 3,
@@ -204,7 +202,7 @@ PATHS = {
                 "A principal that the body does not name is no longer under grants. A grant that is"
                 " written anew starts with what its principal moved in its windows."
             ),
-            body=_BODY,
+            body=request_body(request_object(_POLICY_FIELDS, required=["grants"]), _EXAMPLE),
             response=success(ref("Policy"), _ANSWER),
             errors=_ERRORS | _CHANGED,
         ),
@@ -267,7 +265,7 @@ PATHS = {
             "What a policy would say; nothing changes",
             tag="policy",
             access=Access.ADMIN,
-            body=_BODY,
+            body=request_body(_POLICY_BODY, _EXAMPLE, required=False),
             response=success(ref("Policy"), _ANSWER),
             errors=_ERRORS,
         )

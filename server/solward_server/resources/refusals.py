@@ -42,7 +42,9 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.get("/refusals")
     @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
-        wallet_id = query_text("walletId") or caller().wallet_id
+        wallet_id = query_text("walletId")
+        if wallet_id is None:
+            wallet_id = caller().wallet_id
         if wallet_id is not None:
             await context.wallet(wallet_id)
         return await context.service.refusals(wallet_id, limit=query_limit())

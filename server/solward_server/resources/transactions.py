@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 
@@ -46,6 +47,7 @@ from solward_server.openapi.parameters import (
 from solward_server.openapi.schema import array, identifier, nullable, ref, response_object
 
 MAX_FILTER = 200
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 CSV = "text/csv"
 
 
@@ -195,9 +197,10 @@ async def read_filter(context: RouteContext, wallet_id: str | None) -> RecordFil
     if asked is not None:
         await context.wallet(asked)
     agent_id, recipient = query_text("agentId"), query_text("recipient")
-    for name, value in (("agentId", agent_id), ("recipient", recipient)):
-        if value is not None and not 0 < len(value) <= MAX_FILTER:
-            raise InvalidRequest(f"{name} must be a string of 1 to {MAX_FILTER} characters")
+    if agent_id is not None and _UUID.fullmatch(agent_id) is None:
+        raise InvalidRequest("agentId must be the id of an agent")
+    if recipient is not None and not 0 < len(recipient) <= MAX_FILTER:
+        raise InvalidRequest(f"recipient must be a string of 1 to {MAX_FILTER} characters")
     since_ms, until_ms = query_time("since"), query_time("until")
     if since_ms is not None and until_ms is not None and until_ms <= since_ms:
         raise InvalidRequest("until must be later than since")
