@@ -118,7 +118,9 @@ class Policies:
         policy = await self.read(document)
         if isinstance(document, dict) and document.get("grants") is None:
             # A body that was lost, or names the book alone, would take away every bound.
-            raise InvalidRequest("grants is required and must be an array, of none where it is []")
+            raise InvalidRequest(
+                "grants is required and must be an array; [] puts nobody under grants"
+            )
         await store.replace_policy(
             self._database, policy.sets, policy.book, if_version=policy.version
         )
