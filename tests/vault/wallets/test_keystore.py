@@ -112,7 +112,7 @@ async def test_the_stored_parameters_are_64_mib_3_passes_and_4_lanes(database: D
         ({"salt": "c2hvcnQ="}, "salt must have at least 16 bytes"),
         ({"salt": "***"}, "parameters are damaged"),
         ({"kind": "scrypt"}, "does not know: scrypt"),
-        ({"kind": "file"}, "has a key file: unset KEYSTORE_PASSPHRASE"),
+        ({"kind": "file"}, "has a key file: unset KEYSTORE_PASSPHRASE, then seal it"),
         ({"time_cost": 4}, "not this keystore's passphrase"),
         ({"previous": {"version": 0}}, "parameters are damaged"),
         ({"previous": {"version": 0, "key": "AAAA"}}, "previous keystore key cannot be opened"),

@@ -154,7 +154,10 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
     if kind != "file":
         raise KeystoreError(f"The keystore was made in a way this version does not know: {kind}")
     if source.file is None:
-        raise KeystoreError("This keystore has a key file: unset KEYSTORE_PASSPHRASE")
+        raise KeystoreError(
+            "This keystore has a key file: unset KEYSTORE_PASSPHRASE, then seal it under one with"
+            " `solward keystore rotate --to passphrase`"
+        )
     # Of processes that start together after an interrupted rotation one moves the new file into
     # place, perhaps between this one's two reads; a second look then finds it.
     for _ in range(2):
