@@ -289,7 +289,7 @@ async def test_a_thousand_requests_show_no_secret(tmp_path: Path, log: io.String
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 async def test_ten_thousand_requests_show_no_secret(tmp_path: Path, log: io.StringIO) -> None:
     assert await leaks(tmp_path, log, 10_000) == {}
 
