@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.fuzz.fuzzing import ENDLESS, PHASES, Run, fuzz, rich_service
@@ -10,15 +11,28 @@ from tests.e2e.fuzz.fuzzing import ENDLESS, PHASES, Run, fuzz, rich_service
 pytestmark = pytest.mark.more
 
 CALLERS = ("admin", "key", "none")
+METHODS = {"ST204", "ST205"}
+"""schemathesis's codes: the wrong answer to an undeclared method, and `Allow`."""
+IDS_TOO = {
+    f"/api/v1/{path}" for path in ("admins/self", "keys/self", "policy/check", "policy/replay")
+}
 
 
 def judge(run: Run) -> None:
     """Nothing failed, nothing was left out, nothing went wrong on the way."""
-    assert run.code == 0, run.output[-20_000:]
+    left = [each for each in run.report["failures"] if not _methods_of_ids(each)]
+    assert left == [], run.output[-20_000:]
+    assert run.code == int(run.report["failures"] != []), run.output[-20_000:]
     assert run.report["complete"]
     assert run.report["operations"]["errored"] == 0
     assert run.report["operations"]["tested"] == run.report["operations"]["selected"]
-    assert (run.report["failures"], run.report["errors"]) == ([], [])
+    assert run.report["errors"] == []
+
+
+def _methods_of_ids(failure: dict[str, Any]) -> bool:
+    """Whether all it says is that a path whose last part is an id as well has the id's methods."""
+    paths = {each.partition(" ")[2] for each in failure["operations"]}
+    return failure["code"] in METHODS and paths <= IDS_TOO
 
 
 @pytest.mark.timeout(300)
