@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
+from tests.support.processor_time import cost
 
 from solward.errors import InvalidRequest
 from solward.registry.parameters import Parameters
@@ -180,10 +180,12 @@ def test_a_long_list_costs_little_to_refuse() -> None:
     parameters = Parameters(checked_schema(schema, trusted=False))
     # Of two kinds, which cannot be sorted.
     long = [{}, *range(25_000)]
-    begun = time.process_time()
-    with pytest.raises(InvalidRequest, match="f: must have at most 100 items"):
-        parameters.validate({"f": long})
-    assert time.process_time() - begun < 3
+
+    def refuse() -> None:
+        with pytest.raises(InvalidRequest, match="f: must have at most 100 items"):
+            parameters.validate({"f": long})
+
+    assert cost(refuse) < 100
     with pytest.raises(InvalidRequest, match="must not repeat"):
         parameters.validate({"f": [1, 1]})
 

@@ -251,8 +251,21 @@ class Browser:
     def choose(self, label: str, option: str, *, within: str = "body") -> None:
         """Pick an option of a select."""
         # What has the label is an input of no size; a person presses the field around it.
-        css = f"{within} .q-field:has([aria-label={json.dumps(label)}]) .q-field__control"
-        self.one(css).click()
+        name = f"[aria-label={json.dumps(label)}]"
+        field = f"{within} .q-field:has({name}) .q-field__control"
+        # A dialog that still slides in has another field where this one was a moment ago.
+        self.still()
+
+        expanded = json.dumps(f"{within} {name}[aria-expanded=true]")
+        is_open = f"return !!document.querySelector({expanded})"
+
+        def opened() -> bool:
+            if not self.script(is_open):
+                self.one(field).click()
+                self.still()
+            return bool(self.script(is_open))
+
+        self.until(opened, f"the options of {label!r}")
         self.click(option, within=".q-menu")
 
     def errors(self) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
+from tests.support.processor_time import cost
 
 from solward.provider import ProviderSpec
 from solward.settings import Settings
@@ -80,9 +80,7 @@ def test_of_a_databases_address_only_passwords_are_secret() -> None:
     "text", ["a." * 16_000 + "://", "https://" * 4_000, "://a" * 8_000, "bearer" + " " * 30_000]
 )
 def test_no_text_takes_long(text: str) -> None:
-    begun = time.process_time()
-    scrub_text(text)
-    assert time.process_time() - begun < 0.1
+    assert cost(lambda: scrub_text(text)) < 10
 
 
 @pytest.mark.parametrize("at", [*range(1_960, 2_001, 8), *range(3_000, 3_040, 8)])
