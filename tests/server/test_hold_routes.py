@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.api import NOBODY, Answer, Api, serving_api
 
+USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 ASKS = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "2"}, "hold": "0.1"}}}
 APPROVES = [{"may": ["approve"]}]
 
@@ -223,3 +224,18 @@ async def test_keys_in_memory_ask_and_approve_too(tmp_path: Path) -> None:
         assert (await desk.decide(hold, token=asker)).status == 403
         assert (await desk.decide(hold, token=approver)).json["state"] == "executed"
         assert await desk.paid() == Decimal("0.5")
+
+
+async def test_a_token_by_its_symbol_or_its_mint_waits_once(desk: Desk) -> None:
+    api, wallet = desk.api, desk.wallet
+    swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 1}
+    assert (await api.post(f"/wallets/{wallet}/swap", swap)).status == 200
+    asks = {"may": ["transfer"], "assets": {"USDC": {"per": {"24h": "50"}, "hold": "0"}}}
+    asker, _ = await api.key(name="tokens", grants=[asks], rateLimit=100)
+    holds = set()
+    for token in ("USDC", "usdc", USDC):
+        body = {"to": desk.recipient, "amount": 1, "mint": token}
+        answer = await api.post(f"/wallets/{wallet}/token-transfer", body, token=asker)
+        assert answer.status == 202, answer.text
+        holds.add(answer.json["holdId"])
+    assert len(holds) == 1

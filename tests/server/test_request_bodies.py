@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from solders.keypair import Keypair
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
 # One service for all: nothing here changes what another test sees.
@@ -143,6 +144,31 @@ async def test_a_limit_outside_1_to_500_is_400(api: Api, limit: str) -> None:
 
 async def test_unknown_fields_are_ignored_on_the_contracts_routes(api: Api) -> None:
     assert (await api.post("/wallets", {"name": "w", "colour": "blue"})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("token", "USDC"), ("mint", NOBODY), ("Token", "USDC"), ("tokenMint", "USDC"),
+     ("asset", ""), ("currency", 5), ("mint", "SOLO")],
+)  # fmt: skip
+async def test_a_transfer_that_names_a_token_sends_no_sol(api: Api, field: str, value: Any) -> None:
+    wallet = await api.wallet(1)
+    body = {"to": str(Keypair().pubkey()), "amount": 0.1, field: value}
+    answer = await api.post(f"/wallets/{wallet}/transfer", body)
+    assert (answer.status, answer.error) == (
+        400,
+        f"{field}: transfer sends SOL; token-transfer sends a token, by its mint. Nothing was sent",
+    )
+    assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
+
+
+@pytest.mark.parametrize("named", [{"token": "sol"}, {"mint": None}, {"colour": "blue"}])
+async def test_a_transfer_that_names_sol_or_no_asset_is_sent(
+    api: Api, named: dict[str, Any]
+) -> None:
+    wallet = await api.wallet(1)
+    body = {"to": str(Keypair().pubkey()), "amount": 0.1} | named
+    assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 200
 
 
 @pytest.mark.parametrize("path", ["balance", "transactions", "limits", ""])

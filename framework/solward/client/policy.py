@@ -33,10 +33,10 @@ class Policies:
         return self._http.read(Policy.of, answer)
 
     async def replace(self, document: Mapping[str, Any]) -> Policy:
-        """Put every principal under exactly the grants of a document.
+        """Put every principal under exactly the grants of a document, which must have `grants`.
 
         Raises:
-            BadRequest: naming the path of what is wrong.
+            BadRequest: naming the path of what is missing or wrong.
             Conflict: its `version` is not the one in force.
         """
         return self._http.read(Policy.of, await self._http.send("PUT", "/policy", document))

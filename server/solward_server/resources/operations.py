@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from quart import Blueprint, Response
 
+from solward.errors import InvalidRequest
 from solward.operations.declared import OPERATIONS, Operation
+from solward.operations.declared.sol import TRANSFER
+from solward.operations.declared.tokens import TRANSFER_TOKEN
 from solward.record import TransactionRecord, TransactionStatus
 from solward.roles import Role
 from solward.vault.transactions.request import Actor
@@ -16,6 +20,9 @@ from solward_server.http.body import read_body
 from solward_server.http.money_response import money_response
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.money import money_operation
+
+# How fields that name an asset begin.
+_OF_ASSETS = ("asset", "coin", "currency", "mint", "token")
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -37,6 +44,8 @@ def _view(context: RouteContext, declared: Operation) -> Any:
         body = await read_body()
         # In JSON requests null is an absent field.
         params = {name: value for name, value in body.items() if value is not None}
+        if declared is TRANSFER:
+            _refuse_other_assets(params)
 
         async def run(actor: Actor) -> TransactionRecord:
             return await context.service.operations.perform(declared.name, wallet_id, actor, params)
@@ -44,6 +53,18 @@ def _view(context: RouteContext, declared: Operation) -> Any:
         return await money_response(context, wallet_id, body, run, partial(_to_json, declared))
 
     return view
+
+
+def _refuse_other_assets(params: Mapping[str, object]) -> None:
+    """A field that the route does not know is ignored, but whoever names a token would send as
+    many SOL; raises `InvalidRequest`."""
+    for name, value in params.items():
+        is_sol = isinstance(value, str) and value.casefold() == "sol"
+        if name.casefold().startswith(_OF_ASSETS) and not is_sol:
+            raise InvalidRequest(
+                f"{name}: {TRANSFER.path} sends SOL; {TRANSFER_TOKEN.path} sends a token, by its"
+                " mint. Nothing was sent"
+            )
 
 
 def _to_json(declared: Operation, record: TransactionRecord) -> dict[str, Any]:

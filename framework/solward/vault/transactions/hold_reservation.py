@@ -124,14 +124,15 @@ class HoldReserver:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record.
 
-        What waits already is held also where nothing would hold it any more: paid beside its hold,
-        and approved then, it would be paid twice.
+        What waits already is the hold that waits, whichever its spelling: of two holds both may be
+        approved. So it is where nothing would hold it any more: paid beside its hold, and approved
+        then, it would be paid twice.
         """
         waiting: list[HoldRow] = []
         if actor.approval is None:
             if not judged.is_allowed:
                 return judged
-            if judged.hold is None and not actor.is_admins:
+            if not actor.is_admins:
                 waiting = await holds.open_rows(connection, actor.principal)
             if judged.hold is None and not waiting:
                 return judged
