@@ -55,7 +55,7 @@ def create_app(service: Solward) -> Quart:
     app.register_blueprint(docs.blueprint())
     app.register_blueprint(metrics.blueprint())
     mount_mcp(app, service.settings)
-    described = openapi.blueprint(lambda: service.registry, PREFIX, openapi.least_roles(app))
+    described = openapi.blueprint(app, lambda: service.registry, PREFIX)
     app.register_blueprint(described, url_prefix=PREFIX)
     middleware.forbid_caching(app)
     answer_unchanged(app)

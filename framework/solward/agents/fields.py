@@ -175,12 +175,16 @@ def read_budget(fields: Mapping[str, Any], current: TokenBudget | None = None) -
 
 
 def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> AgentGuardrails:
-    """Guardrail numbers from the top level and the `guardrails` object; the object wins."""
+    """Guardrail numbers from the top level and the `guardrails` object, which wins and has no
+    others: a misspelled one would bind nothing."""
     nested = body.get("guardrails")
     if nested is None:
         nested = {}
     if not isinstance(nested, Mapping):
         raise InvalidRequest("guardrails must be an object")
+    for name in nested:
+        if name not in GUARDRAIL_FIELDS:
+            raise InvalidRequest(f"guardrails.{name} is none of: {', '.join(GUARDRAIL_FIELDS)}")
     values: dict[str, Any] = {}
     for field in GUARDRAIL_FIELDS:
         for source, prefix in ((nested, "guardrails."), (body, "")):

@@ -14,6 +14,7 @@ from werkzeug.sansio.response import Response as BaseResponse
 from solward import jsontext
 from solward.clock import ms_of
 from solward.errors import InvalidRequest
+from solward_server.http.field_names import refuse_misspelled
 
 JSON = "application/json"
 MAX_BODY_BYTES = 64 * 1024
@@ -99,8 +100,8 @@ async def read_body() -> Body:
     """The request's JSON object; an absent body is an empty one.
 
     Raises:
-        InvalidRequest: it is not JSON, not an object, says something twice, or has a text or a
-            number that nothing here can hold.
+        InvalidRequest: it is not JSON, not an object, says something twice, has a text or a
+            number that nothing here can hold, or a field that resembles one of the route.
         werkzeug.exceptions.RequestEntityTooLarge: it has more than `max_body_bytes`.
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
@@ -110,6 +111,7 @@ async def read_body() -> Body:
     body = parse_body(data)
     if not isinstance(body, dict):
         raise InvalidRequest("The request body must be a JSON object")
+    refuse_misspelled(body)
     return body
 
 

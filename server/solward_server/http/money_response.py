@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -18,6 +17,7 @@ from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller
 from solward_server.http.body import Body, json_response
 from solward_server.http.errors import refusal_headers, refused_response
+from solward_server.http.field_names import letters_of
 from solward_server.http.idempotency import (
     finish,
     first_use,
@@ -30,7 +30,6 @@ from solward_server.http.route_context import RouteContext
 Operation = Callable[[Actor], Awaitable[TransactionRecord]]
 ToJson = Callable[[TransactionRecord], dict[str, Any]]
 
-_NOT_LETTERS: Final = re.compile("[^a-z]")
 NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
 _NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
 
@@ -97,7 +96,7 @@ def query_wants_dry_run() -> bool:
 def _refuse_other_spellings(names: Iterable[str]) -> None:
     """Whoever writes it otherwise means a dry run, and would be paid."""
     for name in names:
-        if name != "dryRun" and _NOT_LETTERS.sub("", name.casefold()) == "dryrun":
+        if name != "dryRun" and letters_of(name) == "dryrun":
             raise InvalidRequest(f"{name!r} is written dryRun; nothing was sent")
 
 

@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from quart import Blueprint, Quart, Response
+from werkzeug.routing import Rule
 
 from solward import __version__, jsontext
 from solward.registry import Registry
 from solward.roles import Role
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import public, role_of
+from solward_server.http.field_names import FieldNames, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.links import add_links
@@ -57,8 +59,8 @@ _ABOUT = """\
 Wallets that autonomous agents can use and cannot empty.
 
 Bodies are JSON objects, an absent body counts as `{}`, unknown fields are ignored except in skill
-parameters. Amounts are exact: more decimals than the unit has is 400. Every error is
-`{"error": "text"}`. Answers carry `Cache-Control: no-store`.
+parameters and where they resemble a known one. Amounts are exact: more decimals than the unit has
+is 400. Every error is `{"error": "text"}`. Answers carry `Cache-Control: no-store`.
 """
 _TAGS = {
     "health": "Public.",
@@ -86,18 +88,19 @@ _TAGS = {
 }
 
 
-def blueprint(
-    registry: Callable[[], Registry], prefix: str, roles: Mapping[tuple[str, str], Role]
-) -> Blueprint:
-    """`GET /openapi.json`.
+def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blueprint:
+    """`GET /openapi.json`, which also says what fields bodies are compared with.
 
     Args:
+        app: has all other routes.
         registry: gives the plugins as they are loaded now.
-        roles: as `least_roles` gives them.
     """
     routes = Blueprint("openapi", __name__)
+    roles = least_roles(app)
     # Made once for the same plugins: it takes a while.
-    made = registry(), jsontext.dumps(describe(registry(), prefix, roles))
+    document = describe(registry(), prefix, roles)
+    know_fields(app, _field_names(app, document))
+    made = registry(), jsontext.dumps(document)
 
     @routes.get("/openapi.json")
     @public
@@ -118,12 +121,31 @@ def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
     written as in the document, and of skills there is one."""
     found = {}
     for rule in app.url_map.iter_rules():
-        path = _VARIABLE.sub(_as_parameter, rule.rule)
         role = role_of(app.view_functions[rule.endpoint])
         for method in rule.methods or ():
             if role is not None:
-                found[path, method.lower()] = role
+                found[_path_of(rule), method.lower()] = role
     return found
+
+
+def _field_names(app: Quart, document: Mapping[str, Any]) -> FieldNames:
+    """Of each route whose body is an open object; `dryRun` is looked at by `wants_dry_run`."""
+    found = {}
+    for rule in app.url_map.iter_rules():
+        for method in rule.methods or ():
+            described = document["paths"].get(_path_of(rule), {}).get(method.lower(), {})
+            content = described.get("requestBody", {}).get("content", {})
+            schema = content.get("application/json", {}).get("schema", {})
+            if "$ref" in schema:
+                schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+            if schema.get("additionalProperties", True) is not False:
+                names = schema.get("properties", {}).keys() - {"dryRun"}
+                found[method, rule.rule] = tuple(sorted(names))
+    return found
+
+
+def _path_of(rule: Rule) -> str:
+    return _VARIABLE.sub(_as_parameter, rule.rule)
 
 
 def _as_parameter(variable: re.Match[str]) -> str:

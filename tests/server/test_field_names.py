@@ -1,0 +1,100 @@
+"""A field that is nearly a known one is refused: what it bounds would be bounded by nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from tests.support.api import Api
+
+from solward_server.http.field_names import MOST_UNKNOWN, resembled
+
+KEY_FIELDS = ("expiresAt", "grants", "name", "rateLimit", "spendingLimitSol", "walletId")
+AGENT = {"name": "a", "llmProvider": "openai", "llmModel": "m", "strategy": "s"}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("wallet_id", "walletId"),
+        ("WalletId", "walletId"),
+        ("wallet", "walletId"),
+        ("walletAddress", "walletId"),
+        ("walletld", "walletId"),
+        ("grant", "grants"),
+        ("spendingLimit", "spendingLimitSol"),
+        ("dailySpendingLimitSol", "spendingLimitSol"),
+        ("expiresIn", "expiresAt"),
+        ("ratelimt", "rateLimit"),
+        ("colour", None),
+        ("note", None),
+        ("", None),
+        ("w" * 65, None),
+        ("wallet" * 11, None),
+    ],
+)
+def test_names_that_are_alike(written: str, meant: str | None) -> None:
+    assert resembled(written, KEY_FIELDS) == meant
+
+
+@pytest.mark.parametrize("field", ["wallet", "wallet_id", "spendingLimit", "grant", "expires_at"])
+async def test_no_key_is_made_with_a_bound_that_is_misspelled(api: Api, field: str) -> None:
+    answer = await api.post("/keys", {"name": "ci", field: 1})
+    meant = resembled(field, KEY_FIELDS)
+    assert (answer.status, answer.error) == (
+        400,
+        f"{field} is not a field, but {meant} is. Nothing was done",
+    )
+    assert (await api.get("/keys")).json == {"keys": []}
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"maxSolPerTx": 1}, "maxSolPerTx is not a field, but maxSolPerTransaction is"),
+        ({"guardrail": {}}, "guardrail is not a field, but guardrails is"),
+        ({"budget": {}}, "budget is not a field, but llmBudget is"),
+        ({"guardrails": {"maxSolPerTx": 1}}, "guardrails.maxSolPerTx is none of: maxSol"),
+    ],
+)
+async def test_no_agent_is_made_with_a_bound_that_is_misspelled(
+    api: Api, more: dict[str, Any], error: str
+) -> None:
+    answer = await api.post("/agents", AGENT | {"walletId": await api.wallet()} | more)
+    assert answer.status == 400
+    assert str(answer.error).startswith(error)
+    assert (await api.get("/agents")).json == {"agents": []}
+
+
+@pytest.mark.parametrize("switch", ["freeze", "unfreeze"])
+async def test_a_switch_for_one_wallet_moves_no_other(api: Api, switch: str) -> None:
+    wallet = await api.wallet()
+    await api.post("/freeze", {"walletId": wallet})
+    before = (await api.get("/freeze")).json
+    assert (await api.post(f"/{switch}", {"wallet": wallet})).status == 400
+    assert (await api.get("/freeze")).json == before
+
+
+@pytest.mark.parametrize("field", ["idempotencyKey", "Idempotency-Key", "idempotency_key"])
+async def test_an_idempotency_key_in_the_body_is_refused_rather_than_paid_twice(
+    api: Api, field: str
+) -> None:
+    wallet = await api.wallet(1)
+    body = {"to": str(Keypair().pubkey()), "amount": 0.1, field: "k"}
+    answer = await api.post(f"/wallets/{wallet}/transfer", body)
+    assert (answer.status, answer.error) == (
+        400,
+        f"{field} is a header, Idempotency-Key. Nothing was done",
+    )
+    assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
+
+
+async def test_so_many_unknown_fields_are_ignored_and_more_are_refused(api: Api) -> None:
+    unknown = {f"x{number}": 1 for number in range(MOST_UNKNOWN)}
+    assert (await api.post("/wallets", unknown)).status == 200
+    answer = await api.post("/wallets", unknown | {"colour": "blue"})
+    assert (answer.status, answer.error) == (
+        400,
+        f"More than {MOST_UNKNOWN} fields are unknown. Nothing was done",
+    )
