@@ -11,6 +11,7 @@ from tests.support.api import STRANGER, Api, serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import RULES
+from solward_server.http.field_names import NO_DRY_RUN
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 
@@ -149,10 +150,31 @@ async def test_skills_that_spend_have_none(api: Api, skill: str) -> None:
     }[skill]
     before = await state(api, wallet)
     answer = await api.post(f"/wallets/{wallet}/skills/{skill}?dryRun=true", params)
-    assert (answer.status, answer.error) == (
-        400,
-        "dryRun is for the money routes, not for skills; nothing was sent",
-    )
+    assert (answer.status, answer.error) == (400, NO_DRY_RUN)
+    assert await state(api, wallet) == before
+
+
+async def test_what_has_no_dry_run_does_nothing_where_one_is_asked_for(api: Api) -> None:
+    wallet = await api.wallet(1)
+    rent = {"skill": "transfer", "parameters": {"to": STRANGER, "amount": 0.1}, "name": "rent",
+            "every": "1d"}  # fmt: skip
+    schedule = (await api.post(f"/wallets/{wallet}/schedules", rent)).json["id"]
+    before = await state(api, wallet)
+    for method, path, body in (
+        ("POST", f"/wallets/{wallet}/schedules/{schedule}/run", {}),
+        ("PUT", "/policy", {"grants": []}),
+        ("PUT", "/policy/key:x", {"grants": []}),
+        ("POST", "/freeze", {}),
+        ("POST", "/keys", {"name": "tried"}),
+        ("DELETE", f"/wallets/{wallet}/schedules/{schedule}", None),
+    ):
+        answer = await api.call(method, f"{path}?dryRun=true", body)
+        assert (answer.status, answer.error) == (400, NO_DRY_RUN), path
+    in_body = await api.post("/keys", {"name": "tried", "dryRun": True})
+    assert (in_body.status, in_body.error) == (400, NO_DRY_RUN)
+    assert (await api.post("/keys", {"name": "made", "dryRun": False})).status == 200
+    assert (await api.get("/keys")).json["keys"][0]["name"] == "made"
+    assert (await api.get("/freeze")).json["frozen"] is False
     assert await state(api, wallet) == before
 
 

@@ -24,6 +24,9 @@ _LEAST_LETTERS: Final = 4
 _COMMON_LETTERS: Final = 6
 _LONGEST: Final = 64
 _ALIKE: Final = 0.75
+DRY_RUN: Final = "dryRun"
+NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
+_DRY_RUN: Final = "dryrun"
 _KEY_HEADER: Final = "idempotencykey"
 _EXTENSION: Final = "solward_field_names"
 _NOT_IN_NAMES: Final = re.compile("[^a-z0-9]")
@@ -34,25 +37,36 @@ def know_fields(app: Quart, names: FieldNames) -> None:
     app.extensions[_EXTENSION] = names
 
 
+def known_fields() -> Collection[str]:
+    """Of the current route; empty where it has none, or refuses unknown ones itself."""
+    names: FieldNames = current_app.extensions.get(_EXTENSION, {})
+    rule = "" if request.url_rule is None else request.url_rule.rule
+    return names.get((request.method, rule), ())
+
+
 def refuse_misspelled(body: Mapping[str, Any]) -> None:
     """Refuse a field that the current route does not know and that resembles one it knows.
 
     Raises:
-        InvalidRequest: naming both; one is the header `Idempotency-Key`; or there are more than
-            `MOST_UNKNOWN` unknown ones.
+        InvalidRequest: naming both; one is the header `Idempotency-Key`; a dry run of what has
+            none; or there are more than `MOST_UNKNOWN` unknown ones.
     """
-    names: FieldNames = current_app.extensions.get(_EXTENSION, {})
-    rule = "" if request.url_rule is None else request.url_rule.rule
-    known = names.get((request.method, rule), ())
+    known = known_fields()
     if not known:
         return
     unknown = [name for name in body if name not in known]
     if len(unknown) > MOST_UNKNOWN:
         raise InvalidRequest(f"More than {MOST_UNKNOWN} fields are unknown. Nothing was done")
     for name in unknown:
-        if letters_of(name) == _KEY_HEADER:
+        letters = letters_of(name)
+        if letters == _KEY_HEADER:
             # Ignored, it would let a repeated payment be another.
             raise InvalidRequest(f"{name} is a header, Idempotency-Key. Nothing was done")
+        if letters == _DRY_RUN:
+            if DRY_RUN not in known and body[name] not in (None, False):
+                raise InvalidRequest(NO_DRY_RUN)
+            # `wants_dry_run` reads the others.
+            continue
         meant = resembled(name, known)
         if meant is not None:
             raise InvalidRequest(f"{name} is not a field, but {meant} is. Nothing was done")

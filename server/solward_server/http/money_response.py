@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from quart import Response, request
+from quart import Quart, Response, request
 
 from solward.errors import RETRY_HEADER, IdempotencyInFlight, InvalidRequest, TransactionError
 from solward.record import TransactionRecord, TransactionStatus
@@ -17,7 +17,7 @@ from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller
 from solward_server.http.body import Body, json_response
 from solward_server.http.errors import refusal_headers, refused_response
-from solward_server.http.field_names import letters_of
+from solward_server.http.field_names import DRY_RUN, NO_DRY_RUN, known_fields, letters_of
 from solward_server.http.idempotency import (
     finish,
     first_use,
@@ -30,7 +30,7 @@ from solward_server.http.route_context import RouteContext
 Operation = Callable[[Actor], Awaitable[TransactionRecord]]
 ToJson = Callable[[TransactionRecord], dict[str, Any]]
 
-NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
+_READING: Final = ("GET", "HEAD", "OPTIONS")
 _NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
 
 
@@ -76,6 +76,16 @@ def wants_dry_run(body: Body) -> bool:
     if in_body is not None and not isinstance(in_body, bool):
         raise InvalidRequest(_NO_FLAG)
     return query_wants_dry_run() or in_body is True
+
+
+def refuse_dry_runs(app: Quart) -> None:
+    """Refuse a dry run in the query of what changes something and has none, on every route."""
+
+    @app.before_request
+    async def refuse() -> None:
+        changes = request.url_rule is not None and request.method not in _READING
+        if request.args and changes and DRY_RUN not in known_fields():
+            refuse_dry_run({})
 
 
 def refuse_dry_run(body: Body) -> None:

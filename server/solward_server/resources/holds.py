@@ -18,7 +18,7 @@ from solward_server.http.body import (
     query_text,
     read_body,
 )
-from solward_server.http.money_response import NO_DRY_RUN, refuse_dry_run
+from solward_server.http.field_names import NO_DRY_RUN
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
@@ -81,7 +81,6 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed(Role.POLICY)
     async def approve(hold_id: str) -> dict[str, Any]:
         body = await read_body()
-        refuse_dry_run(body)
         note = body_optional_text(body, "note", longest=MAX_NOTE)
         return (await service.approve_hold(hold_id, caller().principal, note)).to_json()
 

@@ -129,7 +129,7 @@ def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
 
 
 def _field_names(app: Quart, document: Mapping[str, Any]) -> FieldNames:
-    """Of each route whose body is an open object; `dryRun` is looked at by `wants_dry_run`."""
+    """Of each route whose body is an open object."""
     found = {}
     for rule in app.url_map.iter_rules():
         for method in rule.methods or ():
@@ -139,8 +139,7 @@ def _field_names(app: Quart, document: Mapping[str, Any]) -> FieldNames:
             if "$ref" in schema:
                 schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
             if schema.get("additionalProperties", True) is not False:
-                names = schema.get("properties", {}).keys() - {"dryRun"}
-                found[method, rule.rule] = tuple(sorted(names))
+                found[method, rule.rule] = tuple(sorted(schema.get("properties", {})))
     return found
 
 

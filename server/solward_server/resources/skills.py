@@ -8,7 +8,7 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import Held, InvalidRequest, SkillNotFound, SolwardError
+from solward.errors import Held, SkillNotFound, SolwardError
 from solward.manifest import manifest_json
 from solward.registry import LoadedSkill
 from solward.roles import Role
@@ -17,7 +17,6 @@ from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
 from solward_server.http.errors import refused_response
 from solward_server.http.idempotency import action_key, finish, idempotency_key, replay
-from solward_server.http.money_response import query_wants_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.manifest import MANIFEST
@@ -62,8 +61,6 @@ def blueprint(context: RouteContext) -> Blueprint:
         params = skills[name].validate(dict(body))
         if skills[name].spec.effects is not Effects.SPEND:
             return await _run(context, wallet_id, name, params, None)
-        if query_wants_dry_run():
-            raise InvalidRequest("dryRun is for the money routes, not for skills; nothing was sent")
         key = idempotency_key(body)
         if key is None:
             await context.count_request()

@@ -28,7 +28,8 @@ from solward_server.http.body import (
     read_body,
 )
 from solward_server.http.errors import Forbidden
-from solward_server.http.money_response import NO_DRY_RUN, refuse_dry_run
+from solward_server.http.field_names import NO_DRY_RUN
+from solward_server.http.money_response import refuse_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
