@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from solward.clock import iso
+
+GENERATED_KEY: Final = "generated-"
+"""How an Idempotency-Key begins that a tool made for a caller who chose none, such as a model: it
+does not make what is asked for a payment of its own beside the same one that waits."""
 
 
 class HoldState(StrEnum):

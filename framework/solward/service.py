@@ -44,6 +44,7 @@ from solward.errors import (
     InvalidRequest,
     KeyRevoked,
     LedgerError,
+    LedgerUnavailable,
     NotFound,
     SkillError,
     SkillNotFound,
@@ -94,7 +95,7 @@ from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
-from solward.vault.store.ledger_network import bind_network
+from solward.vault.store.ledger_network import bind_network, check_network
 from solward.vault.store.plugin_entries import StoreBounds
 from solward.vault.store.record_filter import RecordFilter, filtered_ids
 from solward.vault.store.record_pages import RecordPages
@@ -237,7 +238,7 @@ class Solward:
             stack.push_async_callback(models.close)
             database = await Database.open(settings.database_url, home.path)
             stack.push_async_callback(database.close)
-            await bind_network(database, settings.solana_network)
+            await check_network(database, settings.solana_network)
             events = EventBus()
             stack.callback(events.close)
             database.on_committed = events.publish_stored
@@ -250,6 +251,14 @@ class Solward:
             registry = await live.load()
             _tell_problems(registry.problems, registry.problems)
             cluster = await stack.enter_async_context(open_cluster(settings, genesis))
+
+            async def verify_network() -> None:
+                await cluster.verify()
+                await bind_network(database, settings.solana_network)
+
+            # A ledger that is away is verified, and binds it, before the first transaction.
+            with contextlib.suppress(LedgerUnavailable):
+                await verify_network()
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = await listed_tokens(database, cluster.network)
             prices = Prices(
@@ -262,7 +271,7 @@ class Solward:
             engine = Engine(
                 cluster.ledger, database, wallets,
                 _engine_options(settings, registry, prices, tokens, cluster.network),
-                verify_cluster=cluster.verify, hook=step_hook, process=process,
+                verify_cluster=verify_network, hook=step_hook, process=process,
             )  # fmt: skip
             await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)

@@ -20,6 +20,7 @@ from solward.client import (
     Unreachable,
 )
 from solward.errors import InvalidRequest
+from solward.hold import GENERATED_KEY
 from solward_mcp.built_in import (
     answer,
     built_in,
@@ -149,7 +150,7 @@ async def _continued(
     call = HeldCalls.name(scope.caller, wallet_id, name, params)
     if key is not None:
         return await _once(work, key)
-    key = scope.held.key(call) or str(uuid.uuid4())
+    key = scope.held.key(call) or f"{GENERATED_KEY}{uuid.uuid4()}"
     try:
         done = await _once(work, key)
     except Held as held:

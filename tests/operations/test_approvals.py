@@ -36,7 +36,7 @@ from solward.errors import (
 )
 from solward.guardrail import Hold as Ask
 from solward.guardrail import Intent, TransactionEffects
-from solward.hold import HoldState
+from solward.hold import GENERATED_KEY, HoldState
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.approvals import MAX_NOTE, Approvals
 from solward.record import TransactionRecord, TransactionStatus
@@ -135,6 +135,36 @@ async def test_it_is_the_same_by_another_route_skill_or_spelling(
         await desk.ask(1, idempotency=own)
         await desk.approvals.approve(hold.id, "admin")
         assert await desk.paid() == 2 * LAMPORTS_PER_SOL
+
+
+async def test_a_key_that_a_tool_made_makes_no_payment_of_its_own(tmp_path: Path) -> None:
+    def made(number: int) -> dict[str, Any]:
+        of_call = replace(KEY, action_key=f"{GENERATED_KEY}call{number}:0")
+        key = IdempotencyKey(f"key:k1|POST|/pay|{GENERATED_KEY}{number}", "f")
+        return {"actor": of_call} if number % 2 else {"idempotency": key}
+
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        hold = await desk.held(1, **made(1))
+        for number in range(2, 6):
+            assert (await desk.held(1, **made(number))).id == hold.id
+        assert (await desk.held(1)).id == hold.id
+        strict.clear()
+        assert (await desk.held(1, **made(6))).id == hold.id
+        assert (await desk.held(1, **made(7))).id == hold.id
+        await desk.approvals.approve(hold.id, "admin")
+        assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_two_launches_are_two_holds(desk: Desk) -> None:
+    """Their lines are the same: no mint stands in them yet."""
+    holds = set()
+    for name in ("First", "Second", "First"):
+        launch = {"name": name, "symbol": "ONE", "initialSupply": 5}
+        with pytest.raises(Held) as caught:
+            await desk.operations.perform("launch_token", desk.bench.wallet.id, KEY, launch)
+        holds.add(caught.value.hold.id)
+    assert len(holds) == 2
 
 
 async def test_of_two_that_wait_for_the_same_the_one_whose_time_is_not_over_stands(

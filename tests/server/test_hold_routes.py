@@ -239,3 +239,16 @@ async def test_a_token_by_its_symbol_or_its_mint_waits_once(desk: Desk) -> None:
         assert answer.status == 202, answer.text
         holds.add(answer.json["holdId"])
     assert len(holds) == 1
+
+
+async def test_a_swap_into_another_token_is_another_hold(desk: Desk) -> None:
+    grant = {"may": ["swap"], "assets": {"SOL": {"per": {"24h": "2"}, "hold": "0"}}}
+    asker, _ = await desk.api.key(name="trader", grants=[grant], rateLimit=100)
+    holds = {}
+    for source, target in (("SOL", "USDC"), ("sol", "usdc"), ("SOL", USDC), ("SOL", "BONK")):
+        body = {"inputToken": source, "outputToken": target, "amount": Decimal("0.2")}
+        answer = await desk.api.post(f"/wallets/{desk.wallet}/swap", body, token=asker)
+        assert answer.status == 202, answer.text
+        holds[source, target] = answer.json["holdId"]
+    assert len(set(holds.values())) == 2
+    assert holds["SOL", "BONK"] != holds["SOL", "USDC"]

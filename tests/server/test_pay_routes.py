@@ -315,6 +315,22 @@ async def test_a_price_that_rose_waits_for_a_person_and_is_paid_once_approved(sh
     assert await shop.earned() == 3 * PRICE
 
 
+async def test_a_paid_request_is_one_hold_by_whichever_route(shop: Shop) -> None:
+    may_pay = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
+    token, _ = await shop.api.key(rateLimit=100, grants=[may_pay])
+    assert (await shop.post("one", token=token)).status == 200
+    shop.entry = {"amount": 2 * PRICE}
+    held = await shop.post(token=token)
+    assert held.status == 202, held.text
+    params = {"url": shop.url, "max": "0.05 USDC"}
+    path = f"/wallets/{shop.wallet}/skills/pay_request"
+    again = await shop.api.post(path, params, token=token)
+    assert (again.status, again.json["holdId"]) == (202, held.json["holdId"])
+    other = await shop.api.post(path, params | {"method": "POST"}, token=token)
+    assert other.json["holdId"] != held.json["holdId"]
+    assert len(shop.seller.paid) == 1
+
+
 async def test_a_frozen_wallet_pays_nobody(shop: Shop) -> None:
     await shop.api.post("/freeze", {"walletId": shop.wallet, "reason": "incident 7"})
     answer = await shop.post("frozen")

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward import jsontext
 from solward.clock import now_ms
 from solward.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
+from solward.hold import GENERATED_KEY
 from solward.vault.store import idempotency as store
 from solward.vault.store.database import Database
 from solward.vault.store.idempotency import StoredResponse
@@ -132,4 +133,5 @@ class SkillCalls:
 
 def action_key(key: IdempotencyKey) -> str:
     """The name under which a skill's money calls are numbered, so that each runs once."""
-    return "http:" + hashlib.sha256(f"{key.scope}|{key.fingerprint}".encode()).hexdigest()
+    prefix = GENERATED_KEY if key.is_generated else "http:"
+    return prefix + hashlib.sha256(f"{key.scope}|{key.fingerprint}".encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from solward.settings import Settings
 from solward.solana.clusters import GENESIS
 from solward.vault.store.database import Database
 from solward.vault.store.ledger_network import bind_network
+from solward_localnet.node import Localnet
 
 NETWORK = "SELECT id, network FROM ledger_network"
 
@@ -49,6 +51,36 @@ async def test_another_network_is_refused_before_its_ledger_is_asked_for_fates(
         assert node.calls == {}
         assert rows_of(tmp_path, "SELECT * FROM transactions ORDER BY id") == before
         assert rows_of(tmp_path, NETWORK) == [(1, "localnet")]
+
+
+async def test_a_network_that_its_rpc_is_not_of_binds_nothing(
+    tmp_path: Path, localnet: Localnet
+) -> None:
+    async def answers(method: str, params: Sequence[Any]) -> Any:
+        is_asked = method == "getGenesisHash"
+        return GENESIS["devnet"] if is_asked else await localnet.call(method, params)
+
+    async with rpc_nodes.listening(answers) as (node,):
+        devnet = {"solana_rpc_url": node.url, "solana_network": "devnet"}
+        with pytest.raises(ConfigError, match="serves devnet "):
+            await started(tmp_path, **devnet | {"solana_network": "mainnet-beta"})
+        assert rows_of(tmp_path, NETWORK) == [(1, None)]
+        await started(tmp_path, **devnet)
+        assert rows_of(tmp_path, NETWORK) == [(1, "devnet")]
+
+
+async def test_a_network_whose_rpc_is_away_is_bound_before_the_first_transaction(
+    tmp_path: Path, localnet: Localnet
+) -> None:
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+        node.faults["*"] = 503
+        async with serving_api(tmp_path, solana_rpc_url=node.url, solana_network="localnet") as api:
+            assert rows_of(tmp_path, NETWORK) == [(1, None)]
+            node.faults.clear()
+            wallet = await api.wallet(1)
+            paid = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1})
+            assert paid.status == 200, paid.text
+            assert rows_of(tmp_path, NETWORK) == [(1, "localnet")]
 
 
 async def test_a_database_of_an_earlier_release_becomes_that_of_its_next_start(

@@ -19,7 +19,7 @@ from solward import jsontext
 from solward.audit.acts import SERVICE, record_act
 from solward.clock import iso
 from solward.events import EventKind
-from solward.hold import Hold, HoldState
+from solward.hold import GENERATED_KEY, Hold, HoldState
 from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store import transactions
@@ -70,9 +70,10 @@ class HoldRow:
 
     @property
     def is_keyless(self) -> bool:
-        """Whether its caller gave no key that would make it a payment of its own; an agent gives
+        """Whether its caller chose no key that would make it a payment of its own; an agent chooses
         none, whose cycles' keys are the service's."""
-        return self.action_key is None or self.hold.agent_id is not None
+        chosen = self.action_key is not None and not self.action_key.startswith(GENERATED_KEY)
+        return not chosen or self.hold.agent_id is not None
 
 
 COLUMNS: Final = tuple(holds.c)

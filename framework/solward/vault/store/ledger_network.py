@@ -1,4 +1,4 @@
-"""The network of a database: one for good, set by the first start.
+"""The network of a database: one for good, set by the first start that finds its ledger.
 
 What a database keeps is of one ledger: transactions in flight, what their limits' windows hold, and
 grants and limits that somebody chose for that network's money. On another network a transaction in
@@ -21,8 +21,8 @@ from solward.vault.store.tables import ledger_network
 _SELECT: Final = select(ledger_network.c.network)
 
 
-async def bind_network(database: Database, network: str) -> None:
-    """Bind a database without a network to this one.
+async def check_network(database: Database, network: str) -> str | None:
+    """The network that a database is bound to; None for one without.
 
     Args:
         network: as `SOLANA_NETWORK`; a localnet is any ledger of one's own.
@@ -30,14 +30,28 @@ async def bind_network(database: Database, network: str) -> None:
     Raises:
         ConfigError: the database is of another network.
     """
+    async with database.read() as connection:
+        mismatch = await network_mismatch(connection, network, shared=database.shared)
+        bound: str | None = (await connection.execute(_SELECT)).scalar_one()
+    if mismatch is not None:
+        raise ConfigError(f"{mismatch.found}. {mismatch.advice}")
+    return bound
+
+
+async def bind_network(database: Database, network: str) -> None:
+    """Bind a database without a network to this one, once its ledger proved to be that network's:
+    a wrong `SOLANA_NETWORK` is told by the ledger, and is then to be corrected.
+
+    Raises:
+        ConfigError: as `check_network`.
+    """
+    if await check_network(database, network) is not None:
+        return
     async with database.write() as connection:
         # The row is locked: of two first starts one binds, and the other reads what it bound.
         unbound = update(ledger_network).where(ledger_network.c.network.is_(None))
         await connection.execute(unbound.values(network=network))
-    async with database.read() as connection:
-        mismatch = await network_mismatch(connection, network, shared=database.shared)
-    if mismatch is not None:
-        raise ConfigError(f"{mismatch.found}. {mismatch.advice}")
+    await check_network(database, network)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,9 @@ class HoldReserver:
                 each
                 for each in waiting
                 if each.is_keyless
-                and holding.is_same_payment(each.hold, judged.record, leaving.lines)
+                and holding.is_same_payment(
+                    each.hold, judged.record, leaving.lines, leaving.arrives
+                )
             ]
         for row in known:
             # One whose time is over stands for nothing, and another may.

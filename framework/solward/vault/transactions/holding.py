@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from solward import jsontext
 from solward.guardrail import SOL, Intent, Line, Operation
-from solward.hold import Hold
+from solward.hold import GENERATED_KEY, Hold
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.record import TransactionRecord
 from solward.vault.transactions.grant_case import VENUE, is_pockets
@@ -79,13 +79,14 @@ def digest_of(
     """SHA-256 of what is asked and what it takes: the same request again has the same.
 
     An agent's request has no key of its caller's: each cycle's is another, and the same payment
-    asked for in the next cycle is not to be a second one.
+    asked for in the next cycle is not to be a second one. A paid request is one by what it
+    requests and takes, whichever route or skill makes it.
     """
     key = None
-    if actor.idempotency is not None:
-        key = [actor.idempotency.scope, actor.idempotency.fingerprint]
-    elif not is_keyless(actor):
+    if not is_keyless(actor):
         key = [str(actor.action_key)]
+        if actor.idempotency is not None:
+            key = [actor.idempotency.scope, actor.idempotency.fingerprint]
     asked = _asked(intent, pocket)
     if actor.recipe is not None:
         recipe = actor.recipe()
@@ -95,19 +96,34 @@ def digest_of(
     whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
     if payment is not None:
         # The whole request: what is bought for it is what was approved.
-        whole.append([payment.url, payment.method, payment.fingerprint])
+        request = [payment.url, payment.method, payment.fingerprint]
+        whole = ["hold", wallet_id, actor.principal, intent.type, key, request, left]
     return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
 
 
 def is_keyless(actor: Actor) -> bool:
-    """Whether its caller gave no key, which would make it a payment of its own."""
-    return actor.idempotency is None and (actor.run is not None or actor.action_key is None)
+    """Whether its caller chose no key, which would make it a payment of its own."""
+    if actor.idempotency is not None:
+        return actor.idempotency.is_generated
+    key = actor.action_key
+    return actor.run is not None or key is None or key.startswith(GENERATED_KEY)
 
 
-def is_same_payment(hold: Hold, record: TransactionRecord, lines: Sequence[Line]) -> bool:
+def is_same_payment(
+    hold: Hold, record: TransactionRecord, lines: Sequence[Line], arrives: Mapping[str, int]
+) -> bool:
     """Whether a transaction takes what a hold shows, from the same wallet to the same recipients,
-    by whichever route, skill or spelling it was asked for."""
+    for the same assets, by whichever route, skill or spelling it was asked for.
+
+    Args:
+        arrives: as `arrives_of`; how much of them changes with each quote.
+    """
     if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
+        return False
+    if hold.arrives.keys() != arrives.keys():
+        return False
+    if any(line.operation is Operation.LAUNCH for line in lines):
+        # Nothing in its lines says which token it is.
         return False
     shown = [_at_any_venue(_line(each)) for each in hold.lines]
     taken = [_at_any_venue(each) for each in lines]

@@ -10,6 +10,7 @@ from solders.instruction import Instruction
 
 from solward.entries import Put
 from solward.guardrail import Intent
+from solward.hold import GENERATED_KEY
 from solward.payment import PaymentMode
 from solward.record import TransactionRecord
 from solward.roles import is_admin
@@ -28,6 +29,11 @@ class IdempotencyKey:
 
     scope: str
     fingerprint: str
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether a tool made it for a caller who chose none."""
+        return self.scope.rpartition("|")[2].startswith(GENERATED_KEY)
 
 
 @dataclass(frozen=True, slots=True)
