@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from solward.errors import ConfigError
 from solward.settings import Settings
+from solward.settings.addresses import is_loopback
 from solward.settings.secret_rules import weaknesses
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -37,9 +39,12 @@ class Options:
                 short or well known; a `.env` says which service, and its secret is from elsewhere.
         """
         password = settings.dashboard_password
-        if host not in ("127.0.0.1", "localhost", "::1") and password is None:
+        # Where DASHBOARD_URL is of another machine, a proxy passes on what others send it.
+        name = urlsplit(settings.dashboard_url or "").hostname or host
+        reached = next((each for each in (host, name) if not is_loopback(each)), None)
+        if reached is not None and password is None:
             raise ConfigError(
-                f"DASHBOARD_PASSWORD must be set to serve the dashboard on {host}:"
+                f"DASHBOARD_PASSWORD must be set to serve the dashboard on {reached}:"
                 " whoever opens it can spend"
             )
         if password is not None:

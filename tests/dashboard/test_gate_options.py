@@ -19,6 +19,14 @@ def test_a_host_others_reach_needs_a_password(host: str) -> None:
     assert open_to_all.hosts is None
 
 
+def test_a_proxy_that_others_reach_needs_a_password() -> None:
+    public = {"dashboard_url": "https://wallets.example.com", "api_secret": "s" * 32}
+    with pytest.raises(ConfigError, match=r"serve the dashboard on wallets\.example\.com"):
+        Options.of(Settings(_env_file=None, **public), "127.0.0.1", 3000)
+    own = Settings(_env_file=None, dashboard_url="http://localhost:8080")
+    assert Options.of(own, "127.0.0.1", 3000).password is None
+
+
 @pytest.mark.parametrize("password", ["too short", "correct horse battery staple"])
 def test_a_password_that_is_soon_guessed_is_refused(password: str) -> None:
     with pytest.raises(ConfigError, match="DASHBOARD_PASSWORD must") as refused:
