@@ -8,9 +8,11 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import update
 from tests.support.api import STRANGER, Api
 
 from solward.vault.store import record_filter
+from solward.vault.store.tables import transactions
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
@@ -52,7 +54,13 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
     assert await ids(api, recipient=STRANGER, status="confirmed") == [first]
     assert await ids(api, walletId=other) == [last, airdrop]
     assert await ids(api, f"/wallets/{other}/transactions", type="transfer") == [last]
-    assert await ids(api, agentId=str(uuid4())) == []
+    agent = str(uuid4())
+    assert await ids(api, agentId=agent) == []
+    async with api.service.database.write() as connection:
+        of_agent = update(transactions).where(transactions.c.id == first)
+        await connection.execute(of_agent.values(agent_id=agent))
+    for written in (agent, agent.upper()):
+        assert await ids(api, agentId=written) == [first]
     moment = (await api.records(other))[0]["timestamp"]
     assert await ids(api, since=moment) == [last]
     assert last not in await ids(api, until=moment, type="transfer")

@@ -207,7 +207,7 @@ async def read_filter(context: RouteContext, wallet_id: str | None) -> RecordFil
     type_, status = query_choice("type", TransactionType), query_choice("status", TransactionStatus)
     return RecordFilter(
         wallet_id=wallet_id if asked is None else asked,
-        agent_id=agent_id,
+        agent_id=None if agent_id is None else agent_id.lower(),
         recipient=None if recipient is None else await _address(context, recipient),
         type=type_,
         status=status,
