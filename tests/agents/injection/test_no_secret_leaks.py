@@ -284,6 +284,8 @@ async def leaks(folder: Path, log: io.StringIO, requests: int) -> dict[str, list
     return {name: hits for name, hits in (counted | {"files": written}).items() if hits}
 
 
+# A minute and a half where it is alone on two slow processors.
+@pytest.mark.timeout(600)
 async def test_a_thousand_requests_show_no_secret(tmp_path: Path, log: io.StringIO) -> None:
     assert await leaks(tmp_path, log, 1_000) == {}
 

@@ -97,7 +97,8 @@ def digest_of(
     if payment is not None:
         # The whole request: what is bought for it is what was approved.
         request = [payment.url, payment.method, payment.fingerprint]
-        whole = ["hold", wallet_id, actor.principal, intent.type, key, request, left]
+        payers = [each for each in chain if not each.startswith(("skill:", "plugin:"))]
+        whole = ["hold", wallet_id, payers, intent.type, key, request, left]
     return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
 
 
