@@ -387,7 +387,7 @@ async def test_each_way_to_swap_at_a_venue_is_one_that_works(
     [
         (150, 0, {}),
         (170, 0, {"Together": "are more than 2% apart"}),
-        (150, 90_000, {"two": "90 s old", "Together": "90 s old"}),
+        (150, 90_000, {"two": "s old, and counts for", "Together": "s old, and counts for"}),
     ],
 )
 async def test_each_price_source_is_asked_alone_and_all_together(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -356,7 +357,8 @@ async def test_a_blockhash_and_its_height_are_of_one_node(tmp_path: Path) -> Non
         with within(0.5), pytest.raises(TransactionFailed) as caught:
             await nodes.paying()
         assert "impossible" not in str(caught.value)
-        assert "did not answer" in str(caught.value)
+        # Of its own call, or of one beside it that the node failed.
+        assert re.search("did not answer|failed while others waited", str(caught.value))
         nodes.knows.faults.clear()
         assert (await nodes.paying()).status is TransactionStatus.CONFIRMED
 
