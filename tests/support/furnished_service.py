@@ -32,7 +32,7 @@ def furnish(service: Service) -> dict[str, str]:
         _put(api, f"/wallets/{wallet}", {"tags": ["hot", "office"]}, method="PATCH")
         run = f"/wallets/{wallet}"
         _done(api, f"{run}/swap", {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.5})
-        _done(api, f"{run}/launch-token", {"name": "Paper", "symbol": "PPR", "supply": 21})
+        _done(api, f"{run}/launch-token", {"name": "Paper", "symbol": "PPR", "initialSupply": 21})
         _done(api, f"{run}/stake", {"amount": 1.1})
         _done(api, f"{run}/transfer", {"to": address, "amount": 0.25})
         refused = api.post(f"{run}/transfer", json={"to": address, "amount": 3})
