@@ -238,7 +238,7 @@ class Solward:
             stack.push_async_callback(models.close)
             database = await Database.open(settings.database_url, home.path)
             stack.push_async_callback(database.close)
-            await check_network(database, settings.solana_network)
+            bound = await check_network(database, settings.solana_network)
             events = EventBus()
             stack.callback(events.close)
             database.on_committed = events.publish_stored
@@ -256,9 +256,10 @@ class Solward:
                 await cluster.verify()
                 await bind_network(database, settings.solana_network)
 
-            # A ledger that is away is verified, and binds it, before the first transaction.
-            with contextlib.suppress(LedgerUnavailable):
-                await verify_network()
+            if bound is None:
+                # A ledger that is away is verified, and binds it, before the first transaction.
+                with contextlib.suppress(LedgerUnavailable):
+                    await verify_network()
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = await listed_tokens(database, cluster.network)
             prices = Prices(

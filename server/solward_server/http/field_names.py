@@ -26,7 +26,6 @@ _LONGEST: Final = 64
 _ALIKE: Final = 0.75
 DRY_RUN: Final = "dryRun"
 NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
-_DRY_RUN: Final = "dryrun"
 _KEY_HEADER: Final = "idempotencykey"
 _EXTENSION: Final = "solward_field_names"
 _NOT_IN_NAMES: Final = re.compile("[^a-z0-9]")
@@ -38,7 +37,8 @@ def know_fields(app: Quart, names: FieldNames) -> None:
 
 
 def known_fields() -> Collection[str]:
-    """Of the current route; empty where it has none, or refuses unknown ones itself."""
+    """Names of the fields of the current route's body; empty where it has none, or refuses unknown
+    ones itself."""
     names: FieldNames = current_app.extensions.get(_EXTENSION, {})
     rule = "" if request.url_rule is None else request.url_rule.rule
     return names.get((request.method, rule), ())
@@ -62,7 +62,7 @@ def refuse_misspelled(body: Mapping[str, Any]) -> None:
         if letters == _KEY_HEADER:
             # Ignored, it would let a repeated payment be another.
             raise InvalidRequest(f"{name} is a header, Idempotency-Key. Nothing was done")
-        if letters == _DRY_RUN:
+        if letters == letters_of(DRY_RUN):
             if DRY_RUN not in known and body[name] not in (None, False):
                 raise InvalidRequest(NO_DRY_RUN)
             # `wants_dry_run` reads the others.

@@ -106,8 +106,8 @@ def query_wants_dry_run() -> bool:
 def _refuse_other_spellings(names: Iterable[str]) -> None:
     """Whoever writes it otherwise means a dry run, and would be paid."""
     for name in names:
-        if name != "dryRun" and letters_of(name) == "dryrun":
-            raise InvalidRequest(f"{name!r} is written dryRun; nothing was sent")
+        if name != DRY_RUN and letters_of(name) == letters_of(DRY_RUN):
+            raise InvalidRequest(f"{name!r} is written {DRY_RUN}; nothing was sent")
 
 
 async def _dry_run(operation: Operation) -> Response:

@@ -31,8 +31,8 @@ async def check_network(database: Database, network: str) -> str | None:
         ConfigError: the database is of another network.
     """
     async with database.read() as connection:
-        mismatch = await network_mismatch(connection, network, shared=database.shared)
         bound: str | None = (await connection.execute(_SELECT)).scalar_one()
+    mismatch = _mismatch(bound, network, shared=database.shared)
     if mismatch is not None:
         raise ConfigError(f"{mismatch.found}. {mismatch.advice}")
     return bound
@@ -71,6 +71,10 @@ async def network_mismatch(
         shared: whether it is a server's, which `DATABASE_URL` names, or a file in the home.
     """
     bound: str | None = (await connection.execute(_SELECT)).scalar_one()
+    return _mismatch(bound, network, shared=shared)
+
+
+def _mismatch(bound: str | None, network: str, *, shared: bool) -> Mismatch | None:
     if bound in (None, network):
         return None
     place = "DATABASE_URL" if shared else "SOLWARD_HOME"
