@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterator
-from importlib import metadata
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -30,23 +28,6 @@ def postgres() -> Iterator[servers.Postgres]:
     """A PostgreSQL server, started by the first test that asks for it."""
     with servers.server() as running:
         yield running
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _metadata_read_once() -> Iterator[None]:
-    """Parse the metadata of what is installed once, not for every service a test opens."""
-    parse, parsed = metadata.Distribution.metadata.fget, {}
-
-    def cached(distribution: metadata.Distribution) -> metadata.PackageMetadata:
-        path = str(getattr(distribution, "_path", ""))
-        if not path.startswith(sys.prefix):
-            return parse(distribution)
-        if path not in parsed:
-            parsed[path] = parse(distribution)
-        return parsed[path]
-
-    with mock.patch.object(metadata.Distribution, "metadata", property(cached)):
-        yield
 
 
 @pytest.fixture
@@ -110,4 +91,11 @@ if databases.ON_POSTGRES:
     @pytest.fixture(autouse=True)
     def _of_a_test(_databases: databases.Homes) -> Iterator[None]:
         with _databases.scope():
+            yield
+
+else:
+
+    @pytest.fixture(scope="session", autouse=True)
+    def _databases() -> Iterator[None]:
+        with databases.migrated_once():
             yield

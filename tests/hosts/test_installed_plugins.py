@@ -296,6 +296,7 @@ def test_what_the_environment_has_too_runs_from_there_and_is_said_to(
     shelf.install("acme-tools", {"acme": skill_source("acme")})
     info = shelf.path / "acme_tools-1.5.dist-info"
     (info / "RECORD").write_text("acme.pth,,\nacme/x.pth,,\nacme/__init__.py,,\n")
+    (shelf.path / "acme.pth").touch()
     raw = json.loads(solward("list", "--json").stdout)
     found = {(row["version"], row["status"], row["problem"]) for row in raw["plugins"]}
     assert ("1.5", "loaded", "") in found

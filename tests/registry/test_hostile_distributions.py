@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from tests.support.plugin_distributions import CLOSED, HEAD, Shelf, built_ins, skill_source
@@ -306,6 +308,24 @@ def test_a_distribution_found_twice_on_the_path_is_one(shelf: Shelf) -> None:
     registry = load_registry(entry_points=shelf.entry_points() * 2)
     assert list(registry.skills) == ["good"]
     assert not registry.problems
+
+
+def test_of_two_distributions_with_one_name_the_first_counts_even_without_plugins(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.install("Acme_Tools", {"good": skill_source("good")})
+    earlier = Shelf(tmp_path / "earlier")
+    earlier.path.mkdir()
+    earlier.metadata("nameless", "")
+    (earlier.path / "nameless-1.5.dist-info" / "METADATA").unlink()
+    monkeypatch.syspath_prepend(str(earlier.path))
+    assert "good" in {each.name for each in discover(("*",))[0]}
+
+    earlier.metadata("acme-tools", "")
+    importlib.invalidate_caches()
+    candidates, problems = discover(("*",))
+    assert "good" not in {each.name for each in candidates}
+    assert not problems
 
 
 def test_a_problem_stays_one_short_line(shelf: Shelf) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from pydantic import SecretStr
+from sqlalchemy import Connection
 from sqlalchemy.engine import URL, make_url
 from tests.support.localnet_process import localnet_process
 from tests.support.postgres_server import Postgres
@@ -19,7 +20,7 @@ from tests.support.queue_placement import Beside
 
 from solward.agents import placement
 from solward.store import jobs
-from solward.vault.store import database
+from solward.vault.store import database, schema
 from solward.vault.store.database import Database
 
 ON_POSTGRES = os.environ.get("SOLWARD_TEST_DATABASE", "sqlite") == "postgresql"
@@ -103,6 +104,44 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
     ):
         yield _homes
     _homes = None
+
+
+@contextmanager
+def migrated_once() -> Iterator[None]:
+    """Run the migrations of this process's first SQLite file alone, until the block ends: a new one
+    gets what they left in it, which takes a tenth of the 90 ms."""
+    run = schema.run_migrations
+    left: list[str] = []
+
+    def run_or_copy(connection: Connection, versions: set[str]) -> None:
+        if versions or connection.dialect.name != "sqlite":
+            run(connection, versions)
+        elif left:
+            for statement in left:
+                connection.exec_driver_sql(statement)
+        else:
+            run(connection, versions)
+            left.extend(_statements(connection))
+
+    with mock.patch.object(schema, "run_migrations", run_or_copy):
+        yield
+
+
+def _statements(connection: Connection) -> Iterator[str]:
+    """Those that make an empty SQLite file into what this one is."""
+    made = connection.exec_driver_sql(
+        "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+    ).all()
+    for kind, name, statement in made:
+        if name != "sqlite_sequence":
+            yield statement
+        if kind == "table":
+            columns = ", ".join(
+                f'quote("{row[1]}")'
+                for row in connection.exec_driver_sql(f'PRAGMA table_info("{name}")')
+            )
+            for row in connection.exec_driver_sql(f'SELECT {columns} FROM "{name}"'):
+                yield f'INSERT INTO "{name}" VALUES ({", ".join(row)})'
 
 
 def database_of(home: Path) -> dict[str, str]:

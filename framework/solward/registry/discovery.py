@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, distributions
+from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
 from solward.errors import FolderError
@@ -36,6 +36,7 @@ __all__ = [
 
 BUILT_IN = "solward"
 _BUILT_IN_MODULES = "solward_plugins."
+_UNKNOWN = "unknown"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -293,12 +294,8 @@ def candidate_of(entry_point: EntryPoint) -> Candidate:
     """An entry point, with its distribution's name and version as they are now."""
     distribution = entry_point.dist
     if distribution is None:
-        return Candidate(entry_point, "unknown", "unknown")
-    return Candidate(
-        entry_point,
-        distribution.metadata["Name"] or "unknown",
-        distribution.metadata["Version"] or "unknown",
-    )
+        return Candidate(entry_point, _UNKNOWN, _UNKNOWN)
+    return Candidate(entry_point, *_name_and_version(distribution))
 
 
 def environment() -> tuple[list[Candidate], list[Problem]]:
@@ -311,16 +308,42 @@ def environment() -> tuple[list[Candidate], list[Problem]]:
     """
     found: list[Candidate] = []
     problems: list[Problem] = []
-    seen: set[str] = set()
-    for distribution in distributions():
-        name = "unknown"
+    on_path = list(distributions())
+    for place, distribution in enumerate(on_path):
+        # Names are read where there are plugins alone: to read all of them takes ten times as long
+        # as all else here, and hardly any distribution has plugins.
+        if not _may_have_plugins(distribution):
+            continue
+        name = _UNKNOWN
         try:
-            name = distribution.metadata["Name"] or name
-            if canonical(name) in seen and canonical(name) != BUILT_IN:
+            name, version = _name_and_version(distribution)
+            if canonical(name) != BUILT_IN and _is_named(name, on_path[:place]):
                 continue
-            seen.add(canonical(name))
-            found += candidates_of(distribution.entry_points)
+            points = [each for each in distribution.entry_points if each.group in GROUPS]
+            found += [Candidate(each, name, version) for each in points]
         except Exception as error:
             detail = f"its entry points cannot be read: {described(error)}"
             problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
     return found, problems
+
+
+def _may_have_plugins(distribution: Distribution) -> bool:
+    try:
+        return any(each.group in GROUPS for each in distribution.entry_points)
+    except Exception:  # unreadable: a problem, for whoever reads them
+        return True
+
+
+def _is_named(name: str, among: Iterable[Distribution]) -> bool:
+    """Whether one of them has this name; what has none that can be read has not."""
+    for each in among:
+        with contextlib.suppress(Exception):
+            if canonical(_name_and_version(each)[0]) == canonical(name):
+                return True
+    return False
+
+
+def _name_and_version(distribution: Distribution) -> tuple[str, str]:
+    # `metadata` parses the file at each access.
+    metadata = distribution.metadata
+    return metadata["Name"] or _UNKNOWN, metadata["Version"] or _UNKNOWN

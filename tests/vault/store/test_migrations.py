@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
 from tests.support.postgres_server import Postgres
-from tests.vault.store.releases import connected, empty, tables_of
+from tests.vault.store.releases import connected, empty, make_at, tables_of
 
 from solward.audit.tables import metadata
 from solward.errors import StoreError
@@ -75,6 +75,18 @@ async def test_migrations_and_tables_are_the_same(tmp_path: Path) -> None:
     with migrated.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     migrated.dispose()
+
+
+@pytest.mark.sqlite("what copies them; PostgreSQL copies its own template")
+async def test_what_tests_copy_is_what_the_migrations_make(tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in ("made", "first", "copied")]
+    for home in homes:
+        home.mkdir()
+    make_at(homes[0], HEAD)
+    for home in homes[1:]:
+        await (await Database.open(None, home)).close()
+    made, _, copied = (list(sqlite3.connect(home / "solward.db").iterdump()) for home in homes)
+    assert copied == made
 
 
 @pytest.mark.more
