@@ -173,7 +173,7 @@ class AlertWebhook(Sender):
                 await alert_groups.note(connection, [Note(name, name, fields)])
             self._woken.set()
 
-    def _tells(self, event: Event) -> bool:
+    def _concerns(self, event: Event) -> bool:
         return self._name_of(event.event, event.data) is not None
 
     async def _enqueue(self, connection: AsyncConnection) -> None:

@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 _Plugin = tuple[Candidate, Loaded | Rejected]
 _Key = tuple[str, str, str]
-_Told = list[tuple[str, dict[str, str]]]
+_OtherVersions = list[tuple[str, dict[str, str]]]
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class _View:
     fingerprint: Hashable
     state: State
     acts: Sequence[PluginAct]
-    told: _Told
+    others: _OtherVersions
 
 
 class LivePlugins:
@@ -239,8 +239,8 @@ class LivePlugins:
             return False
         async with self._database.read() as connection:
             acts = await plugin_acts.count(connection)
-            told = await plugin_acts.told(connection, self._process_id)
-        return acts != len(seen.acts) or told != seen.told
+            others = await plugin_acts.published_versions(connection, self._process_id)
+        return acts != len(seen.acts) or others != seen.others
 
     async def load(self) -> Registry:
         """Load what is to be loaded now; what runs already stays as it is.
@@ -295,7 +295,7 @@ class LivePlugins:
             if targets[name].is_mismatch or each.one.digest != _digest(targets[name])
         ]
         problems += [*self._unreadable, *self._hosts.faults()]
-        problems += _other_environments(versions, view.told)
+        problems += _other_environments(versions, view.others)
         for target in targets.values():
             problems += self._problems(target)
             if target.is_mismatch and target.one is not None:
@@ -319,12 +319,12 @@ class LivePlugins:
         # Before the state, so that what changes in between is a change to the next round.
         fingerprint = await asyncio.to_thread(layout.fingerprint, self._home)
         state = await asyncio.to_thread(layout.state, self._home)
-        told: _Told = []
+        others: _OtherVersions = []
         async with self._database.read() as connection:
             acts = await plugin_acts.every(connection)
             if self._database.shared:
-                told = await plugin_acts.told(connection, self._process_id)
-        return _View(fingerprint, state, acts, told)
+                others = await plugin_acts.published_versions(connection, self._process_id)
+        return _View(fingerprint, state, acts, others)
 
     async def _start(
         self, chosen: Sequence[Candidate], targets: Mapping[str, _Target]
@@ -374,7 +374,7 @@ class LivePlugins:
         async with self._database.write() as connection:
             await plugin_acts.store(connection, acts)
             if self._database.shared:
-                await plugin_acts.tell(connection, self._process_id, versions)
+                await plugin_acts.publish_versions(connection, self._process_id, versions)
 
     def _swap(self, running: dict[str, _Running], targets: Mapping[str, _Target]) -> None:
         """Let this run from now on; what it replaces ends in a while, all else at once."""
@@ -494,13 +494,13 @@ def _versions(places: Sequence[Place]) -> dict[str, str]:
     return {canonical(each.distribution): each.version for each in places if not each.installed}
 
 
-def _other_environments(mine: Mapping[str, str], told: _Told) -> list[Problem]:
+def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
     """A problem for each distribution that another process has otherwise in its environment."""
     found: list[Problem] = []
-    for name in sorted({*mine, *(name for _, theirs in told for name in theirs)}):
+    for name in sorted({*mine, *(name for _, theirs in published for name in theirs)}):
         others = [
             f"{who} has {theirs.get(name, 'none of it')}"
-            for who, theirs in told
+            for who, theirs in published
             if theirs.get(name) != mine.get(name)
         ]
         if others:

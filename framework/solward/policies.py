@@ -195,7 +195,7 @@ class Policies:
             await store.lock_policy(connection)
             await store.drop_set(self._database, connection, who)
 
-    async def said_of(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
+    async def grants_by_principal(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Of each of these principals that is under grants: `grants`, their documents, and
         `sentences`, as `show` has them."""
         stored, names = await self._now(who)

@@ -133,7 +133,7 @@ class Webhook(Sender):
             metrics.WEBHOOK_DECISIONS.labels("accepted").inc()
             return
         metrics.WEBHOOK_DECISIONS.labels("refused").inc()
-        await self._tell_refusal(sent.hold_id, refused)
+        await self._record_refusal(sent.hold_id, refused)
         raise DecisionRefused(REFUSALS[refused])
 
     async def _refusal(self, sent: SentDecision) -> str | None:
@@ -151,7 +151,7 @@ class Webhook(Sender):
                 return "time"
             return None if await store.take_nonce(connection, sent.nonce) else "repeated"
 
-    async def _tell_refusal(self, hold_id: str, reason: str) -> None:
+    async def _record_refusal(self, hold_id: str, reason: str) -> None:
         now = time.monotonic()
         while self._refusals and self._refusals[0] <= now - 60:
             self._refusals.popleft()
@@ -169,7 +169,7 @@ class Webhook(Sender):
         async with self._database.write() as connection:
             record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
 
-    def _tells(self, event: Event) -> bool:
+    def _concerns(self, event: Event) -> bool:
         return event.event.partition(":")[0] == _KIND
 
     def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:

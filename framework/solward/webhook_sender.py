@@ -89,7 +89,7 @@ class Sender(ABC):
         def on_committed(events: Sequence[Event]) -> None:
             if publish is not None:
                 publish(events)
-            if any(map(self._tells, events)):
+            if any(map(self._concerns, events)):
                 self._woken.set()
 
         async def before_commit(connection: AsyncConnection) -> None:
@@ -111,7 +111,7 @@ class Sender(ABC):
             database.before_commit, database.on_committed = earlier, publish
 
     @abstractmethod
-    def _tells(self, event: Event) -> bool:
+    def _concerns(self, event: Event) -> bool:
         """Whether a committed event may have left something to tell."""
 
     @abstractmethod

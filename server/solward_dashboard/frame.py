@@ -52,13 +52,13 @@ class Title:
         self._kind = kind
         self._heading = ui.label().classes("sw-title sw-text")
         self._heading.props("role=heading aria-level=1")
-        self._say(kind)
+        self._set_text(kind)
 
     def show(self, name: str) -> None:
         """The name of what is shown, or its id where it has none: text of others."""
-        self._say(f"{self._kind} {one_line(name, _MAX_NAME)}")
+        self._set_text(f"{self._kind} {one_line(name, _MAX_NAME)}")
 
-    def _say(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         if text != self._heading.text:
             self._heading.set_text(text)
             ui.page_title(f"{text} - Solward")

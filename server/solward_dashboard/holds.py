@@ -34,7 +34,7 @@ _STATES = {"held": "waits for you"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DisplayContext:
     """What a card needs beside its hold.
 
     Attributes:
@@ -60,7 +60,7 @@ class HoldCards:
     def __init__(
         self,
         refresh: Callable[[], Awaitable[None]],
-        open_record: Callable[[Transaction, Told], Awaitable[None]],
+        open_record: Callable[[Transaction, DisplayContext], Awaitable[None]],
         empty: str,
         testid: str,
         *,
@@ -80,17 +80,17 @@ class HoldCards:
         self._place.props["data-testid"] = testid
         self._deciding: set[str] = set()
 
-    def show(self, holds: Sequence[Hold], told: Told) -> None:
+    def show(self, holds: Sequence[Hold], context: DisplayContext) -> None:
         """Show them in their order."""
         self._empty.set_visibility(not holds)
-        shown = [(each, told.records.get(each.transaction_id or "")) for each in holds]
+        shown = [(each, context.records.get(each.transaction_id or "")) for each in holds]
         if [_version(*each) for each in shown] != [_version(*each) for each in self._shown]:
             self._shown = shown
             self._untils = []
             self._place.clear()
             with self._place:
                 for hold, record in shown:
-                    self._card(hold, record, told)
+                    self._card(hold, record, context)
         for label, hold in self._untils:
             label.set_text(_until(hold))
 
@@ -98,7 +98,7 @@ class HoldCards:
         """Say that there is none, unless one was shown: holds are never deleted."""
         self._empty.set_visibility(not self._shown)
 
-    def _card(self, hold: Hold, record: Transaction | None, told: Told) -> None:
+    def _card(self, hold: Hold, record: Transaction | None, context: DisplayContext) -> None:
         with ui.element("li").classes("sw-card") as card:
             card.props["data-testid"] = f"hold-{hold.id}"
             with ui.element("div").classes("sw-row"):
@@ -111,24 +111,24 @@ class HoldCards:
                 if reason not in hold.sentence:
                     ui.label(reason).classes("sw-text")
             with ui.element("dl").classes("sw-facts"):
-                self._facts(hold, told)
+                self._facts(hold, context)
             if hold.state == "held":
-                self._buttons(hold, told)
+                self._buttons(hold, context)
             else:
-                self._outcome(hold, record, told)
+                self._outcome(hold, record, context)
 
-    def _facts(self, hold: Hold, told: Told) -> None:
+    def _facts(self, hold: Hold, context: DisplayContext) -> None:
         if not self._compact:
-            fact("Asked by", told.people.who(hold.principal))
-            fact("From wallet", told.people.who(f"wallet:{hold.wallet_id}"))
+            fact("Asked by", context.people.who(hold.principal))
+            fact("From wallet", context.people.who(f"wallet:{hold.wallet_id}"))
         for line in hold.lines:
-            amount = units_text(line["asset"], int(line["units"]), told.tokens, line)
-            to = "".join(f"\n{each}" for each in receiver_texts(line, told.people))
+            amount = units_text(line["asset"], int(line["units"]), context.tokens, line)
+            to = "".join(f"\n{each}" for each in receiver_texts(line, context.people))
             fact(f"Leaves by {line['operation']}", f"{amount}{to}", "sw-mono sw-pre")
         if not hold.lines:
             fact("Leaves", "nothing but fee and rent")
         for mint, units in hold.arrives.items():
-            fact("Arrives at least", units_text(mint, units, told.tokens), "sw-mono")
+            fact("Arrives at least", units_text(mint, units, context.tokens), "sw-mono")
         fact("Fee and rent at most", f"{exact(hold.costs_sol)} SOL", "sw-mono")
         if hold.state == "held":
             with ui.element("div"):
@@ -139,12 +139,12 @@ class HoldCards:
             if hold.repeats:
                 fact("Approved", "it is carried out when who asks repeats it before then")
         if hold.decided_by is not None and hold.decided_at is not None:
-            by = told.people.who(hold.decided_by)
+            by = context.people.who(hold.decided_by)
             fact("Decided by", f"{by}, {day(hold.decided_at)}")
         if hold.note is not None:
             fact("Note", hold.note)
 
-    def _outcome(self, hold: Hold, record: Transaction | None, told: Told) -> None:
+    def _outcome(self, hold: Hold, record: Transaction | None, context: DisplayContext) -> None:
         ends = {
             "approved": "Approved; it is not carried out yet.",
             "executed": "Approved and carried out.",
@@ -166,28 +166,30 @@ class HoldCards:
             if hold.state in ("executed", "refused"):
                 button = ui.button("Show the transaction", color=None)
                 button.props("flat no-caps padding=8px").classes("sw-start")
-                button.on_click(lambda: self._record(record, told))
+                button.on_click(lambda: self._record(record, context))
 
-    async def _record(self, record: Transaction, told: Told) -> None:
+    async def _record(self, record: Transaction, context: DisplayContext) -> None:
         with self._dialogs:
-            await self._open_record(record, told)
+            await self._open_record(record, context)
 
-    def _buttons(self, hold: Hold, told: Told) -> None:
+    def _buttons(self, hold: Hold, context: DisplayContext) -> None:
         with ui.element("div").classes("sw-decide"):
-            deny = ui.button("Deny", color=None, on_click=lambda: self._decide(hold, told, "Deny"))
+            deny = ui.button(
+                "Deny", color=None, on_click=lambda: self._decide(hold, context, "Deny")
+            )
             deny.props(f'outline no-caps data-testid="deny-{hold.id}"').classes("sw-needs-operate")
-            approve = ui.button("Approve", on_click=lambda: self._decide(hold, told, "Approve"))
+            approve = ui.button("Approve", on_click=lambda: self._decide(hold, context, "Approve"))
             approve.props(f'unelevated no-caps data-testid="approve-{hold.id}"')
             approve.classes("sw-needs-policy")
 
-    async def _decide(self, hold: Hold, told: Told, verb: str) -> None:
+    async def _decide(self, hold: Hold, context: DisplayContext, verb: str) -> None:
         # A second click asks no second time, whatever the browser sends.
         if hold.id in self._deciding:
             return
         self._deciding.add(hold.id)
         try:
             with self._dialogs:
-                note = await _confirmed(hold, told, verb)
+                note = await _confirmed(hold, context, verb)
             if note is None:
                 return
             call = api().holds.approve if verb == "Approve" else api().holds.deny
@@ -202,21 +204,21 @@ class HoldCards:
         await self._refresh()
 
 
-async def _confirmed(hold: Hold, told: Told, verb: str) -> str | None:
+async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | None:
     """The note, empty or not, where the person confirms; else None."""
     left = await _left_after(hold) if verb == "Approve" else []
     with titled(f"{verb} this?") as dialog:
         ui.label(hold.sentence).classes("sw-text sw-sentence").props('data-testid="asked"')
         for line in hold.lines:
             with ui.element("div"):
-                amount = units_text(line["asset"], int(line["units"]), told.tokens, line)
+                amount = units_text(line["asset"], int(line["units"]), context.tokens, line)
                 ui.label(amount).classes("sw-strong")
-                for text in receiver_texts(line, told.people):
+                for text in receiver_texts(line, context.people):
                     ui.label(text).classes("sw-mono")
         if verb == "Approve":
             with ui.element("dl").classes("sw-facts"):
                 for mint, units in hold.arrives.items():
-                    fact("Arrives at least", units_text(mint, units, told.tokens))
+                    fact("Arrives at least", units_text(mint, units, context.tokens))
                 fact("Fee and rent at most", f"{exact(hold.costs_sol)} SOL")
                 fact("Left of the wallet's limits after it", "\n".join(left))
                 fact("May be approved until", _until(hold))

@@ -142,7 +142,7 @@ class Preview:
         """Ask for a dry run and show what it says."""
         self._answered_s = None
         self._offer(confirm=False, again=False)
-        self._say("Asking the service what it would do …")
+        self._set_text("Asking the service what it would do …")
         try:
             trial, around = await asyncio.wait_for(
                 asyncio.gather(self._trial(), surroundings(self._wallet_id)), _TIMEOUT_S
@@ -200,7 +200,7 @@ class Preview:
             label.props('role=alert data-testid="preview-failed"')
         self._offer(confirm=False, again=again)
 
-    def _say(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         self._place.clear()
         with self._place:
             ui.label(text).classes("sw-dim").props("role=status")

@@ -72,7 +72,7 @@ def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[lis
     """What could have left, each with its lines of to whom: by the bytes where these were judged,
     else what was asked for."""
     if judged.could_leave is None:
-        return _asked_texts(judged, tokens, people)
+        return _request_texts(judged, tokens, people)
     found = []
     for line in judged.could_leave.lines:
         amount = units_text(line["asset"], int(line["units"]), tokens, line)
@@ -83,7 +83,7 @@ def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[lis
     return found
 
 
-def _asked_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
+def _request_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
     record = judged.transaction
     details = record.details
     amount = next((details[name] for name in _AMOUNTS if name in details), None)

@@ -52,9 +52,9 @@ class HostedProvider:
     ) -> Completion:
         """One completion; raises `ProviderError`, or `SkillError` where a request was refused."""
         async with self.lend() as tenant:
-            asked, running = self._asked(tenant, request, options, context)
+            call, running = self._completion_call(tenant, request, options, context)
             with _as_provider():
-                answer = await tenant.call(methods.PROVIDER_COMPLETE, asked, running)
+                answer = await tenant.call(methods.PROVIDER_COMPLETE, call, running)
             completion: Completion = _read(tenant, COMPLETION.from_wire, answer)
             return completion
 
@@ -63,8 +63,8 @@ class HostedProvider:
     ) -> AsyncGenerator[str | Usage, None]:
         """One completion in pieces; raises as `complete`."""
         async with self.lend() as tenant:
-            asked, running = self._asked(tenant, request, options, context)
-            stream = tenant.stream(methods.PROVIDER_STREAM, asked, running)
+            call, running = self._completion_call(tenant, request, options, context)
+            stream = tenant.stream(methods.PROVIDER_STREAM, call, running)
             async with aclosing(stream) as pieces:
                 while True:
                     with _as_provider():
@@ -78,11 +78,11 @@ class HostedProvider:
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """A model's price; raises as `complete`."""
-        asked = methods.ProviderPrice(self.spec.name, model, to_json(options))
+        call = methods.ProviderPrice(self.spec.name, model, to_json(options))
         async with self.lend() as tenant:
             running = self._running(tenant, ProviderContext())
             with _as_provider():
-                answer = await tenant.call(methods.PROVIDER_PRICE, asked, running)
+                answer = await tenant.call(methods.PROVIDER_PRICE, call, running)
             if answer.price is None:
                 return None
             price: ModelPrice = _read(tenant, MODEL_PRICE.from_wire, answer.price)
@@ -100,7 +100,7 @@ class HostedProvider:
         )
         return RunningCall(self.spec.name, manifest=self.spec.manifest, egress=egress)
 
-    def _asked(
+    def _completion_call(
         self,
         tenant: TenantHost,
         request: CompletionRequest,
@@ -111,14 +111,14 @@ class HostedProvider:
         assert running.egress is not None
         # The key itself stays here: the service puts it into the requests that may carry it.
         lent = None if variable is None else running.egress.placeholder(variable)
-        asked = methods.ProviderComplete(
+        call = methods.ProviderComplete(
             name=self.spec.name,
             request=COMPLETION_REQUEST.to_wire(request),
             options=to_json(options),
             secret=lent,
             base_url=context.base_url,
         )
-        return asked, running
+        return call, running
 
 
 def _read(tenant: TenantHost, convert: Callable[[Any], Any], answer: Any) -> Any:

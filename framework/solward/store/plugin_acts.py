@@ -27,7 +27,7 @@ _INSERT = {
         ("postgresql", postgresql.insert(plugin_acts)),
     )
 }
-_TELL = postgresql.insert(process_plugins)
+_PUBLISH = postgresql.insert(process_plugins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +103,24 @@ def _shown(act: PluginAct | None) -> dict[str, object]:
     return {"version": act.version, "digest": act.digest, "enabled": act.enabled}
 
 
-async def tell(connection: AsyncConnection, process_id: str, versions: Mapping[str, str]) -> None:
+async def publish_versions(
+    connection: AsyncConnection, process_id: str, versions: Mapping[str, str]
+) -> None:
     """Tell the other processes which versions of third parties' distributions this one has in its
     environment. On PostgreSQL alone: elsewhere there is no other."""
     alive = select(processes.c.id)
     gone = process_plugins.c.process_id.not_in(alive) & (process_plugins.c.process_id != process_id)
     await connection.execute(delete(process_plugins).where(gone))
-    statement = _TELL.values(process_id=process_id, versions=dict(versions))
+    statement = _PUBLISH.values(process_id=process_id, versions=dict(versions))
     changed = {"versions": statement.excluded.versions}
     await connection.execute(
         statement.on_conflict_do_update(index_elements=["process_id"], set_=changed)
     )
 
 
-async def told(connection: AsyncConnection, process_id: str) -> list[tuple[str, dict[str, str]]]:
+async def published_versions(
+    connection: AsyncConnection, process_id: str
+) -> list[tuple[str, dict[str, str]]]:
     """The other living processes, as `<kind> on <host>`, and the versions of each."""
     statement = (
         select(processes.c.kind, processes.c.host, process_plugins.c.versions)

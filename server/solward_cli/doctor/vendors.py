@@ -37,7 +37,7 @@ async def check(subject: Subject) -> list[Line]:
             advice = f"set {variable}" if variable else "see `solward plugins list`"
             lines.append(fail(f"{name}/{model}", "an agent uses it, and it has no key", advice))
         elif subject.spends:
-            lines.append(await _asked(subject, providers[name], model))
+            lines.append(await _probed(subject, providers[name], model))
         else:
             found = f"has its key, and was not asked: that takes up to {MOST_TOKENS} tokens"
             lines.append(ok(f"{name}/{model}", f"{found} (`solward doctor models`)"))
@@ -75,7 +75,7 @@ async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[t
     return used
 
 
-async def _asked(subject: Subject, provider: LoadedProvider, model: str) -> Line:
+async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Line:
     import asyncio
     import time
 

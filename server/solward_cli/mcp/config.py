@@ -106,7 +106,7 @@ async def config(
         await _grant(call, made, grants)
     entry = told.entry(call.client.url, made.api_key)
     if not write:
-        _say(
+        _print(
             f"Key {visible(made.name)} ({made.id}); it is shown this once. It belongs into {path}:"
         )
         click.echo(jsontext.indented(told.snippet(name, entry)))
@@ -114,9 +114,9 @@ async def config(
     await _put(call, made, path, name, told.servers, entry)
     if replaced is not None:
         await call.client.keys.revoke(replaced.id)
-        _say(f"Key {visible(replaced.name)} ({replaced.id}): revoked")
+        _print(f"Key {visible(replaced.name)} ({replaced.id}): revoked")
     call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": found.id})
-    _say(f"Key {visible(made.name)} ({made.id}): made. {told.then}.")
+    _print(f"Key {visible(made.name)} ({made.id}): made. {told.then}.")
     return plain(f"Written: {name} in {path}")
 
 
@@ -173,5 +173,5 @@ async def _put(
         raise
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     click.echo(text, err=True)

@@ -110,7 +110,7 @@ async def curl(
         call.exit_code = EXIT_UNDECIDED
         return None
     call.exit_code = exit_code(answer)
-    _tell(answer)
+    _print_answer(answer)
     if call.as_json:
         click.echo(call.json_text())
     else:
@@ -215,7 +215,7 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
     )
 
 
-def _tell(answer: PaidAnswer) -> None:
+def _print_answer(answer: PaidAnswer) -> None:
     """What was paid and what was answered, on standard error: standard output is the body's."""
     from solward_cli.pay.render import line
     from solward_cli.render import visible

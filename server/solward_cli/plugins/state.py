@@ -64,7 +64,7 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Renderable
             param_hint="NAME[=VALUE]",
         )
     if not equals:
-        text = _asked(name)
+        text = _prompted(name)
     is_text = found["schema"].get("properties", {}).get(name, {}).get("type") == "string"
     value: Any = text if is_text else value_of(text)
     await call.client.plugin_state.set(skill, name, value)
@@ -144,7 +144,7 @@ async def _distributions(call: ServiceCall) -> set[str]:
     return {canonical(each) for each in names | {each.name for each in found.distributions}}
 
 
-def _asked(name: str) -> str:
+def _prompted(name: str) -> str:
     """A value that is in no argument, and so in no list of processes and no shell's history."""
     if sys.stdin.isatty():
         return str(click.prompt(name, hide_input=True))

@@ -33,7 +33,7 @@ def render_policy(policy: Policy) -> RenderableType:
 
 def render_change(before: Policy, after: Policy) -> RenderableType:
     """What one policy says and the other does not, a line each."""
-    was, now = Counter(_said(before)), Counter(_said(after))
+    was, now = Counter(_policy_lines(before)), Counter(_policy_lines(after))
     lines = [plain(f"- {each}", "red") for each in (was - now).elements()]
     lines += [plain(f"+ {each}", "green") for each in (now - was).elements()]
     known = {*_principals(before)}
@@ -69,7 +69,7 @@ def render_replay(report: Mapping[str, Any]) -> RenderableType:
     return together(plain(counts), table(columns, rows, ""))
 
 
-def _said(policy: Policy) -> Iterator[str]:
+def _policy_lines(policy: Policy) -> Iterator[str]:
     yield from policy.sentences
     for name, (address, note) in _addresses(policy.book):
         yield f"@{name} is {address}" + (f" ({visible(note)})" if note else "")

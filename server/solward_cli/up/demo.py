@@ -173,7 +173,7 @@ async def _follow(service: Solward, agent: Agent, seller: str | None) -> Agent:
     if seller is None or was in (None, seller):
         return agent
     principal = f"agent:{agent.id}"
-    said = (await service.policies.said_of((principal,))).get(principal, {"grants": []})
+    said = (await service.policies.grants_by_principal((principal,))).get(principal, {"grants": []})
     # The demo's own grant alone: another that names this site is an operator's, and so is then the
     # rule that buys there.
     own = {**GRANTS[-1], "via": [f"site:{was}"]}

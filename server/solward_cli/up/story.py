@@ -38,7 +38,7 @@ async def told(
         yield begin.set
         return
     with service.events.subscribe() as events:
-        task = asyncio.create_task(_tell(service, seed, events, dashboard, say, begin))
+        task = asyncio.create_task(_narrate(service, seed, events, dashboard, say, begin))
         try:
             yield begin.set
         finally:
@@ -46,7 +46,7 @@ async def told(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def _tell(
+async def _narrate(
     service: Solward,
     seed: DemoSeed,
     events: Subscription,
@@ -60,7 +60,7 @@ async def _tell(
     known = {hold.id for hold in asked}
     for hold in reversed(asked):
         if hold.state is HoldState.HELD:
-            _say_all(say, question(hold.to_json(), dashboard))
+            _print_all(say, question(hold.to_json(), dashboard))
     bought, denied = False, None
     async for event in events:
         data = event.data
@@ -73,7 +73,7 @@ async def _tell(
         if data.get("agentId") != agent.id:
             continue
         if event.event == EventKind.HOLD_CREATED and data["id"] not in known:
-            _say_all(say, question(data, dashboard))
+            _print_all(say, question(data, dashboard))
         elif event.event == EventKind.HOLD_EXECUTED:
             say(f"It was approved, and {agent.name}'s {data['type']} is carried out.")
         elif event.event == EventKind.HOLD_DENIED:
@@ -103,6 +103,6 @@ def question(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
     yield f"  Decide with `solward hold approve {hold['id']}` or `deny`{at}"
 
 
-def _say_all(say: Say, lines: Iterable[str]) -> None:
+def _print_all(say: Say, lines: Iterable[str]) -> None:
     for line in lines:
         say(line)

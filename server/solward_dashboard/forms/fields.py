@@ -98,7 +98,7 @@ def field_of(
 ) -> Field:
     """The field of one value; `value` overrides its default."""
     known = schema.get("default") if value is None else value
-    label = _told(schema.get("title") or in_words(name), _MAX_LABEL)
+    label = _plain_text(schema.get("title") or in_words(name), _MAX_LABEL)
     kind, choices = _kind(schema, required, depth)
     field = Field(name, label, kind, required, _help(schema), schema, choices=choices)
     if kind is Kind.GROUP:
@@ -218,7 +218,7 @@ _BOUNDS = (
 
 
 def _help(schema: Mapping[str, Any]) -> str:
-    description = _told(schema.get("description", ""), _MAX_HELP)
+    description = _plain_text(schema.get("description", ""), _MAX_HELP)
     bounds = [text.format(_plain(schema[key])) for key, text in _BOUNDS if schema.get(key)]
     # A bound whose number is in the description is not repeated.
     mentioned = _FIGURE.findall(description.replace(",", ""))
@@ -235,7 +235,7 @@ def _help(schema: Mapping[str, Any]) -> str:
     )
 
 
-def _told(text: object, most: int) -> str:
+def _plain_text(text: object, most: int) -> str:
     """What a plugin says of a field: what stands after it, such as a bound or an error, is read in
     its own direction."""
     return one_line(" ".join(str(text).split()), most)

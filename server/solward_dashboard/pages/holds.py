@@ -12,7 +12,7 @@ from solward.client import Hold, NotFoundError, Transaction
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame, frame_of_one
-from solward_dashboard.holds import HoldCards, Told
+from solward_dashboard.holds import DisplayContext, HoldCards
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.people import People
 from solward_dashboard.polling import Poll
@@ -30,7 +30,7 @@ class Inbox:
 
     waiting: tuple[Hold, ...]
     ended: tuple[Hold, ...]
-    told: Told
+    context: DisplayContext
 
 
 async def fetch() -> Inbox:
@@ -38,7 +38,7 @@ async def fetch() -> Inbox:
     waiting, ended = await asyncio.gather(
         api().holds.list(is_open=True, limit=_OPEN), api().holds.list(is_open=False, limit=_ENDED)
     )
-    return Inbox(waiting, ended, await told_of((*waiting, *ended)))
+    return Inbox(waiting, ended, await display_context((*waiting, *ended)))
 
 
 async def fetch_one(hold_id: str) -> Inbox | None:
@@ -47,11 +47,11 @@ async def fetch_one(hold_id: str) -> Inbox | None:
         hold = await api().holds.get(hold_id)
     except NotFoundError:
         return None
-    told = await told_of((hold,))
-    return Inbox((hold,), (), told)
+    context = await display_context((hold,))
+    return Inbox((hold,), (), context)
 
 
-async def told_of(holds: Sequence[Hold]) -> Told:
+async def display_context(holds: Sequence[Hold]) -> DisplayContext:
     """What the cards of these holds need."""
     health, wallets, agents, keys, contacts = await asyncio.gather(
         api().health(),
@@ -65,7 +65,7 @@ async def told_of(holds: Sequence[Hold]) -> Told:
     of = sorted({each.wallet_id for each in holds if each.transaction_id is not None} & known)
     found = await asyncio.gather(*(api().wallets.transactions(each, limit=_RECORDS) for each in of))
     records = {each.id: each for some in found for each in some}
-    return Told(people, token_list(health.network), records, health.network)
+    return DisplayContext(people, token_list(health.network), records, health.network)
 
 
 def page() -> None:
@@ -80,8 +80,8 @@ def page() -> None:
         ended = HoldCards(refresh, open_record, "Nothing was decided yet.", "decided")
 
         def show(inbox: Inbox) -> None:
-            waiting.show(inbox.waiting, inbox.told)
-            ended.show(inbox.ended, inbox.told)
+            waiting.show(inbox.waiting, inbox.context)
+            ended.show(inbox.ended, inbox.context)
 
         poll = Poll(freshness, EVERY_S, fetch, show)
 
@@ -101,11 +101,11 @@ def one(hold_id: str) -> None:
             if inbox is None:
                 cards.show_none()
             else:
-                cards.show(inbox.waiting, inbox.told)
+                cards.show(inbox.waiting, inbox.context)
 
         poll = Poll(freshness, EVERY_S, lambda: fetch_one(hold_id), show)
 
 
-async def open_record(record: Transaction, told: Told) -> None:
+async def open_record(record: Transaction, context: DisplayContext) -> None:
     """The dialog of the record that a hold ended in."""
-    await show_record(record, told.people.wallet(record.wallet_id), told.network)
+    await show_record(record, context.people.wallet(record.wallet_id), context.network)

@@ -113,7 +113,7 @@ async def _detailed(context: RouteContext, keys: list[ApiKey]) -> list[dict[str,
         context.service.database, {key.principal: key.limits for key in keys}
     )
     requests = await context.limiter.used()
-    granted = await context.service.policies.said_of([key.principal for key in keys])
+    granted = await context.service.policies.grants_by_principal([key.principal for key in keys])
     detailed: list[dict[str, Any]] = []
     for key in keys:
         report, used = reports[key.principal], requests.get(key.id, 0)

@@ -22,7 +22,7 @@ from solward.vault.guardrails.grants.judged import (
     HELD,
     REFUSED,
     Judged,
-    said,
+    grants_outcome,
 )
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
@@ -100,7 +100,7 @@ class History:
         sets = {who: each.compiled for who, each in self.now.sets.items()}
         used = {need: self.sum(need) for need in needed(sets, seen)}
         decision = decide(sets, seen, used)
-        verdict: str | None = said(decision)
+        verdict: str | None = grants_outcome(decision)
         outcome = becomes or {REFUSED: GRANTS_RULE}.get(verdict, verdict)
         if refused_by is not None:
             outcome, verdict, used = refused_by, None, {}

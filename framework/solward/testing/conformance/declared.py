@@ -9,7 +9,7 @@ import httpx
 from solward.manifest import Manifest, Site, declared_site, needs
 from solward.skill import Effects
 from solward.testing.conformance.report import Finding, Outcome, joined
-from solward.testing.conformance.watch import Asked
+from solward.testing.conformance.watch import CapabilityUse
 
 # Refusals of what a manifest does not name. An asset may be one that odd parameters name.
 _UNDECLARED = {"no_network", "site_not_declared", "operation_not_declared"}
@@ -17,7 +17,7 @@ _PORTS = {"https": 443, "http": 80}
 
 
 def manifest_finding(
-    spec: object, asked: Iterable[Asked] | None, *, stores: bool = False
+    spec: object, asked: Iterable[CapabilityUse] | None, *, stores: bool = False
 ) -> Finding:
     """The finding `manifest` of a plugin.
 
@@ -42,7 +42,7 @@ def manifest_finding(
     return Finding("manifest", Outcome.OK, "; ".join(needs(manifest)) or "needs nothing")
 
 
-def _refused(asked: Iterable[Asked]) -> Iterator[str]:
+def _refused(asked: Iterable[CapabilityUse]) -> Iterator[str]:
     for each in asked:
         if each.refused in _UNDECLARED:
             site = httpx.URL(each.url).host
@@ -58,7 +58,7 @@ def _unbounded(manifest: Manifest | None, *, spends: bool) -> Iterator[str]:
             yield f"{kind} are not named, so it may use any"
 
 
-def _unused(manifest: Manifest, asked: tuple[Asked, ...]) -> Iterator[str]:
+def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[str]:
     called = [httpx.URL(each.url) for each in asked if each.url]
     # At an address that the operator configured, another server stands in for the declared ones.
     named = {text: declared_site(text) for text in manifest.sites}

@@ -52,7 +52,7 @@ async def guardrail_findings(
         asked: list[str | Hold | None] = []
         seen: list[Observed] = []
         for _ in range(2):
-            asked.append(await _asked(ask, intent, effects))
+            asked.append(await _verdict(ask, intent, effects))
             seen.append(await watch.observed("", number))
             number += seen[-1].executed
         answers.append(asked[0])
@@ -79,7 +79,7 @@ async def guardrail_findings(
     ]
 
 
-async def _asked(ask: Ask, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
+async def _verdict(ask: Ask, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
     try:
         return await asyncio.wait_for(
             ask(copy.deepcopy(intent), copy.deepcopy(effects)), TIME_LIMIT_S

@@ -39,10 +39,13 @@ async def check_money(
             trouble.append(f"case {at}: its records do not account for what left the wallet")
         _, again = await _run(skill, await make_wallet(), case)
         if _out(change) != _out(again):
-            differs.append(f"case {at}: {_said(change)} left one wallet and {_said(again)} another")
+            differs.append(
+                f"case {at}: {_outflow_text(change)} left one wallet and"
+                f" {_outflow_text(again)} another"
+            )
         stopped, change = await _run(skill, await make_wallet(), case, frozen=True)
         if _out(change) or stopped.crashed:
-            trouble.append(f"case {at}, frozen: {_said(change)} left, {stopped.trouble}")
+            trouble.append(f"case {at}, frozen: {_outflow_text(change)} left, {stopped.trouble}")
     if trouble:
         return Finding("money", Outcome.FAILED, joined(trouble))
     if differs:
@@ -113,5 +116,5 @@ def _out(units: Units) -> Units:
     return {name: value for name, value in units.items() if value < 0}
 
 
-def _said(units: Units) -> str:
+def _outflow_text(units: Units) -> str:
     return ", ".join(f"{-value} of {name}" for name, value in _out(units).items()) or "nothing"

@@ -15,7 +15,7 @@ from solward.hosts.host import DISABLED, ENDED
 from solward.hosts.wire.methods import Observed
 from solward.record import TransactionRecord
 from solward.registry import LoadedSkill, run_skill
-from solward.testing.conformance.watch import Asked, Gate, Watch
+from solward.testing.conformance.watch import CapabilityUse, Gate, Watch
 from solward.testing.stand import TestWallet
 
 
@@ -62,7 +62,7 @@ class Run:
     outcome: str | None = None
     error: BaseException | None = None
     seen: Observed = field(default_factory=Observed)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[CapabilityUse] = field(default_factory=list)
     records: list[TransactionRecord] = field(default_factory=list)
     unrecorded: list[str] = field(default_factory=list)
     seconds: float = 0.0

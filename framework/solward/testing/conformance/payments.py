@@ -22,7 +22,7 @@ from solward.payment import (
 from solward.registry.loaded import LoadedPayment
 from solward.solana.base58 import b58encode
 from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
-from solward.testing.conformance.watch import said
+from solward.testing.conformance.watch import error_text
 from solward.testing.conformance.wording import errors_finding
 
 _PAYER = b58encode(bytes(range(32)))
@@ -82,7 +82,7 @@ async def payment_findings(
         try:
             found, again = await protocol.offers(answer), await protocol.offers(answer)
         except Exception as error:
-            bad_offers.append(f"answers[{at}]: {said(error)}")
+            bad_offers.append(f"answers[{at}]: {error_text(error)}")
             continue
         if not found:
             bad_offers.append(f"answers[{at}]: it offers nothing of this protocol")
@@ -124,7 +124,7 @@ async def _of_headers(
                 stored = read_offer(jsontext.loads(jsontext.dumps(offer_json(offer))))
                 again = await protocol.headers(stored, next(_proofs(mode)))
             except Exception as error:
-                yield f"{where}: {said(error)}"
+                yield f"{where}: {error_text(error)}"
                 continue
             if again != shown[0]:
                 impure.append(f"{where}: its headers are others after the offer was stored")
@@ -196,7 +196,7 @@ async def _survives(
         errors.append(error)
     except Exception as error:
         shown = {name: value[:40] for name, value in answer.headers}
-        trouble.append(f"{said(error)} (of {answer.status} {shown} {answer.body[:40]!r})")
+        trouble.append(f"{error_text(error)} (of {answer.status} {shown} {answer.body[:40]!r})")
 
 
 def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:

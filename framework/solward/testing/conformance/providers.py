@@ -21,7 +21,7 @@ from solward.testing.conformance.fake_vendor import (
     refusing_address,
 )
 from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
-from solward.testing.conformance.watch import Watch, name_of, said
+from solward.testing.conformance.watch import Watch, error_text, name_of
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.provider_requests import provider_request
 
@@ -240,7 +240,7 @@ async def _stream(subject: Subject) -> Finding:
             pieces.append(piece)
     except Exception as error:
         subject.texts += [str(error), repr(error)]
-        return Finding("stream", Outcome.FAILED, said(error))
+        return Finding("stream", Outcome.FAILED, error_text(error))
     subject.texts.append(repr(pieces))
     odd = [piece for piece in pieces if not isinstance(piece, str | Usage)]
     if odd:
@@ -259,7 +259,7 @@ def _secrets(subject: Subject) -> Finding:
 
 def _malformed(answer: object) -> str:
     if isinstance(answer, BaseException):
-        return said(answer)
+        return error_text(answer)
     if not isinstance(answer, Completion):
         return f"answers a {type(answer).__name__}, not a Completion"
     if answer.text is not None and not isinstance(answer.text, str):

@@ -29,7 +29,7 @@ from solward.solana.token_list import token_list
 from solward.solana.tokens import read_mint
 from solward.testing.canaries import plugin_secret
 from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
-from solward.testing.conformance.watch import said
+from solward.testing.conformance.watch import error_text
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, open_stand
 from solward.vault.transactions.request import ADMIN
@@ -149,13 +149,13 @@ async def _of_requests(
         try:
             quote = await venue.quote(request, context)
         except Exception as error:
-            bad_quotes.append(f"{sale}: {said(error)}")
+            bad_quotes.append(f"{sale}: {error_text(error)}")
             continue
         bad_quotes += [f"{sale}: {each}" for each in _of_quote(quote, request)]
         try:
             bad_swaps += [f"{sale}: {each}" for each in await _of_swap(venue, quote, context)]
         except Exception as error:
-            bad_swaps.append(f"{sale}: {said(error)}")
+            bad_swaps.append(f"{sale}: {error_text(error)}")
     return [_finding("quotes", bad_quotes), _finding("swaps", bad_swaps)]
 
 
@@ -188,7 +188,8 @@ async def _executed(
             record = await _sell(stand, wallet, request)
         except Exception as error:
             trouble.append(
-                f"{_sale(request)}: it was to land with at least the quoted minimum; {said(error)}"
+                f"{_sale(request)}: it was to land with at least the quoted minimum;"
+                f" {error_text(error)}"
             )
         else:
             if record.status is not TransactionStatus.CONFIRMED:
@@ -298,7 +299,7 @@ async def _failures(
             except (InvalidRequest, LedgerUnavailable) as error:
                 errors.append(error)
             except Exception as error:
-                trouble.append(f"{failure!r:.40}: {said(error)}")
+                trouble.append(f"{failure!r:.40}: {error_text(error)}")
     return _finding("venue_failures", trouble)
 
 

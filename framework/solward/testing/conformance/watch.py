@@ -43,7 +43,7 @@ _MONEY: dict[str, Callable[[Any], str]] = {
 
 
 @dataclass(slots=True)
-class Asked:
+class CapabilityUse:
     """One thing that a plugin asked its service for.
 
     Attributes:
@@ -65,7 +65,7 @@ class Asking(Protocol):
     """A run of a skill."""
 
     wallet: TestWallet
-    asked: list[Asked]
+    asked: list[CapabilityUse]
 
 
 class Gate(Protocol):
@@ -96,7 +96,7 @@ class Watch(Protocol):
     def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
         """A skill's context that counts what the run asks for, and has it wait at the gate."""
 
-    def asked(self, plugin: str) -> tuple[Asked, ...] | None:
+    def asked(self, plugin: str) -> tuple[CapabilityUse, ...] | None:
         """All that a plugin asked for until now; None where that is not seen."""
 
     @property
@@ -158,7 +158,7 @@ class HostWatch:
         """See `Watch`."""
         return _RunContext(run, context, gate)
 
-    def asked(self, plugin: str) -> tuple[Asked, ...]:
+    def asked(self, plugin: str) -> tuple[CapabilityUse, ...]:
         """See `Watch`."""
         return tuple(cast(WatchedCapabilities, self._tenant.capabilities).asked[plugin])
 
@@ -174,7 +174,7 @@ class WatchedCapabilities(Capabilities):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: defaultdict[str, list[Asked]] = defaultdict(list)
+        self.asked: defaultdict[str, list[CapabilityUse]] = defaultdict(list)
 
     def handlers(self, egress: Egress) -> dict[str, Handler]:
         """See `Capabilities.handlers`; each is kept, and waits at the run's gate."""
@@ -188,7 +188,7 @@ class WatchedCapabilities(Capabilities):
     def _one(self, name: str, handler: Any) -> Handler:
         async def watched(incoming: Incoming) -> Any:
             operation = _MONEY.get(name)
-            asked = Asked("" if operation is None else operation(incoming.request))
+            asked = CapabilityUse("" if operation is None else operation(incoming.request))
             if name == methods.OP_PAY.name:
                 asked.url = incoming.request.url
             await self._enter(incoming, asked)
@@ -202,7 +202,7 @@ class WatchedCapabilities(Capabilities):
             request = incoming.request
             texts = [request.url.encode(), *(_plain(value) for _, value in request.headers)]
             carries = any(STAND_IN.encode() in text for text in texts)
-            asked = Asked(url=request.url, carries=carries)
+            asked = CapabilityUse(url=request.url, carries=carries)
             await self._enter(incoming, asked)
             with _refusal(asked):
                 async with aclosing(handler(incoming)) as pieces:
@@ -216,10 +216,10 @@ class WatchedCapabilities(Capabilities):
     ) -> Any:
         assert call.context is not None
         names = [name for each in assets for name in names_of(each, call.context.tokens)]
-        self.asked[call.plugin].append(Asked(assets=tuple(names)))
+        self.asked[call.plugin].append(CapabilityUse(assets=tuple(names)))
         return await super()._money(call, assets, work, *to_wire)
 
-    async def _enter(self, incoming: Incoming, asked: Asked) -> None:
+    async def _enter(self, incoming: Incoming, asked: CapabilityUse) -> None:
         try:
             call = self.of(incoming.cap)
         except SkillError:
@@ -233,7 +233,7 @@ class WatchedCapabilities(Capabilities):
 
 
 @contextmanager
-def _refusal(asked: Asked) -> Iterator[None]:
+def _refusal(asked: CapabilityUse) -> Iterator[None]:
     try:
         yield
     except SkillError as error:
@@ -307,22 +307,22 @@ class _ProcessContext(_RunContext):
     async def _perform(
         self, operation: str, params: Mapping[str, Any], remember: Remember = ()
     ) -> TransactionRecord:
-        self.run.asked.append(Asked(operation))
+        self.run.asked.append(CapabilityUse(operation))
         return await super()._perform(operation, params, remember)
 
     async def transact(self, **declared: Any) -> TransactionRecord:
         """See `SkillContext`."""
-        self.run.asked.append(Asked("transact"))
+        self.run.asked.append(CapabilityUse("transact"))
         return await super().transact(**declared)
 
     async def pocket(self, *given: Any, **declared: Any) -> TransactionRecord:
         """See `SkillContext`."""
-        self.run.asked.append(Asked("pocket"))
+        self.run.asked.append(CapabilityUse("pocket"))
         return await super().pocket(*given, **declared)
 
     async def pay(self, **request: Any) -> PaidAnswer:
         """See `SkillContext`."""
-        self.run.asked.append(Asked("pay"))
+        self.run.asked.append(CapabilityUse("pay"))
         return await super().pay(**request)
 
 
@@ -350,6 +350,6 @@ def name_of(error: BaseException) -> str:
     return error.type_name if isinstance(error, HostBug) else type(error).__name__
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What a plugin raised: a host says of a mistake its type alone."""
     return name_of(error) if isinstance(error, HostBug) else f"{name_of(error)}: {error}"

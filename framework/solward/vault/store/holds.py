@@ -156,7 +156,7 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
             "trace": row.trace,
         },
     )
-    _tell(connection, hold, hold.principal)
+    _record_event(connection, hold, hold.principal)
 
 
 async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
@@ -263,7 +263,7 @@ async def move(
     )
     row = _one((await connection.execute(statement)).first())
     if row is not None:
-        _tell(connection, row.hold, by)
+        _record_event(connection, row.hold, by)
     return row
 
 
@@ -341,7 +341,7 @@ async def own(connection: AsyncConnection, hold_id: str, me: str, was: str | Non
     return (await connection.execute(_OWN, parameters)).rowcount == 1
 
 
-def _tell(connection: AsyncConnection, hold: Hold, by: str) -> None:
+def _record_event(connection: AsyncConnection, hold: Hold, by: str) -> None:
     data = hold.to_json()
     del data["principal"]
     record_act(connection, _EVENTS[hold.state], data | {"asked": hold.principal}, by=by)

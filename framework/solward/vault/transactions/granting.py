@@ -149,7 +149,7 @@ class Granted:
             self.version,
             self.prices,
             self.used,
-            judged_form.said(self.decision) if self.is_asked else None,
+            judged_form.grants_outcome(self.decision) if self.is_asked else None,
         )
         await judged_store.note_judged(connection, judged_form.to_row(judged))
         if outcome == ALLOWED:

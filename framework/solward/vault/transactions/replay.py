@@ -327,7 +327,7 @@ def _verdict(decision: Decision) -> ReplayVerdict:
     refused = decision.refused
     if refused and refused.why == Why.PRICE and refused.detail == NOT_ASKED.reason:
         return ReplayVerdict.UNKNOWN
-    return ReplayVerdict(judged_form.said(decision))
+    return ReplayVerdict(judged_form.grants_outcome(decision))
 
 
 def _findings(decision: Decision) -> tuple[Finding, ...]:

@@ -291,7 +291,7 @@ class Reserver:
         payment, row = (None, None) if paid is None else paid
         actor, intent = question.actor, question.intent
         scopes = self._scopes(record.wallet_id, actor)
-        async with self._news() as told, self._database.write() as connection:
+        async with self._alerts() as alerted, self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await owned_by_another(connection, judged.record, pocket)
@@ -333,15 +333,15 @@ class Reserver:
                     _alone(actor, judged.granted, units),
                 )
                 for scope in self._near_ceiling(costs, scopes, judged.usages, now.database_ms):
-                    self._tell(told, scope, now.database_ms)
+                    self._mark_alerted(alerted, scope, now.database_ms)
                     alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
                 lamports = units[spending.SOL_ASSET]
                 for scope in self._near_limit(lamports, scopes, judged.usages, now.database_ms):
-                    self._tell(told, f"sol:{scope}", now.database_ms)
+                    self._mark_alerted(alerted, f"sol:{scope}", now.database_ms)
                     alerts.daily_limit_near(connection, stored, scope, actor.trace)
                 for each in self._granting.near_ends(judged.granted):
-                    if self._is_news(each.key, now.database_ms):
-                        self._tell(told, each.key, now.database_ms)
+                    if self._is_unalerted(each.key, now.database_ms):
+                        self._mark_alerted(alerted, each.key, now.database_ms)
                         alerts.grant_near_end(connection, stored, each.detail, actor.trace)
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
@@ -564,7 +564,7 @@ class Reserver:
             for scope, limits in scopes
             if costs
             and alerts.is_near(usages[scope].costs_last_day + costs, limits.daily_costs_lamports)
-            and self._is_news(scope, now_ms)
+            and self._is_unalerted(scope, now_ms)
         )
 
     def _near_limit(
@@ -580,29 +580,29 @@ class Reserver:
             for scope, limits in scopes
             if lamports
             and alerts.is_near(usages[scope].lamports_last_day + lamports, limits.daily_lamports)
-            and self._is_news(f"sol:{scope}", now_ms)
+            and self._is_unalerted(f"sol:{scope}", now_ms)
         )
 
     @contextlib.asynccontextmanager
-    async def _news(self) -> AsyncIterator[list[str]]:
-        """What is told in the block is forgotten where the block fails: then no alert was raised.
+    async def _alerts(self) -> AsyncIterator[list[str]]:
+        """Alerts marked in the block are unmarked where the block fails: none was raised then.
 
         Reservations that share a commit know of each other's alerts before it.
         """
-        told: list[str] = []
+        alerted: list[str] = []
         try:
-            yield told
+            yield alerted
         except BaseException:
-            for key in told:
+            for key in alerted:
                 self._alerted_ms.pop(key, None)
             raise
 
-    def _tell(self, told: list[str], key: str, now_ms: int) -> None:
-        told.append(key)
+    def _mark_alerted(self, alerted: list[str], key: str, now_ms: int) -> None:
+        alerted.append(key)
         recent = {each: at for each, at in self._alerted_ms.items() if now_ms - at < DAY_MS}
         self._alerted_ms = recent | {key: now_ms}
 
-    def _is_news(self, key: str, now_ms: int) -> bool:
+    def _is_unalerted(self, key: str, now_ms: int) -> bool:
         """Whether this process raised no such alert in the last day."""
         return now_ms - self._alerted_ms.get(key, -DAY_MS) >= DAY_MS
 

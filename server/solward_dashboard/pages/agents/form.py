@@ -77,7 +77,7 @@ async def create_agent(
             if values is None or not await forms.settled(values):
                 return
         except SolwardError as error:
-            forms.say(str(error))
+            forms.show_message(str(error))
             return
         if grants is not None and grants.grants is not None:
             values["grants"] = fields.grants_to_copy(grants.grants)
@@ -85,7 +85,7 @@ async def create_agent(
         try:
             agent = await api().agents.create(**fields.create_parameters(values, forms.wallet))
         except SolwardError as error:
-            forms.say(str(error))
+            forms.show_message(str(error))
             return
         finally:
             make.enable()
@@ -129,7 +129,7 @@ async def change_agent(
             stored = await api().agents.get(agent.id)
             found = changes(stored, values)
             if not found and stored.strategy == values["strategy"]:
-                forms.say("Nothing is changed.")
+                forms.show_message("Nothing is changed.")
                 return
             is_other = stored.strategy != agent.strategy
             with page:
@@ -140,7 +140,7 @@ async def change_agent(
                 return
             await api().agents.change(agent.id, **fields.change_parameters(values))
         except SolwardError as error:
-            forms.say(str(error))
+            forms.show_message(str(error))
             return
         finally:
             save.enable()
@@ -240,14 +240,14 @@ class _Forms:
         """The chosen wallet's id; None for a new one."""
         return None if self._wallet is None else str(self._wallet.value or "") or None
 
-    def say(self, error: str) -> None:
-        """Show an error of the whole, such as the service's."""
-        self._error.set_text(error)
-        self._error.set_visibility(bool(error))
+    def show_message(self, text: str) -> None:
+        """Show what concerns the whole form, such as the service's error; nothing where empty."""
+        self._error.set_text(text)
+        self._error.set_visibility(bool(text))
 
     def read(self) -> dict[str, Any] | None:
         """The values; None where one does not fit, which its field shows."""
-        self.say("")
+        self.show_message("")
         read: dict[str, dict[str, Any] | None] = {
             "name": _values(self._name),
             "interval": _values(self._interval),
@@ -265,11 +265,11 @@ class _Forms:
         found = {name: each for name, each in read.items() if each is not None}
         strategy = self.editor.read()
         if not model or strategy is None or len(found) < len(read):
-            self.say("Something above does not fit; it is told at its field.")
+            self.show_message("Something above does not fit; it is told at its field.")
             return None
         interval = fields.milliseconds(found["interval"]["seconds"])
         if interval is None:
-            self.say("Seconds between cycles: at most 3 decimals.")
+            self.show_message("Seconds between cycles: at most 3 decimals.")
             return None
         return {
             "name": found["name"]["name"],
@@ -293,9 +293,13 @@ class _Forms:
             return True
         if not picker.is_filled_in:
             if await picker.fill_in():
-                self.say("The template is filled in now: read what can leave, and create it then.")
+                self.show_message(
+                    "The template is filled in now: read what can leave, and create it then."
+                )
             else:
-                self.say("A parameter of the template does not fit; it is told at its field.")
+                self.show_message(
+                    "A parameter of the template does not fit; it is told at its field."
+                )
             return False
         values |= {"template": picker.chosen.name, "parameters": picker.parameters()}
         assert picker.preview is not None

@@ -21,7 +21,7 @@ from solward.client import (
 )
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
-from solward_dashboard.holds import Told
+from solward_dashboard.holds import DisplayContext
 from solward_dashboard.people import People
 
 # The most that one request returns.
@@ -76,7 +76,7 @@ class Overview:
     plugins: Plugins
     refusals: Refusals
     holds: tuple[Hold, ...]
-    told: Told
+    context: DisplayContext
 
     @property
     def spent(self) -> Decimal:
@@ -122,7 +122,7 @@ async def fetch() -> Overview:
         plugins,
         refusals,
         tuple(each for each in holds if each.state == "held"),
-        Told(people, token_list(health.network), {}, health.network),
+        DisplayContext(people, token_list(health.network), {}, health.network),
     )
 
 

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from solward.client import Hold, Judged, Refusals
 from solward_dashboard.dialogs import heading
-from solward_dashboard.holds import HoldCards, Told
+from solward_dashboard.holds import DisplayContext, HoldCards
 from solward_dashboard.pages.holds import open_record
 from solward_dashboard.pages.overview.data import HOLDS
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
@@ -34,12 +34,12 @@ class Waiting:
             self._cards = HoldCards(refresh, open_record, "", "waiting", compact=True)
             self._more = ui.link("", "/holds").classes("sw-more")
 
-    def show(self, holds: Sequence[Hold], told: Told) -> None:
+    def show(self, holds: Sequence[Hold], context: DisplayContext) -> None:
         """Show the first of them, oldest first: their time ends first."""
         self._card.set_visibility(bool(holds))
         count = len(holds)
         self._title.set_text(f"{count} {'waits' if count == 1 else 'wait'} for you")
-        self._cards.show(sorted(holds, key=lambda each: each.expires_at)[:HOLDS], told)
+        self._cards.show(sorted(holds, key=lambda each: each.expires_at)[:HOLDS], context)
         self._more.set_text(f"and {count - HOLDS} more")
         self._more.set_visibility(count > HOLDS)
 
@@ -60,26 +60,26 @@ class RefusalRows:
             self._list = ui.element("div").classes("sw-list")
             self._note = ui.label().classes("sw-dim sw-text")
 
-    def show(self, refusals: Refusals, told: Told, now: datetime) -> None:
+    def show(self, refusals: Refusals, context: DisplayContext, now: datetime) -> None:
         """Show them with their age."""
         found = refusals.refusals
-        shown = (refusals.raw, told.people)
+        shown = (refusals.raw, context.people)
         if shown != self._shown:
             self._shown = shown
             self._empty.set_text("Nothing was refused yet.")
             self._empty.set_visibility(not found)
-            self._build(refusals, told)
+            self._build(refusals, context)
         for label, each in self._ages:
             label.set_text(ago(each.transaction.timestamp, now))
 
-    def _build(self, refusals: Refusals, told: Told) -> None:
+    def _build(self, refusals: Refusals, context: DisplayContext) -> None:
         for place in (self._rules, self._list):
             place.clear()
         with self._rules:
             for rule, count in refusals.by_rule.items():
                 ui.badge(f"{rule} {count:,}").classes("sw-blocked")
         with self._list:
-            self._ages = [_refusal(each, told) for each in refusals.refusals]
+            self._ages = [_refusal(each, context) for each in refusals.refusals]
         shown, day = len(refusals.refusals), refusals.last_day
         notes = [f"The newest {shown} of {day:,} in 24 hours."] if day > shown else []
         if not refusals.is_complete:
@@ -88,7 +88,7 @@ class RefusalRows:
         self._note.set_visibility(bool(notes))
 
 
-def _refusal(judged: Judged, told: Told) -> tuple[ui.label, Judged]:
+def _refusal(judged: Judged, context: DisplayContext) -> tuple[ui.label, Judged]:
     record = judged.transaction
     with ui.element("div").classes("sw-refusal"):
         with ui.element("div").classes("sw-row"):
@@ -99,16 +99,16 @@ def _refusal(judged: Judged, told: Told) -> tuple[ui.label, Judged]:
             link.classes("sw-strong")
             ui.space()
             age = ui.label().classes("sw-dim")
-        for texts in leaving_texts(judged, told.tokens, told.people)[:1]:
+        for texts in leaving_texts(judged, context.tokens, context.people)[:1]:
             # Without the account of a token, which its owner says better.
             ui.label(" ".join(texts[:2])).classes("sw-text")
-        number_list(judged.numbers, told.tokens)
+        number_list(judged.numbers, context.tokens)
         reason = local_times(judged.reason)
         ui.label(reason if len(reason) <= _CUT else f"{reason[: _CUT - 1]}…").classes(
             "sw-dim sw-text"
         )
-        asked = told.people.called(record.principal or "")
-        wallet = told.people.wallet(record.wallet_id)
+        asked = context.people.called(record.principal or "")
+        wallet = context.people.wallet(record.wallet_id)
         ui.label(f"Asked by {asked}, from wallet {wallet}").classes("sw-dim sw-text")
     return age, judged
 

@@ -212,7 +212,7 @@ class Table:
         shown = {each.id for each in updated if self._matches(self._known[each.id])}
         self._known |= {each.id: each for each in (*new, *updated)}
         if first:
-            if self._filter.asked() == _ALL:
+            if self._filter.server_filter() == _ALL:
                 self._ended = len(answer.records) < LIMIT
                 self._oldest = answer.records[-1].id if answer.records else None
             self._reload_rows()
@@ -292,7 +292,7 @@ class Table:
         before, self._filter = self._filter, wanted
         self._reload_rows()
         self._update_count()
-        if wanted.asked() != before.asked():
+        if wanted.server_filter() != before.server_filter():
             self._oldest, self._ended = None, False
             await self._load(LIMIT)
 
@@ -301,7 +301,7 @@ class Table:
 
     async def _load(self, limit: int) -> None:
         """Ask for the next page of what the filter lets through."""
-        wanted, oldest = self._filter.asked(), self._oldest
+        wanted, oldest = self._filter.server_filter(), self._oldest
         self._older.disable()
         try:
             older, behind = await _page_of(wanted, limit, oldest)
@@ -310,7 +310,7 @@ class Table:
             return
         finally:
             self._older.enable()
-        if wanted != self._filter.asked():
+        if wanted != self._filter.server_filter():
             return
         self._ended, self._oldest = behind is None, behind
         new, _ = changed(self._known, older)
@@ -323,7 +323,7 @@ class Table:
         if wrong is not None:
             ui.notify(f"To: {wrong}", type="negative")
             return
-        ui.download.from_url(f"{EXPORT}?{urlencode(self._filter.asked().query())}")
+        ui.download.from_url(f"{EXPORT}?{urlencode(self._filter.server_filter().query())}")
 
     async def _show_contacts(self) -> None:
         await edit_contacts(self._contacts)

@@ -60,7 +60,7 @@ class Filter:
         search = self.text.strip().casefold()
         return not search or search in _searched(record, wallet).casefold()
 
-    def asked(self) -> TransactionFilter:
+    def server_filter(self) -> TransactionFilter:
         """What the service is asked for: all but the text."""
         return TransactionFilter(
             wallet_id=self.wallet_id or None,

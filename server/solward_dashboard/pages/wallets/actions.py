@@ -185,7 +185,7 @@ class ActionPanel:
             return False
         self._button.props("loading").disable()
         try:
-            self._tell(await self._action.run(wallet.id, values, key), good=True)
+            self._notify(await self._action.run(wallet.id, values, key), good=True)
             self._open = None
         except SolwardError as error:
             self._failed(error, values)
@@ -241,9 +241,9 @@ class ActionPanel:
             " values tells, and pays at most once."
         )
         notify_error(error)
-        self._tell(f"{error}{again}", good=False)
+        self._notify(f"{error}{again}", good=False)
 
-    def _tell(self, text: str, *, good: bool) -> None:
+    def _notify(self, text: str, *, good: bool) -> None:
         self._outcome.set_text(text)
         self._outcome.classes(add="sw-outcome-good" if good else "sw-outcome-bad")
         self._outcome.classes(remove="sw-outcome-bad" if good else "sw-outcome-good")
@@ -282,7 +282,7 @@ class SkillChooser:
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name}: {_said(value)}" for name, value in values.items()]
+    return [f"{name}: {_value_text(value)}" for name, value in values.items()]
 
 
 async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -295,7 +295,7 @@ async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[t
         people = People.of(wallets, contacts=contacts)
     found = []
     for name, value in values.items():
-        text = _said(value)
+        text = _value_text(value)
         if name == "to" and isinstance(value, str):
             text = f"{value.strip()}\n{people.warned(value.strip())}"
         found.append((fields[name].get("title", _titled(name)), text))
@@ -319,7 +319,7 @@ def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return dumps(value) if isinstance(value, list | dict) else value_text(value)
 
 

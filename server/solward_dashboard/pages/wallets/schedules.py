@@ -70,7 +70,7 @@ class Schedules:
             else:
                 self._button(schedule, "Resume", self._resume)
             self._button(schedule, "Delete", self._delete)
-        ui.label(_told(schedule)).classes("sw-dim")
+        ui.label(_state_text(schedule)).classes("sw-dim")
 
     def _button(
         self,
@@ -131,7 +131,7 @@ class Schedules:
         fields = None if wallet is None else await _new_fields(wallet, self._skills)
         if wallet is None or fields is None:
             return
-        details = [f"{name}: {_said(value)}" for name, value in fields.items()]
+        details = [f"{name}: {_value_text(value)}" for name, value in fields.items()]
         question = f"Run {fields['skill']} on {wallet.name} by itself?"
         if not await confirmed(question, details, "Create"):
             return
@@ -184,7 +184,7 @@ def _schema(skills: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _told(schedule: Schedule) -> str:
+def _state_text(schedule: Schedule) -> str:
     if schedule.reason is not None:
         return local_times(schedule.reason)
     failed = f", the last {schedule.failures} refused or failed" if schedule.failures else ""
@@ -212,5 +212,5 @@ def _run(run: ScheduleRun) -> None:
         ui.label(local_times(run.text)).classes("sw-text")
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return jsontext.dumps(value) if isinstance(value, dict) else str(value)

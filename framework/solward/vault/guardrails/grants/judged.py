@@ -25,7 +25,7 @@ GRANTS_RULE: Final = "grants"
 """The rule in `guardrailsApplied`, and the outcome of what grants refused."""
 
 
-def said(decision: Decision) -> str:
+def grants_outcome(decision: Decision) -> str:
     """What grants say, in one word: `ALLOWED`, `HELD` or `REFUSED`."""
     if decision.refused is not None:
         return REFUSED

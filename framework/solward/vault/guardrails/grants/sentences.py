@@ -555,13 +555,13 @@ def _ended(finding: Finding, names: Names) -> Refusal:
 
 def _per_tx(finding: Finding, names: Names) -> Refusal:
     n = _numbers(finding, names)
-    asked = _asked(n, finding, names)
+    asked = _requested(n, finding, names)
     return Refusal(f"{asked} is more than the {_most(n)} at once that {_gives(finding, names)}.", n)
 
 
 def _above_hold(finding: Finding, names: Names) -> Refusal:
     n = _numbers(finding, names)
-    asked, grant = _asked(n, finding, names), _grant(finding, names)
+    asked, grant = _requested(n, finding, names), _grant(finding, names)
     return Refusal(f"{asked} is more than the {_most(n)} above which {grant} asks a person.")
 
 
@@ -570,7 +570,7 @@ def _window(finding: Finding, names: Names) -> Refusal:
         return _never_fits(finding, names)
     n = _numbers(finding, names, has_left=True)
     is_dollars = n.unit is None
-    asked = _asked(n, finding, names) if is_dollars else n.asked
+    asked = _requested(n, finding, names) if is_dollars else n.asked
     wanted = f"{asked} {'is' if is_dollars or asked == '1' else 'are'}"
     grant = _capital(_grant(finding, names))
     return Refusal(f"{grant} has {_left(n)}{_within(n)}; {wanted} asked" + _room(finding), n)
@@ -580,7 +580,7 @@ def _never_fits(finding: Finding, names: Names) -> Refusal:
     """More than the whole window, whatever was used of it."""
     n = _numbers(finding, names)
     most = f"{_most(n)}{_within(n)}"
-    asked = _asked(n, finding, names)
+    asked = _requested(n, finding, names)
     return Refusal(f"{asked} is more than the {most} that {_gives(finding, names)}.", n)
 
 
@@ -729,7 +729,7 @@ def _limit_numbers(
     return RefusalNumbers(text(asked), text(limit), text(left), text(used), unit, window)
 
 
-def _asked(n: RefusalNumbers, finding: Finding, names: Names) -> str:
+def _requested(n: RefusalNumbers, finding: Finding, names: Names) -> str:
     """`6 USDC`, `$6 of USDC`."""
     if n.unit is not None:
         return f"{n.asked} {n.unit}"
