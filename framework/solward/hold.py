@@ -13,6 +13,9 @@ GENERATED_KEY: Final = "generated-"
 """How an Idempotency-Key begins that a tool made for a caller who chose none, such as a model: it
 does not make what is asked for a payment of its own beside the same one that waits."""
 
+ACTION: Final = "hold:"
+"""Before a hold's id, where a key stands for the hold and not for a transaction."""
+
 
 class HoldState(StrEnum):
     """Where a hold stands."""
@@ -84,7 +87,7 @@ class Hold:
     @property
     def action(self) -> str:
         """Names its payment for good where the request had no action key."""
-        return f"hold:{self.id}"
+        return f"{ACTION}{self.id}"
 
     def to_json(self) -> dict[str, Any]:
         """As the API shows it; absent fields are omitted."""

@@ -54,7 +54,7 @@ from solward.events import EventBus
 from solward.folders.layout import in_use
 from solward.folders.storage import make_storage, storage_folder
 from solward.guardrail import SOL
-from solward.hold import Hold
+from solward.hold import ACTION, Hold
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import PluginHosts, plugin_hosts, shared_zygote
 from solward.live_plugins import LivePlugins
@@ -399,7 +399,8 @@ class Solward:
             raise SkillNotFound(name, sorted(self.registry.skills))
         wallet = await self.wallets.get(wallet_id)
         settings = await self.plugin_state.settings_of(skill)
-        context = self.skill_context(skill, wallet, actor, agent, settings)
+        called = replace(actor, call=params)
+        context = self.skill_context(skill, wallet, called, agent, settings)
         # Models read what it says: no secret that a skill was given by its settings goes there, and
         # skills of one distribution share a process.
         try:
@@ -596,10 +597,9 @@ class Solward:
             Held: it is a hold that is open.
             NotFound: there is none.
         """
-        kind, _, hold_id = name.partition(":")
-        if kind != "hold":
+        if not name.startswith(ACTION):
             return await self.record(name)
-        record = await self.engine.end_of_hold(hold_id)
+        record = await self.engine.end_of_hold(name.removeprefix(ACTION))
         if record is None:
             raise NotFound("Transaction not found")
         return record
@@ -611,10 +611,9 @@ class Solward:
         Raises:
             Held: it is a hold that is open.
         """
-        kind, _, hold_id = name.partition(":")
-        if kind != "hold":
+        if not name.startswith(ACTION):
             return name
-        record = await self.engine.end_of_hold(hold_id)
+        record = await self.engine.end_of_hold(name.removeprefix(ACTION))
         return None if record is None else record.id
 
     async def holds(

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.support.api import NOBODY, Answer, Api, serving_api
 
+from solward.vault.transactions.assess import Assessor
+
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 ASKS = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "2"}, "hold": "0.1"}}}
 APPROVES = [{"may": ["approve"]}]
@@ -54,6 +56,31 @@ async def desk(api: Api) -> Desk:
     recipient = (await api.get(f"/wallets/{other}")).json["publicKey"]
     asker, asker_id = await api.key(name="asker", grants=[ASKS], rateLimit=100)
     return Desk(api, wallet, other, recipient, asker, asker_id)
+
+
+async def test_a_slow_try_is_not_paid_beside_the_one_that_was_held_and_approved(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    assess = Assessor.assess_any
+
+    async def slow(*arguments: Any) -> Any:
+        assessed = await assess(*arguments)
+        if not arrived.is_set():
+            arrived.set()
+            await go_on.wait()
+        return assessed
+
+    monkeypatch.setattr(Assessor, "assess_any", slow)
+    first = asyncio.create_task(desk.ask(Idempotency_Key="invoice-9"))
+    await arrived.wait()
+    hold = await desk.held(Idempotency_Key="invoice-9")
+    approved = (await desk.decide(hold)).json
+    go_on.set()
+    assert (await first).status == 409
+    again = await desk.ask(Idempotency_Key="invoice-9")
+    assert (again.status, again.json["id"]) == (200, approved["transactionId"])
+    assert await desk.paid() == Decimal("0.5")
 
 
 async def test_what_a_grant_holds_is_202_and_paid_once_when_it_is_approved(desk: Desk) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.support.api import STRANGER, Api, serving_api
+from tests.support.api import SECRET, STRANGER, Api, serving_api
+from werkzeug.datastructures import Headers
 
 from solward.vault.store.tables import idempotency
+from solward_server.resources import PREFIX
 
 ONE = {"Idempotency-Key": "one"}
 BODY = {"to": STRANGER, "amount": 0.1}
@@ -24,6 +26,17 @@ async def forget_answer(api: Api) -> None:
 
 def counted(records: list[Any], kind: str) -> int:
     return sum(record["type"] == kind for record in records)
+
+
+async def test_two_keys_are_refused(api: Api) -> None:
+    """The first of them alone would count, and in another order it would be another payment."""
+    wallet = await api.wallet(2)
+    headers = Headers([("Authorization", f"Bearer {SECRET}"), *[("Idempotency-Key", "one")] * 2])
+    client = api.app.test_client()
+    answer = await client.post(f"{PREFIX}/wallets/{wallet}/transfer", json=BODY, headers=headers)
+    assert answer.status_code == 400
+    assert await answer.get_json() == {"error": "Idempotency-Key must be given once"}
+    assert counted(await api.records(wallet), "transfer") == 0
 
 
 @pytest.mark.parametrize("path", ["transfer", "skills/transfer"])

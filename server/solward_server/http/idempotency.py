@@ -31,11 +31,15 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     """The header's key in the scope of this principal, method and path; None without a header.
 
     Raises:
-        InvalidRequest: it is not 1 to 255 visible ASCII characters (inner spaces allowed).
+        InvalidRequest: there are several, or it is not 1 to 255 visible ASCII characters (inner
+            spaces allowed).
     """
-    value = request.headers.get("Idempotency-Key")
-    if value is None:
+    values = request.headers.getlist("Idempotency-Key")
+    if not values:
         return None
+    if len(values) > 1:
+        raise InvalidRequest("Idempotency-Key must be given once")
+    (value,) = values
     if not 1 <= len(value) <= 255 or not value.isascii() or not value.isprintable():
         raise InvalidRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
     return IdempotencyKey(

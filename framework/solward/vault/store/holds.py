@@ -19,10 +19,10 @@ from solward import jsontext
 from solward.audit.acts import SERVICE, record_act
 from solward.clock import iso
 from solward.events import EventKind
-from solward.hold import GENERATED_KEY, Hold, HoldState
+from solward.hold import ACTION, Hold, HoldState
 from solward.prepared import Prepared
 from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.store import transactions
+from solward.vault.store import idempotency, transactions
 from solward.vault.store.database import clock
 from solward.vault.store.plugin_entries import third_party
 from solward.vault.store.tables import holds, processes
@@ -57,6 +57,7 @@ class HoldRow:
         recipe: how to make it again; None where only its caller can.
         applied: the rules that judged it.
         trace: where the request came from.
+        keyless: its caller chose no key that would make it a payment of its own.
         owner: the process that carries out an approved one.
     """
 
@@ -66,14 +67,8 @@ class HoldRow:
     recipe: Mapping[str, Any] | None
     applied: tuple[str, ...]
     trace: str | None
+    keyless: bool = True
     owner: str | None = None
-
-    @property
-    def is_keyless(self) -> bool:
-        """Whether its caller chose no key that would make it a payment of its own; an agent chooses
-        none, whose cycles' keys are the service's."""
-        chosen = self.action_key is not None and not self.action_key.startswith(GENERATED_KEY)
-        return not chosen or self.hold.agent_id is not None
 
 
 COLUMNS: Final = tuple(holds.c)
@@ -135,6 +130,7 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
         "costsLamports": hold.costs_lamports,
         "arrives": dict(hold.arrives),
         "details": dict(hold.details),
+        "keyless": row.keyless,
     }
     await connection.execute(
         _INSERT,
@@ -165,8 +161,22 @@ async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
-    """The hold of a logical action, in whatever state."""
+    """The hold that a logical action made, in whatever state."""
     return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
+
+
+async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
+    """The hold that a key stands for, in whatever state, None where it stands for none; and the
+    fingerprint of its request.
+
+    Args:
+        scope: of the key, as `idempotency` has it.
+    """
+    stored = await idempotency.lookup(connection, scope)
+    if stored is None or not stored.transaction_id.startswith(ACTION):
+        return None, ""
+    row = await get(connection, stored.transaction_id.removeprefix(ACTION))
+    return row, stored.fingerprint
 
 
 async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
@@ -383,5 +393,13 @@ def row_of(row: Row[Any]) -> HoldRow:
     )
     recipe = None if row.recipe is None else jsontext.loads(row.recipe)
     return HoldRow(
-        hold, row.digest, row.action_key, recipe, tuple(row.applied), row.trace, row.owner
+        hold,
+        row.digest,
+        row.action_key,
+        recipe,
+        tuple(row.applied),
+        row.trace,
+        # An older release did not store it: answered by this hold, nothing is paid twice.
+        shown.get("keyless", True),
+        row.owner,
     )

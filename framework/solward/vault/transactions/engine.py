@@ -71,6 +71,7 @@ from solward.vault.transactions.request import (
     Payment,
     PocketDraft,
     PocketUse,
+    action_scope,
 )
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
@@ -677,6 +678,9 @@ class Engine:
             record = await store.by_action_key(connection, actor.action_key)
             if record is None and actor.approval is None:
                 row = await holds.by_action_key(connection, actor.action_key)
+                if row is None and actor.run is None:
+                    # Another request's, for which this one was told to wait.
+                    row, _ = await holds.named_by(connection, action_scope(actor.action_key))
         if row is not None:
             record = await self._end_of(row)
         if record is not None and record.status in (

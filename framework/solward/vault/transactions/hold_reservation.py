@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
-from solward.errors import IdempotencyInFlight
+from solward.errors import IdempotencyInFlight, IdempotencyMismatch
 from solward.guardrail import (
     Intent,
     Line,
     TransactionEffects,
 )
 from solward.hold import Hold, HoldState
-from solward.record import TransactionRecord, TransactionStatus
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.site import SITE
 from solward.vault.guardrails import (
     ScopeUsage,
@@ -126,16 +126,26 @@ class HoldReserver:
 
         What waits already is the hold that waits, whichever its spelling: of two holds both may be
         approved. So it is where nothing would hold it any more: paid beside its hold, and approved
-        then, it would be paid twice.
+        then, it would be paid twice. Its approval is not for another spelling's: what only its
+        caller can make again is one hold by its digest alone.
+
+        Raises:
+            IdempotencyInFlight, IdempotencyMismatch, HoldTaken: the request's key stands for a hold
+                that ended meanwhile, which is its answer; or for another request's.
         """
         waiting: list[HoldRow] = []
+        named = None
         if actor.approval is None:
+            named = await _named(connection, actor, judged.now)
             if not judged.is_allowed:
                 return judged
             if not actor.is_admins:
                 waiting = await holds.open_rows(connection, actor.principal)
-            if judged.hold is None and not waiting:
+            if judged.hold is None and not waiting and named is None:
                 return judged
+            if named is None and actor.idempotency is None and actor.action_key is not None:
+                # What an earlier try of it made; its digest may be another's now.
+                named = _open(await holds.by_action_key(connection, actor.action_key), judged.now)
         leaving = _Leaving.of(judged, intent, effects, pocket)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
@@ -144,13 +154,17 @@ class HoldReserver:
         digest = holding.digest_of(
             judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket, payment
         )
+        if named is not None:
+            return _again(judged, named, digest, actor, intent, leaving)
         by_digest = await holds.by_digest(connection, digest)
         known = [] if by_digest is None else [by_digest]
-        if payment is None and holding.is_keyless(actor):
+        keyless = holding.is_keyless(actor)
+        if payment is None and keyless:
             known += [
                 each
                 for each in waiting
-                if each.is_keyless
+                if each.keyless
+                and not each.hold.repeats
                 and holding.is_same_payment(
                     each.hold, judged.record, leaving.lines, leaving.arrives
                 )
@@ -176,7 +190,7 @@ class HoldReserver:
         if recipe is not None and actor.remember:
             # What makes it again writes them too; the digest is of what is asked alone.
             recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
-        row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace)
+        row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
         await holds.add(connection, row)
         if most + 1 == MOST_OPEN:
             alerts.holds_full(connection, hold, MOST_OPEN, actor.trace)
@@ -211,6 +225,49 @@ class HoldReserver:
             created_ms=judged.now.window_ms,
             expires_ms=judged.now.window_ms + self._hold_ms,
         )
+
+
+async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
+    """The open hold that the request's key stands for since an earlier try of it; raises where it
+    has ended."""
+    key = actor.merged_key
+    if key is None:
+        return None
+    scope, fingerprint = key
+    row, first = await holds.named_by(connection, scope)
+    if row is not None and first != fingerprint:
+        raise IdempotencyMismatch
+    try:
+        return _open(row, now)
+    except HoldTaken:
+        if actor.idempotency is None:
+            raise
+        # Asked again, the key is answered with what the hold ended in.
+        raise IdempotencyInFlight from None
+
+
+def _open(row: HoldRow | None, now: Moment) -> HoldRow | None:
+    if row is None or (row.hold.state.is_open and row.hold.expires_ms > now.window_ms):
+        return row
+    raise HoldTaken
+
+
+def _again(
+    judged: Judged,
+    row: HoldRow,
+    digest: str,
+    actor: Actor,
+    intent: Intent,
+    leaving: _Leaving,
+) -> Judged:
+    """A request whose key stands for an open hold: it waits, or takes that hold's approval."""
+    if row.hold.state is HoldState.HELD or not row.hold.repeats:
+        return replace(judged, held=row.hold)
+    # A paid request's digest has the price, and its key has all of the request.
+    is_paid_request = intent.type == TransactionType.PAYMENT and actor.idempotency is not None
+    if row.digest == digest or is_paid_request:
+        return _approved(judged, row, intent, leaving)
+    return judged.blocked("it is not what was approved: it is another call")
 
 
 def _approved(judged: Judged, approval: HoldRow, intent: Intent, leaving: _Leaving) -> Judged:
@@ -253,30 +310,45 @@ async def use_approval(
         raise HoldTaken
 
 
-async def claim(connection: AsyncConnection, actor: Actor, name: str, now: Moment) -> None:
-    """Let the caller's Idempotency-Key answer what becomes of a hold."""
-    key = actor.idempotency
-    assert key is not None
-    if await idempotency.lookup(connection, key.scope) is None:
-        await idempotency.claim(connection, key.scope, key.fingerprint, name, now.database_ms)
+async def claim(connection: AsyncConnection, actor: Actor, hold: Hold, now: Moment) -> None:
+    """Let the request's key answer what becomes of a hold, its own or another request's."""
+    key = actor.merged_key
+    if key is None or await idempotency.lookup(connection, key[0]) is not None:
+        return
+    if actor.idempotency is None and actor.action_key is not None:
+        row = await holds.by_action_key(connection, actor.action_key)
+        if row is not None and row.hold.id == hold.id:
+            return
+    await idempotency.claim(connection, *key, hold.action, now.database_ms)
 
 
 async def claim_record(
-    connection: AsyncConnection, key: IdempotencyKey, record: TransactionRecord
+    connection: AsyncConnection,
+    key: IdempotencyKey,
+    record: TransactionRecord,
+    approval: HoldRow | None = None,
 ) -> None:
     """Let the caller's Idempotency-Key stand for a record.
 
     A key that stands for a hold goes on to: its caller asks again once a person approved it, and
-    the hold says which record it ended in.
+    the hold says which record it ended in. So nothing else may be paid under it.
+
+    Args:
+        approval: the hold whose approval the record takes.
 
     Raises:
-        IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
+        IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first, or it
+            stands for a hold that has ended.
     """
     try:
         await idempotency.claim(
             connection, key.scope, key.fingerprint, record.id, record.created_ms
         )
     except IdempotencyInFlight:
-        first = await idempotency.lookup(connection, key.scope)
-        if first is None or not first.transaction_id.startswith("hold:"):
+        row, _ = await holds.named_by(connection, key.scope)
+        if row is None:
+            raise
+        is_its_own = approval is not None and approval.hold.id == row.hold.id
+        is_refused = record.status is not TransactionStatus.PENDING and row.hold.state.is_open
+        if not (is_its_own or is_refused):
             raise

@@ -78,7 +78,8 @@ def digest_of(
 ) -> str:
     """SHA-256 of what is asked and what it takes: the same request again has the same.
 
-    An agent's request has no key of its caller's: each cycle's is another, and the same payment
+    Of what only its caller can make again it is all that says what that is: an approval is given to
+    whatever has this digest. An agent's request has no key of its caller's: each cycle's is another, and the same payment
     asked for in the next cycle is not to be a second one. A paid request is one by what it
     requests and takes, whichever route or skill makes it.
     """
@@ -87,10 +88,11 @@ def digest_of(
         key = [str(actor.action_key)]
         if actor.idempotency is not None:
             key = [actor.idempotency.scope, actor.idempotency.fingerprint]
-    asked = _asked(intent, pocket)
     if actor.recipe is not None:
         recipe = actor.recipe()
         asked = recipe.get("fields", recipe)
+    else:
+        asked = {**_asked(intent, pocket), "call": actor.call}
     lefts = _sums([_at_any_venue(line) for line in lines], actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
     whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
@@ -190,8 +192,19 @@ def change(
 
 def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
     """What is declared, but for what another try has otherwise: a quote's minimum, a pocket."""
-    address = None if pocket is None else pocket.pocket.address
+    address, use = None, {}
+    if pocket is not None:
+        address = pocket.pocket.address
+        use = {
+            "mints": sorted(pocket.mints),
+            "program": pocket.program,
+            "position": pocket.position,
+            "returns": {mint: str(units) for mint, units in pocket.returns.items()},
+        }
+    details = {name: _POCKET if it == address else it for name, it in intent.details.items()}
     return {
+        "details": details,
+        "pocket": use,
         "lamportsOut": intent.lamports_out,
         "tokensOut": {mint: str(units) for mint, units in intent.tokens_out.items()},
         "destinations": sorted(_POCKET if to == address else to for to in intent.destinations),

@@ -33,7 +33,8 @@ class IdempotencyKey:
     @property
     def is_generated(self) -> bool:
         """Whether a tool made it for a caller who chose none."""
-        return self.scope.rpartition("|")[2].startswith(GENERATED_KEY)
+        # The key itself may have a bar in it; what stands before it has none.
+        return self.scope.split("|", 3)[-1].startswith(GENERATED_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class Actor:
         approval: id of the approved hold that this carries out.
         via: what runs for the caller: `schedule:<id>`, `skill:<name>`, `plugin:<distribution>`.
         remember: entries of the plugin's store, written where the record is stored as pending.
+        call: parameters of the skill that requests it; of what only its caller can make again, an
+            approval is for these alone.
     """
 
     principal: str
@@ -108,6 +111,18 @@ class Actor:
     approval: str | None = None
     via: tuple[str, ...] = ()
     remember: tuple[Put, ...] = field(default=(), repr=False)
+    call: object = field(default=None, repr=False)
+
+    @property
+    def merged_key(self) -> tuple[str, str] | None:
+        """Scope and fingerprint of the key by which a request that another one's hold stands for
+        finds that hold again; None where the next is another request: it has no key, or is an
+        agent's cycle."""
+        if self.idempotency is not None:
+            return self.idempotency.scope, self.idempotency.fingerprint
+        if self.action_key is None or self.run is not None:
+            return None
+        return action_scope(self.action_key), ""
 
     @property
     def is_admins(self) -> bool:
@@ -121,6 +136,11 @@ class Actor:
 
 
 ADMIN = Actor("admin")
+
+
+def action_scope(action_key: str) -> str:
+    """The scope of an action's key among those of callers, which begin with a principal."""
+    return f"action|{action_key}"
 
 
 @dataclass(frozen=True, slots=True)

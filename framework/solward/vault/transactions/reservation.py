@@ -48,7 +48,7 @@ from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
-from solward.vault.store.holds import GRANTS_RULE
+from solward.vault.store.holds import GRANTS_RULE, HoldRow
 from solward.vault.store.payments import PaymentRow
 from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds, third_party
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
@@ -309,14 +309,16 @@ class Reserver:
             stored, now = judged.record, judged.now
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
-                await self._insert(connection, stored, actor, debit, judged.numbers)
+                await self._insert(
+                    connection, stored, actor, debit, judged.numbers, judged.approval
+                )
                 if row is not None and judged.is_allowed:
                     row = replace(row, created_ms=stored.created_ms)
                     await payment_store.add(connection, row)
                 if judged.is_allowed:
                     await remember(connection, stored, actor, self._store_bounds)
-            elif actor.idempotency is not None:
-                await claim(connection, actor, judged.held.action, now)
+            else:
+                await claim(connection, actor, judged.held, now)
             units: dict[str, int] = {}
             if judged.is_allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
@@ -690,9 +692,10 @@ class Reserver:
         actor: Actor,
         held_lamports: int = 0,
         numbers: RefusalNumbers | None = None,
+        approval: HoldRow | None = None,
     ) -> None:
         if actor.idempotency is not None:
-            await claim_record(connection, actor.idempotency, record)
+            await claim_record(connection, actor.idempotency, record, approval)
         await store.insert_record(
             connection,
             record,
