@@ -79,9 +79,9 @@ def digest_of(
     """SHA-256 of what is asked and what it takes: the same request again has the same.
 
     Of what only its caller can make again it is all that says what that is: an approval is given to
-    whatever has this digest. An agent's request has no key of its caller's: each cycle's is another, and the same payment
-    asked for in the next cycle is not to be a second one. A paid request is one by what it
-    requests and takes, whichever route or skill makes it.
+    whatever has this digest. An agent's request has no key of its caller's: each cycle's is
+    another, and the same payment asked for in the next cycle is not to be a second one. A paid
+    request is one by what it requests and takes, whichever route or skill makes it.
     """
     key = None
     if not is_keyless(actor):
