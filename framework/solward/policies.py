@@ -112,7 +112,8 @@ class Policies:
 
         Raises:
             PolicyChanged: the document says another version than the one in force.
-            InvalidRequest: it has no `grants`; or as `read`.
+            InvalidRequest: it has no `grants`; or no `readOnly`, which would free a principal that
+                may only read; or as `read`.
             LedgerError: as `read`.
         """
         policy = await self.read(document)
@@ -121,6 +122,16 @@ class Policies:
             raise InvalidRequest(
                 "grants is required and must be an array; [] puts nobody under grants"
             )
+        if isinstance(document, dict) and document.get("readOnly") is None:
+            stored, _names = await self._now()
+            freed = sorted(who for who, grants in stored.sets.items() if not grants)
+            freed = [who for who in freed if who not in policy.sets]
+            if freed:
+                # As a body without `grants`: what may only read could pay.
+                raise InvalidRequest(
+                    "readOnly is required and must be an array: the policy in force has"
+                    f" {', '.join(freed[:3])} in it"
+                )
         await store.replace_policy(
             self._database, policy.sets, policy.book, if_version=policy.version
         )

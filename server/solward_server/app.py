@@ -16,7 +16,7 @@ from solward_server.http import middleware
 from solward_server.http.auth import KnownKeys, authenticate
 from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest, check_paths
 from solward_server.http.errors import handle_errors
-from solward_server.http.money_response import refuse_dry_runs
+from solward_server.http.money_response import check_changes
 from solward_server.http.route_context import RouteContext
 from solward_server.http.validators import answer_unchanged
 from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
@@ -49,7 +49,7 @@ def create_app(service: Solward) -> Quart:
         middleware.check_hosts(app, service.settings)
     authenticate(app, service.settings, context.keys, context.credentials, context.traffic)
     check_paths(app)
-    refuse_dry_runs(app)
+    check_changes(app, PREFIX)
     handle_errors(app, service.settings.dashboard_address)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)

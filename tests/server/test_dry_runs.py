@@ -170,8 +170,24 @@ async def test_what_has_no_dry_run_does_nothing_where_one_is_asked_for(api: Api)
     ):
         answer = await api.call(method, f"{path}?dryRun=true", body)
         assert (answer.status, answer.error) == (400, NO_DRY_RUN), path
-    in_body = await api.post("/keys", {"name": "tried", "dryRun": True})
-    assert (in_body.status, in_body.error) == (400, NO_DRY_RUN)
+    _, key = await api.key()
+    for path, body in (
+        ("/keys", {"name": "tried", "dryRun": True}),
+        ("/keys", {"name": "tried", "isDryRun": True}),
+        ("/freeze", {"simulate": True}),
+        (f"/wallets/{wallet}/schedules/{schedule}/pause", {"dryRun": True}),
+        (f"/wallets/{wallet}/schedules/{schedule}/pause", {"is_dry_run": True}),
+    ):
+        in_body = await api.post(path, body)
+        assert (in_body.status, in_body.error) == (400, NO_DRY_RUN), path
+    unread = await api.call("DELETE", f"/keys/{key}", {"dryRun": True})
+    assert (unread.status, unread.error) == (400, NO_DRY_RUN)
+    assert [each["id"] for each in (await api.get("/keys")).json["keys"]] == [key]
+    assert (
+        await api.call("DELETE", f"/keys/{key}", {"note": "no JSON that asks for one"})
+    ).status == 200
+    listed = (await api.get(f"/wallets/{wallet}/schedules")).json["schedules"]
+    assert [each["status"] for each in listed] == ["active"]
     assert (await api.post("/keys", {"name": "made", "dryRun": False})).status == 200
     assert (await api.get("/keys")).json["keys"][0]["name"] == "made"
     assert (await api.get("/freeze")).json["frozen"] is False

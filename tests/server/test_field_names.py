@@ -32,6 +32,8 @@ AGENT = {"name": "a", "llmProvider": "openai", "llmModel": "m", "strategy": "s"}
         ("", None),
         ("w" * 65, None),
         ("wallet" * 11, None),
+        (f"walletId{' ' * 60}", "walletId"),
+        ("w\u00e0lletId", "walletId"),
     ],
 )
 def test_names_that_are_alike(written: str, meant: str | None) -> None:
@@ -68,12 +70,55 @@ async def test_no_agent_is_made_with_a_bound_that_is_misspelled(
 
 
 @pytest.mark.parametrize("switch", ["freeze", "unfreeze"])
-async def test_a_switch_for_one_wallet_moves_no_other(api: Api, switch: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["wallet", "id", "address", "publicKey", "name", f"walletId{' ' * 60}"]
+)
+async def test_a_switch_for_one_wallet_moves_no_other(api: Api, switch: str, field: str) -> None:
     wallet = await api.wallet()
     await api.post("/freeze", {"walletId": wallet})
     before = (await api.get("/freeze")).json
-    assert (await api.post(f"/{switch}", {"wallet": wallet})).status == 400
+    assert (await api.post(f"/{switch}", {field: wallet})).status == 400
+    assert (await api.post(f"/{switch}?walletId={wallet}")).status == 400
     assert (await api.get("/freeze")).json == before
+
+
+async def test_what_a_route_without_unknown_fields_does_not_know_is_refused(api: Api) -> None:
+    wallet = await api.wallet(1)
+    _, key = await api.key(grants=[])
+    for method, path, body, field in (
+        ("POST", "/admins", {"name": "ana", "role": "policy"}, "until"),
+        ("POST", f"/keys/{key}/rotate", {}, "grace"),
+        ("PUT", f"/policy/key:{key}", {"grants": None}, "ifMatch"),
+        ("POST", f"/wallets/{wallet}/pay", {"url": "https://api.example.com"}, "limit"),
+    ):
+        answer = await api.call(method, path, body | {field: 1})
+        assert answer.status == 400, (path, answer.text)
+        assert str(answer.error).startswith(f"{field} is none of the fields "), answer.text
+    assert (await api.get("/admins")).json == {"admins": []}
+    assert (await api.get(f"/policy/key:{key}")).json["grants"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/keys?walletId={wallet}", {"name": "q"}),
+        ("POST", "/keys?expiresAt=2027-01-01T00:00:00Z", {"name": "q"}),
+        ("PUT", "/policy?version=0", {"grants": []}),
+        ("POST", "/wallets/{wallet}/transfer?max=1", {"to": "{to}", "amount": 0.1}),
+        ("POST", "/wallets/{wallet}/skills/transfer?max=1", {"to": "{to}", "amount": 0.1}),
+    ],
+)
+async def test_a_bound_in_the_query_is_refused(
+    api: Api, method: str, path: str, body: dict[str, Any]
+) -> None:
+    wallet, to = await api.wallet(1), str(Keypair().pubkey())
+    filled = {name: to if value == "{to}" else value for name, value in body.items()}
+    answer = await api.call(method, path.format(wallet=wallet), filled)
+    name = path.partition("?")[2].partition("=")[0]
+    assert answer.status == 400
+    assert str(answer.error).startswith(f"{name} is no parameter of this route's query; it ")
+    assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
+    assert (await api.get("/keys")).json == {"keys": []}
 
 
 @pytest.mark.parametrize("field", ["idempotencyKey", "Idempotency-Key", "idempotency_key"])

@@ -146,6 +146,22 @@ async def test_a_refusal_names_the_path_and_changes_nothing(api: Api) -> None:
     }  # fmt: skip
 
 
+async def test_a_body_without_read_only_frees_nobody_who_may_only_read(api: Api) -> None:
+    _, key = await api.key(name="auditor", grants=[])
+    answer = await put(api, {"grants": []})
+    assert (answer.status, answer.error) == (
+        400,
+        f"readOnly is required and must be an array: the policy in force has key:{key} in it",
+    )
+    assert (await policy(api))["policy"]["readOnly"] == [f"key:{key}"]
+    # Named otherwise, or left out of an array, it is meant.
+    grant = SPENDS | {"who": f"key:{key}"}
+    assert (await put(api, {"grants": [grant]})).status == 200
+    assert (await put(api, {"grants": [], "readOnly": [f"key:{key}"]})).status == 200
+    assert (await put(api, {"grants": [], "readOnly": []})).status == 200
+    assert (await policy(api))["policy"]["readOnly"] == []
+
+
 @pytest.mark.parametrize("body", [None, {}, {"grants": None}, {"book": {}}])
 async def test_a_body_without_grants_takes_no_bound_away(
     api: Api, body: dict[str, object] | None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from quart import Quart, Response, request
 
+from solward import jsontext
 from solward.errors import RETRY_HEADER, IdempotencyInFlight, InvalidRequest, TransactionError
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.idempotency import StoredResponse
@@ -17,7 +19,13 @@ from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller
 from solward_server.http.body import Body, json_response
 from solward_server.http.errors import refusal_headers, refused_response
-from solward_server.http.field_names import DRY_RUN, NO_DRY_RUN, known_fields, letters_of
+from solward_server.http.field_names import (
+    DRY_RUN,
+    NO_DRY_RUN,
+    means_dry_run,
+    refuse_unknown_parameters,
+    route_fields,
+)
 from solward_server.http.idempotency import (
     finish,
     first_use,
@@ -78,14 +86,30 @@ def wants_dry_run(body: Body) -> bool:
     return query_wants_dry_run() or in_body is True
 
 
-def refuse_dry_runs(app: Quart) -> None:
-    """Refuse a dry run in the query of what changes something and has none, on every route."""
+def check_changes(app: Quart, prefix: str) -> None:
+    """Before each route below `prefix` that changes something: refuse a dry run of what has none,
+    in the query or in a body that nothing else reads, and parameters of the query that it does not
+    know."""
 
     @app.before_request
-    async def refuse() -> None:
-        changes = request.url_rule is not None and request.method not in _READING
-        if request.args and changes and DRY_RUN not in known_fields():
-            refuse_dry_run({})
+    async def check() -> None:
+        rule = request.url_rule
+        if rule is None or request.method in _READING or not rule.rule.startswith(prefix):
+            return
+        fields = route_fields()
+        if request.args:
+            if query_wants_dry_run() and DRY_RUN not in fields.query:
+                raise InvalidRequest(NO_DRY_RUN)
+            refuse_unknown_parameters()
+        if not fields.reads_body:
+            _refuse_unread_dry_run(await request.get_data(as_text=False))
+
+
+def _refuse_unread_dry_run(data: str | bytes) -> None:
+    with contextlib.suppress(ValueError, RecursionError):
+        body = jsontext.loads(data)
+        if isinstance(body, dict) and any(map(means_dry_run, body)):
+            raise InvalidRequest(NO_DRY_RUN)
 
 
 def refuse_dry_run(body: Body) -> None:
@@ -106,7 +130,7 @@ def query_wants_dry_run() -> bool:
 def _refuse_other_spellings(names: Iterable[str]) -> None:
     """Whoever writes it otherwise means a dry run, and would be paid."""
     for name in names:
-        if name != DRY_RUN and letters_of(name) == letters_of(DRY_RUN):
+        if name != DRY_RUN and means_dry_run(name):
             raise InvalidRequest(f"{name!r} is written {DRY_RUN}; nothing was sent")
 
 

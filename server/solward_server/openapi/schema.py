@@ -31,9 +31,14 @@ def response_object(
 
 
 def request_object(
-    properties: Mapping[str, Schema], *, required: Sequence[str] = (), **more: Any
+    properties: Mapping[str, Schema],
+    *,
+    required: Sequence[str] = (),
+    is_closed: bool = False,
+    **more: Any,
 ) -> Schema:
-    """An open object: unknown fields are ignored, null counts as absent."""
+    """An object whose unknown fields are ignored, or refused where it is closed: where one that is
+    ignored could be a bound. Null counts as absent."""
     described = {
         name: schema if name in required else nullable(schema)
         for name, schema in properties.items()
@@ -41,6 +46,8 @@ def request_object(
     body: Schema = {"type": "object", "properties": described}
     if required:
         body["required"] = list(required)
+    if is_closed:
+        body["additionalProperties"] = False
     return body | more
 
 

@@ -253,7 +253,8 @@ PATHS = {
                             LONGEST_OVERLAP_S,
                             default=DEFAULT_OVERLAP_S,
                         )
-                    }
+                    },
+                    is_closed=True,
                 ),
                 {"overlapSeconds": 600},
                 required=False,

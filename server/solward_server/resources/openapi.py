@@ -16,7 +16,7 @@ from solward.registry import Registry
 from solward.roles import Role
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import public, role_of
-from solward_server.http.field_names import FieldNames, know_fields
+from solward_server.http.field_names import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.links import add_links
@@ -99,7 +99,7 @@ def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blue
     roles = least_roles(app)
     # Made once for the same plugins: it takes a while.
     document = describe(registry(), prefix, roles)
-    know_fields(app, _field_names(app, document))
+    know_fields(app, _routes_fields(app, document))
     made = registry(), jsontext.dumps(document)
 
     @routes.get("/openapi.json")
@@ -128,18 +128,32 @@ def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
     return found
 
 
-def _field_names(app: Quart, document: Mapping[str, Any]) -> FieldNames:
-    """Of each route whose body is an open object."""
+def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
+    """Of each route that is described; a skill's is by its name alone."""
     found = {}
     for rule in app.url_map.iter_rules():
         for method in rule.methods or ():
-            described = document["paths"].get(_path_of(rule), {}).get(method.lower(), {})
-            content = described.get("requestBody", {}).get("content", {})
-            schema = content.get("application/json", {}).get("schema", {})
-            if "$ref" in schema:
-                schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
-            if schema.get("additionalProperties", True) is not False:
-                found[method, rule.rule] = tuple(sorted(schema.get("properties", {})))
+            described = document["paths"].get(_path_of(rule), {}).get(method.lower())
+            if described is None:
+                continue
+            body = described.get("requestBody", {}).get("content", {}).get("application/json", {})
+            schema = _target(document, body.get("schema", {}))
+            parameters = [_target(document, each) for each in described.get("parameters", ())]
+            found[method, rule.rule] = RouteFields(
+                body=tuple(sorted(schema.get("properties", {}))),
+                query=tuple(sorted(each["name"] for each in parameters if each["in"] == "query")),
+                is_closed=schema.get("additionalProperties") is False,
+                reads_body="requestBody" in described,
+            )
+    return found
+
+
+def _target(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    """What a reference into the document's components refers to; anything else as it is."""
+    if "$ref" not in node:
+        return node
+    _, _, kind, name = node["$ref"].split("/")
+    found: dict[str, Any] = document["components"][kind][name]
     return found
 
 

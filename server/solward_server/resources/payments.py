@@ -297,6 +297,7 @@ PATHS = {
                         "dryRun": DRY_RUN_FLAG,
                     },
                     required=["url"],
+                    is_closed=True,
                 ),
                 {"url": "https://api.example.com/weather", "max": "0.05 USDC"},
             ),

@@ -231,6 +231,7 @@ PATHS = {
                         "version": POLICY["version"],
                     },
                     required=["grants"],
+                    is_closed=True,
                 ),
                 {"grants": _EXAMPLE["grants"]},
             ),

@@ -125,7 +125,10 @@ PATHS = {
             access=Access.ADMIN,
             description="What was sent already goes on to its end. A restart does not lift it.",
             body=request_body(
-                request_object({"walletId": _WALLET, "reason": text("For who is refused.", 200)}),
+                request_object(
+                    {"walletId": _WALLET, "reason": text("For who is refused.", 200)},
+                    is_closed=True,
+                ),
                 {"reason": "incident 7"},
                 required=False,
             ),
@@ -145,7 +148,9 @@ PATHS = {
             "Allow transactions again",
             tag="switches",
             access=Access.ADMIN,
-            body=request_body(request_object({"walletId": _WALLET}), {}, required=False),
+            body=request_body(
+                request_object({"walletId": _WALLET}, is_closed=True), {}, required=False
+            ),
             response=success(response_object(_STATE), {"frozen": False, "walletId": None}),
             errors={
                 400: "walletId must be a string of 1 to 200 characters",
