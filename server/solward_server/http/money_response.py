@@ -106,10 +106,11 @@ def check_changes(app: Quart, prefix: str) -> None:
 
 
 def _refuse_unread_dry_run(data: str | bytes) -> None:
+    body = None
     with contextlib.suppress(ValueError, RecursionError):
         body = jsontext.loads(data)
-        if isinstance(body, dict) and any(map(means_dry_run, body)):
-            raise InvalidRequest(NO_DRY_RUN)
+    if isinstance(body, dict) and any(map(means_dry_run, body)):
+        raise InvalidRequest(NO_DRY_RUN)
 
 
 def refuse_dry_run(body: Body) -> None:
