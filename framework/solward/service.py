@@ -399,7 +399,7 @@ class Solward:
             raise SkillNotFound(name, sorted(self.registry.skills))
         wallet = await self.wallets.get(wallet_id)
         settings = await self.plugin_state.settings_of(skill)
-        called = replace(actor, call=params)
+        called = replace(actor, call=skill.validate(params))
         context = self.skill_context(skill, wallet, called, agent, settings)
         # Models read what it says: no secret that a skill was given by its settings goes there, and
         # skills of one distribution share a process.

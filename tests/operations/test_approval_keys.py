@@ -13,7 +13,8 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from tests.operations.test_approvals import asks_while
+from sqlalchemy import update
+from tests.operations.test_approvals import asks_while, cycle, set_agent
 from tests.support.approval_desk import KEY, Desk, open_desk
 
 from solward.context.pocket import PocketRequest
@@ -24,10 +25,14 @@ from solward.errors import (
     IdempotencyInFlight,
     IdempotencyMismatch,
 )
+from solward.guardrail import Intent
 from solward.hold import GENERATED_KEY, Hold, HoldState
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionRecord
-from solward.vault.transactions.request import Actor, IdempotencyKey
+from solward.solana.programs import MEMO_PROGRAM
+from solward.vault.store import spending
+from solward.vault.store.tables import holds as holds_table
+from solward.vault.transactions.request import Actor, AgentRun, IdempotencyKey
 
 INVOICE = IdempotencyKey("key:k1|POST|/transfer|invoice-9", "f")
 BET = ("skill:bet", "plugin:acme")
@@ -47,9 +52,9 @@ async def desk(tmp_path: Path, strict: set[str]) -> AsyncIterator[Desk]:
         yield opened
 
 
-def tool(call: str, **fields: Any) -> Actor:
+def tool(name: str, **fields: Any) -> Actor:
     """A tool's call for a caller who chose no key."""
-    return replace(KEY, action_key=f"{GENERATED_KEY}{call}:0", **fields)
+    return replace(KEY, action_key=f"{GENERATED_KEY}{name}:0", **fields)
 
 
 @pytest.mark.parametrize("relaxed", [False, True])
@@ -157,6 +162,11 @@ PROGRAMS = [str(Keypair().pubkey()) for _ in range(2)]
             replace(KEY, via=BET),
             {"program": PROGRAMS[1], "position": "3"},
         ),
+        (
+            {"program": PROGRAMS[0], "position": "3"},
+            replace(KEY, via=BET),
+            {"program": PROGRAMS[0], "position": "3", "stays": True},
+        ),
     ],
 )
 async def test_what_was_approved_of_one_call_is_no_other_calls(
@@ -181,19 +191,120 @@ async def test_what_was_approved_of_one_call_is_no_other_calls(
     assert again.id != hold.id
 
 
-async def test_under_one_key_another_call_is_refused_and_the_approved_one_stays(
-    desk: Desk,
+@pytest.mark.parametrize("decided", ["deny", "expire", "take"])
+async def test_under_one_key_another_call_changes_nothing_of_the_approved_one(
+    desk: Desk, decided: str
 ) -> None:
     vendor = str(Keypair().pubkey())
     first = tool("a", via=BET)
     hold = await call(desk, vendor, first, details={"bet": "red"})
     assert isinstance(hold, Hold)
     await desk.approvals.approve(hold.id, "admin")
-    with pytest.raises(GuardrailBlocked, match="it is another call"):
+    with pytest.raises(HoldDecided, match="it is another call"):
         await call(desk, vendor, first, details={"bet": "black"})
-    assert (await desk.approvals.get(hold.id)).state is HoldState.APPROVED
-    await call(desk, vendor, replace(KEY, via=BET, action_key=None), details={"bet": "red"})
+    if decided == "deny":
+        assert (await desk.approvals.deny(hold.id, "admin")).state is HoldState.DENIED
+    elif decided == "expire":
+        await end_time(desk, hold.id)
+        assert [each.state for each in await desk.approvals.listed()] == [HoldState.EXPIRED]
+    else:
+        await call(desk, vendor, first, details={"bet": "red"})
+    assert await desk.bench.lamports(vendor) == (SENT if decided == "take" else 0)
+
+
+async def test_a_try_that_fails_meanwhile_leaves_the_hold_and_its_key_as_they_are(
+    desk: Desk,
+) -> None:
+    vendor = str(Keypair().pubkey())
+    first, merged = tool("a", via=BET), tool("b", via=BET)
+    hold = await call(desk, vendor, first)
+    assert isinstance(hold, Hold)
+    await call(desk, vendor, merged)
+    await desk.approvals.approve(hold.id, "admin")
+    async with desk.bench.database.write() as connection:
+        await spending.set_frozen(connection, spending.SERVICE_SCOPE, True, "a drill")
+    for actor in (first, merged):
+        with pytest.raises(GuardrailBlocked, match="frozen"):
+            await call(desk, vendor, actor)
+    async with desk.bench.database.write() as connection:
+        await spending.set_frozen(connection, spending.SERVICE_SCOPE, False)
+    record = await call(desk, vendor, merged)
+    assert await call(desk, vendor, first) == record
     assert await desk.bench.lamports(vendor) == SENT
+
+
+async def test_a_hold_whose_action_was_recorded_otherwise_ends_all_the_same(desk: Desk) -> None:
+    """An older release stored a failed try under the key of an open hold."""
+    vendor = str(Keypair().pubkey())
+    hold = await call(desk, vendor, tool("a", via=BET))
+    assert isinstance(hold, Hold)
+    other = await desk.held(1)
+    await desk.approvals.deny(other.id, "admin")
+    async with desk.bench.database.write() as connection:
+        taken = update(holds_table).where(holds_table.c.id == hold.id)
+        await connection.execute(taken.values(action_key=other.action))
+    await end_time(desk, hold.id)
+    assert {each.state for each in await desk.approvals.listed()} == {
+        HoldState.DENIED, HoldState.EXPIRED,
+    }  # fmt: skip
+
+
+async def end_time(desk: Desk, hold_id: str) -> None:
+    async with desk.bench.database.write() as connection:
+        ended = update(holds_table).where(holds_table.c.id == hold_id).values(expires_ms=1)
+        await connection.execute(ended)
+
+
+async def test_what_two_calls_of_a_plugin_made_are_two_though_they_take_the_same(
+    desk: Desk,
+) -> None:
+    shop = str(Keypair().pubkey())
+
+    async def order(number: int) -> TransactionRecord:
+        wallet = desk.bench.wallet
+        params = TransferParams(
+            from_pubkey=Pubkey.from_string(wallet.address),
+            to_pubkey=Pubkey.from_string(shop),
+            lamports=LAMPORTS_PER_SOL // 10,
+        )
+        memo = Instruction(Pubkey.from_string(MEMO_PROGRAM), f"order {number}".encode(), [])
+        intent = Intent(
+            "other",
+            wallet.address,
+            lamports_out=LAMPORTS_PER_SOL // 10,
+            destinations=frozenset({shop}),
+            details={"order": number},
+        )
+        actor = tool(str(number), via=BET, call={"order": number})
+        return await desk.operations.transact(
+            wallet.id, actor, intent, [transfer(params), memo], None
+        )
+
+    made = []
+    for number in (1, 2):
+        with pytest.raises(Held) as caught:
+            await order(number)
+        made.append(caught.value.hold.id)
+    assert len(set(made)) == 2
+    for hold in made:
+        await desk.approvals.approve(hold, "admin")
+    assert [(await order(number)).details["order"] for number in (1, 2)] == [1, 2]
+
+
+async def test_a_cycle_that_was_told_to_wait_and_runs_again_is_told_the_end(
+    desk: Desk, strict: set[str]
+) -> None:
+    await set_agent(desk)
+    hold = await desk.held(1, cycle(1))
+    await set_agent(desk, cycle_no=2, fence=2)
+    assert (await desk.held(1, cycle(2))).id == hold.id
+    await desk.approvals.approve(hold.id, "admin")
+    strict.clear()
+    # It was interrupted before it ended.
+    await set_agent(desk, cycle_no=2, fence=3)
+    again = replace(cycle(2), run=AgentRun("agent-1", 2, 3))
+    await desk.ask(1, again)
+    assert await desk.paid() == LAMPORTS_PER_SOL
 
 
 async def test_of_two_calls_at_once_that_were_told_to_wait_one_takes_the_approval(
@@ -208,7 +319,7 @@ async def test_of_two_calls_at_once_that_were_told_to_wait_one_takes_the_approva
     assert same.id == hold.id
     await desk.approvals.approve(hold.id, "admin")
     strict.clear()
-    await call(desk, vendor, one)
+    record = await call(desk, vendor, one)
     # The second had looked while it was approved and not used.
     engine = desk.bench.engine
     with (
@@ -216,4 +327,7 @@ async def test_of_two_calls_at_once_that_were_told_to_wait_one_takes_the_approva
         pytest.raises(HoldDecided, match="was used, or has ended"),
     ):
         await call(desk, vendor, two)
+    looked = mock.AsyncMock(side_effect=[None, await engine.known_action(two)])
+    with mock.patch.object(type(engine), "known_action", looked):
+        assert await call(desk, vendor, two) == record
     assert await desk.bench.lamports(vendor) == SENT

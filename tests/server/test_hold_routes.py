@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.api import NOBODY, Answer, Api, serving_api
 
+from solward.errors import LedgerUnavailable
 from solward.vault.transactions.assess import Assessor
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
@@ -58,8 +59,9 @@ async def desk(api: Api) -> Desk:
     return Desk(api, wallet, other, recipient, asker, asker_id)
 
 
+@pytest.mark.parametrize("fails", [False, True])
 async def test_a_slow_try_is_not_paid_beside_the_one_that_was_held_and_approved(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
     assess = Assessor.assess_any
@@ -69,15 +71,22 @@ async def test_a_slow_try_is_not_paid_beside_the_one_that_was_held_and_approved(
         if not arrived.is_set():
             arrived.set()
             await go_on.wait()
+            if fails:
+                raise LedgerUnavailable("the node timed out")
         return assessed
 
     monkeypatch.setattr(Assessor, "assess_any", slow)
     first = asyncio.create_task(desk.ask(Idempotency_Key="invoice-9"))
     await arrived.wait()
     hold = await desk.held(Idempotency_Key="invoice-9")
+    if fails:
+        # Its failure is not the key's answer, which is what becomes of the hold.
+        go_on.set()
+        assert (await first).status == 500
+        assert (await desk.ask(Idempotency_Key="invoice-9")).json["holdId"] == hold
     approved = (await desk.decide(hold)).json
     go_on.set()
-    assert (await first).status == 409
+    assert fails or (await first).status == 409
     again = await desk.ask(Idempotency_Key="invoice-9")
     assert (again.status, again.json["id"]) == (200, approved["transactionId"])
     assert await desk.paid() == Decimal("0.5")

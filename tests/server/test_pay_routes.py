@@ -315,6 +315,38 @@ async def test_a_price_that_rose_waits_for_a_person_and_is_paid_once_approved(sh
     assert await shop.earned() == 3 * PRICE
 
 
+@pytest.mark.parametrize("route", ["pay", "skill"])
+async def test_what_fails_of_an_approved_payment_meanwhile_ends_neither_its_hold_nor_its_key(
+    shop: Shop, route: str
+) -> None:
+    may_pay = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
+    token, _ = await shop.api.key(rateLimit=100, grants=[may_pay])
+    assert (await shop.post("one", token=token)).status == 200
+
+    async def asks(price: int) -> Any:
+        shop.entry = {"amount": price}
+        if route == "pay":
+            return await shop.post("two", token=token)
+        params = {"url": shop.url, "max": "0.05 USDC"}
+        path, key = f"/wallets/{shop.wallet}/skills/pay_request", {"Idempotency-Key": "two"}
+        return await shop.api.post(path, params, token=token, headers=key)
+
+    held = await asks(2 * PRICE)
+    assert held.status == 202, held.text
+    await shop.api.post(f"/holds/{held.json['holdId']}/approve", {})
+    await shop.api.post("/freeze", {})
+    assert (await asks(2 * PRICE)).status == 500
+    await shop.api.post("/unfreeze", {})
+    risen = await asks(3 * PRICE)
+    assert (risen.status, "not what a person is asked about" in risen.error) == (409, True)
+    assert (await shop.api.get(f"/holds/{held.json['holdId']}")).json["state"] == "approved"
+    paid = await asks(2 * PRICE)
+    assert paid.status == 200, paid.text
+    again = await asks(2 * PRICE)
+    assert (again.json, again.headers["Idempotent-Replayed"]) == (paid.json, "true")
+    assert await shop.earned() == 3 * PRICE
+
+
 async def test_a_paid_request_is_one_hold_by_whichever_route(shop: Shop) -> None:
     may_pay = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
     token, _ = await shop.api.key(rateLimit=100, grants=[may_pay])

@@ -372,7 +372,13 @@ class Approvals:
             moment = await self._database.moment(connection)
             rows = await store.due(connection, moment.window_ms)
         for row in rows:
-            await self._expire_one(row)
+            try:
+                await self._expire_one(row)
+            except StoreError:
+                raise
+            except Exception:
+                # One that cannot be ended keeps nobody from the others.
+                _log.exception("hold_not_expired", hold_id=row.hold.id)
 
     async def _expire_one(self, row: HoldRow) -> None:
         async with self._database.write() as connection:

@@ -105,6 +105,7 @@ async def plan_use(
             leaves=True,
             program=request.program,
             position=request.position,
+            stays=request.stays,
         ),
         request.build,
         returns=dict(request.returns),

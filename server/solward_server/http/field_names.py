@@ -49,7 +49,18 @@ _ALIKE: Final = 0.75
 DRY_RUN: Final = "dryRun"
 NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
 # Of other tools, for the same.
-_TRIALS: Final = frozenset({"dry", "simulate", "simulateonly", "simulation", "validateonly"})
+_TRIALS: Final = frozenset(
+    {
+        "dry",
+        "preview",
+        "simulate",
+        "simulateonly",
+        "simulation",
+        "testonly",
+        "validateonly",
+        "whatif",
+    }
+)
 _KEY_HEADER: Final = "idempotencykey"
 _EXTENSION: Final = "solward_field_names"
 _NOT_IN_NAMES: Final = re.compile("[^a-z0-9]")

@@ -8,7 +8,7 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import Held, SkillNotFound, SolwardError
+from solward.errors import Held, HoldDecided, IdempotencyInFlight, SkillNotFound, SolwardError
 from solward.manifest import manifest_json
 from solward.registry import LoadedSkill
 from solward.roles import Role
@@ -72,11 +72,14 @@ def blueprint(context: RouteContext) -> Blueprint:
             await context.count_request()
             try:
                 response = await _run(context, wallet_id, name, params, action_key(key))
-            except Held:
+            except (Held, HoldDecided, IdempotencyInFlight):
                 # No answer for good: the same request gets what becomes of it.
                 raise
             except SolwardError as error:
                 response = refused_response(error)
+                if await context.service.engine.waits(action_key(key)):
+                    # Nor is this: a person decides on what it asked for before.
+                    return response
             return await finish(database, key, response)
 
     return routes

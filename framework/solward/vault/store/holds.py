@@ -26,6 +26,7 @@ from solward.vault.store import idempotency, transactions
 from solward.vault.store.database import clock
 from solward.vault.store.plugin_entries import third_party
 from solward.vault.store.tables import holds, processes
+from solward.vault.store.tables import idempotency as idempotency_table
 from solward.vault.store.window_clock import Moment
 
 GRANTS_RULE: Final = "grants"
@@ -34,6 +35,8 @@ MOST_OPEN: Final = 20
 """Most open holds of one principal: a person reads each."""
 
 _NEWEST: Final = 2**62
+_MOST_CALLS: Final = 64
+"""Money calls of one action that are looked for by their numbers."""
 
 OPEN: Final = text("holds.state IN ('held', 'approved')")
 """The text of the partial index, so that both databases use it."""
@@ -163,6 +166,27 @@ async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
     """The hold that a logical action made, in whatever state."""
     return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
+
+
+async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
+    """Whether a hold is open that a money call of an action made, or that it waits for with another
+    request.
+
+    Args:
+        action_key: of the action, before the number of a call.
+    """
+    keys = [f"{action_key}:{number}" for number in range(_MOST_CALLS)]
+    scopes = [action_scope(key) for key in keys]
+    named = select(idempotency_table.c.transaction_id).where(idempotency_table.c.scope.in_(scopes))
+    waits = select(holds.c.id).where(
+        OPEN, holds.c.action_key.in_(keys) | (ACTION + holds.c.id).in_(named)
+    )
+    return (await connection.execute(waits.limit(1))).first() is not None
+
+
+def action_scope(action_key: str) -> str:
+    """The scope of an action's key among those of callers, which begin with a principal."""
+    return f"action|{action_key}"
 
 
 async def named_by(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
@@ -316,10 +340,13 @@ async def refuse(
     )
     if moved is None:
         return None
+    action_key = row.action_key
+    if action_key is None or await transactions.by_action_key(connection, action_key) is not None:
+        action_key = hold.action
     await transactions.insert_record(
         connection,
         record,
-        action_key=row.action_key or hold.action,
+        action_key=action_key,
         trace=row.trace,
         plugin=third_party(hold.chain),
     )

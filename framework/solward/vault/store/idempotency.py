@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import IdempotencyInFlight, IdempotencyMismatch
+from solward.hold import ACTION
 from solward.prepared import Prepared
 from solward.vault.store import processes
 from solward.vault.store.tables import idempotency
@@ -50,9 +51,30 @@ _TAKE = Prepared(
 )
 _FINISH = Prepared(
     update(idempotency)
-    .where(idempotency.c.scope == bindparam("b_scope"), idempotency.c.status_code.is_(None))
+    .where(
+        idempotency.c.scope == bindparam("b_scope"),
+        idempotency.c.status_code.is_(None),
+        # What a hold becomes is its key's answer, not what one try of the request got meanwhile.
+        idempotency.c.transaction_id.not_like(f"{ACTION}%"),
+    )
     .values(status_code=bindparam("b_status"), body=bindparam("b_body"))
 )
+_POINT = {
+    name: Prepared(
+        statement.on_conflict_do_update(
+            index_elements=["scope"],
+            set_={
+                "fingerprint": statement.excluded.fingerprint,
+                "transaction_id": statement.excluded.transaction_id,
+                "created_ms": statement.excluded.created_ms,
+            },
+        )
+    )
+    for name, statement in (
+        ("sqlite", sqlite.insert(idempotency)),
+        ("postgresql", postgresql.insert(idempotency)),
+    )
+}
 
 
 async def lookup(connection: AsyncConnection, scope: str) -> StoredResponse | None:
@@ -96,6 +118,22 @@ async def claim(
     raise IdempotencyInFlight
 
 
+async def point(
+    connection: AsyncConnection, scope: str, fingerprint: str, transaction_id: str, now_ms: int
+) -> None:
+    """Bind a scope of the service's own to a transaction or a hold, whatever it was bound to."""
+    await _POINT[connection.dialect.name].run(
+        connection,
+        {
+            "scope": scope,
+            "fingerprint": fingerprint,
+            "transaction_id": transaction_id,
+            "created_ms": now_ms,
+            "owner": None,
+        },
+    )
+
+
 async def take_over(connection: AsyncConnection, scope: str, owner: str) -> StoredResponse:
     """Make `owner` the owner of a claimed key without an answer; returns the key's row.
 
@@ -115,6 +153,7 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
 
 
 async def finish(connection: AsyncConnection, scope: str, status_code: int, body: str) -> bool:
-    """Store the answer unless there is one; returns whether it was stored."""
+    """Store the answer unless there is one, or the key stands for a hold; returns whether it was
+    stored."""
     parameters = {"b_scope": scope, "b_status": status_code, "b_body": body}
     return await _FINISH.run(connection, parameters) == 1

@@ -52,6 +52,7 @@ from solward.vault.transactions.assess import Assessment, Assessor, no_verificat
 from solward.vault.transactions.failures import refusal, would_fail
 from solward.vault.transactions.granting import Granting
 from solward.vault.transactions.handed_over import Watcher, live_payment
+from solward.vault.transactions.hold_reservation import hold_of
 from solward.vault.transactions.lease import Process
 from solward.vault.transactions.plugin_entries import PluginEntries
 from solward.vault.transactions.pocket_run import PocketRuns
@@ -71,7 +72,6 @@ from solward.vault.transactions.request import (
     Payment,
     PocketDraft,
     PocketUse,
-    action_scope,
 )
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
@@ -473,6 +473,15 @@ class Engine:
             if known is None:
                 raise
             return known
+        except HoldTaken:
+            if actor.approval is not None:
+                raise
+            # Another request took the approval of the hold that this one waited for.
+            known = await self.known_action(actor)
+            if known is None:
+                text = "The approval was used, or has ended, meanwhile; nothing was sent"
+                raise HoldDecided(text) from None
+            return known
 
     async def _driven(self, transaction_id: str, work: Awaitable[T]) -> T:
         """What drives a record. Where the database refuses, or the answer to a commit is lost, the
@@ -603,11 +612,6 @@ class Engine:
             except Held:
                 self._hook(Step.HELD)
                 raise
-            except HoldTaken:
-                if actor.approval is not None:
-                    raise
-                text = "The approval was used, or has ended, meanwhile; nothing was sent"
-                raise HoldDecided(text) from None
         if reservation.record.status is not TransactionStatus.PENDING:
             raise refusal(reservation.record)
         return reservation
@@ -677,10 +681,7 @@ class Engine:
         async with self._database.read() as connection:
             record = await store.by_action_key(connection, actor.action_key)
             if record is None and actor.approval is None:
-                row = await holds.by_action_key(connection, actor.action_key)
-                if row is None and actor.run is None:
-                    # Another request's, for which this one was told to wait.
-                    row, _ = await holds.named_by(connection, action_scope(actor.action_key))
+                row = await hold_of(connection, actor)
         if row is not None:
             record = await self._end_of(row)
         if record is not None and record.status in (
@@ -689,6 +690,12 @@ class Engine:
         ):
             raise refusal(record)
         return record
+
+    async def waits(self, action_key: str) -> bool:
+        """Whether a person still decides on a money call of a logical action, by its key without
+        the call's number."""
+        async with self._database.read() as connection:
+            return await holds.is_open_under(connection, action_key)
 
     async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
         """The record that a hold ended in; None where it was approved and its caller is to ask

@@ -5,18 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
-from solward.errors import IdempotencyInFlight, IdempotencyMismatch
+from solward.errors import HoldDecided, IdempotencyInFlight, IdempotencyMismatch
 from solward.guardrail import (
     Intent,
     Line,
     TransactionEffects,
 )
 from solward.hold import Hold, HoldState
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.record import TransactionRecord, TransactionStatus
 from solward.site import SITE
 from solward.vault.guardrails import (
     ScopeUsage,
@@ -126,12 +127,13 @@ class HoldReserver:
 
         What waits already is the hold that waits, whichever its spelling: of two holds both may be
         approved. So it is where nothing would hold it any more: paid beside its hold, and approved
-        then, it would be paid twice. Its approval is not for another spelling's: what only its
-        caller can make again is one hold by its digest alone.
+        then, it would be paid twice. That holds of declared operations: what a plugin made, and
+        what only its caller can make again, is one hold by its digest alone.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch, HoldTaken: the request's key stands for a hold
                 that ended meanwhile, which is its answer; or for another request's.
+            HoldDecided: it stands for a hold of another call, or was approved for less.
         """
         waiting: list[HoldRow] = []
         named = None
@@ -143,9 +145,6 @@ class HoldReserver:
                 waiting = await holds.open_rows(connection, actor.principal)
             if judged.hold is None and not waiting and named is None:
                 return judged
-            if named is None and actor.idempotency is None and actor.action_key is not None:
-                # What an earlier try of it made; its digest may be another's now.
-                named = _open(await holds.by_action_key(connection, actor.action_key), judged.now)
         leaving = _Leaving.of(judged, intent, effects, pocket)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
@@ -155,16 +154,17 @@ class HoldReserver:
             judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket, payment
         )
         if named is not None:
-            return _again(judged, named, digest, actor, intent, leaving)
+            return _again(judged, named, digest, actor, intent, leaving, payment)
         by_digest = await holds.by_digest(connection, digest)
         known = [] if by_digest is None else [by_digest]
         keyless = holding.is_keyless(actor)
-        if payment is None and keyless:
+        recipe = None if actor.recipe is None else actor.recipe()
+        if payment is None and keyless and holding.is_declared(recipe):
             known += [
                 each
                 for each in waiting
                 if each.keyless
-                and not each.hold.repeats
+                and holding.is_declared(each.recipe)
                 and holding.is_same_payment(
                     each.hold, judged.record, leaving.lines, leaving.arrives
                 )
@@ -186,7 +186,6 @@ class HoldReserver:
             )
         hold = await self._hold(connection, judged, actor, leaving)
         applied = judged.record.guardrails_applied
-        recipe = None if actor.recipe is None else actor.recipe()
         if recipe is not None and actor.remember:
             # What makes it again writes them too; the digest is of what is asked alone.
             recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
@@ -227,29 +226,33 @@ class HoldReserver:
         )
 
 
-async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
-    """The open hold that the request's key stands for since an earlier try of it; raises where it
-    has ended."""
+async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
+    """The hold that the request's key stands for since an earlier try, in whatever state: its own,
+    or another request's; raises `IdempotencyMismatch` where the key is another request's."""
     key = actor.merged_key
     if key is None:
         return None
+    if actor.idempotency is None and actor.action_key is not None:
+        row = await holds.by_action_key(connection, actor.action_key)
+        if row is not None:
+            return row
     scope, fingerprint = key
     row, first = await holds.named_by(connection, scope)
-    if row is not None and first != fingerprint:
-        raise IdempotencyMismatch
-    try:
-        return _open(row, now)
-    except HoldTaken:
-        if actor.idempotency is None:
-            raise
-        # Asked again, the key is answered with what the hold ended in.
-        raise IdempotencyInFlight from None
+    if row is None or first == fingerprint:
+        return row
+    if actor.idempotency is None:
+        # Of an earlier cycle.
+        return None
+    raise IdempotencyMismatch
 
 
-def _open(row: HoldRow | None, now: Moment) -> HoldRow | None:
+async def _named(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
+    """As `hold_of`, while it is open; raises where it has ended."""
+    row = await hold_of(connection, actor)
     if row is None or (row.hold.state.is_open and row.hold.expires_ms > now.window_ms):
         return row
-    raise HoldTaken
+    # Asked again, the key is answered with what the hold ended in.
+    raise HoldTaken if actor.idempotency is None else IdempotencyInFlight
 
 
 def _again(
@@ -259,15 +262,26 @@ def _again(
     actor: Actor,
     intent: Intent,
     leaving: _Leaving,
+    payment: Payment | None,
 ) -> Judged:
-    """A request whose key stands for an open hold: it waits, or takes that hold's approval."""
+    """A request whose key stands for an open hold: it waits, or takes that hold's approval. What
+    does not fit is refused without a record, so that the hold and its key stay as they are."""
+    is_its_own = actor.idempotency is None and row.action_key == actor.action_key
+    if is_its_own and payment is None and row.digest != digest:
+        raise HoldDecided(f"{_ANOTHER}: it is another call")
     if row.hold.state is HoldState.HELD or not row.hold.repeats:
         return replace(judged, held=row.hold)
-    # A paid request's digest has the price, and its key has all of the request.
-    is_paid_request = intent.type == TransactionType.PAYMENT and actor.idempotency is not None
-    if row.digest == digest or is_paid_request:
-        return _approved(judged, row, intent, leaving)
-    return judged.blocked("it is not what was approved: it is another call")
+    if row.digest != digest:
+        # A paid request's digest has the price, and the caller's key has all of the request.
+        if payment is None or actor.idempotency is None:
+            raise HoldDecided(f"{_ANOTHER}: it is another call")
+        changed = holding.change(row.hold, intent, leaving.lines, leaving.costs, leaving.arrives)
+        if changed is not None:
+            raise HoldDecided(f"{_ANOTHER}: {changed}")
+    return _approved(judged, row, intent, leaving)
+
+
+_ANOTHER: Final = "Nothing was sent; it is not what a person is asked about, or has approved"
 
 
 def _approved(judged: Judged, approval: HoldRow, intent: Intent, leaving: _Leaving) -> Judged:
@@ -313,13 +327,19 @@ async def use_approval(
 async def claim(connection: AsyncConnection, actor: Actor, hold: Hold, now: Moment) -> None:
     """Let the request's key answer what becomes of a hold, its own or another request's."""
     key = actor.merged_key
-    if key is None or await idempotency.lookup(connection, key[0]) is not None:
+    if key is None:
+        return
+    if actor.run is None and await idempotency.lookup(connection, key[0]) is not None:
         return
     if actor.idempotency is None and actor.action_key is not None:
         row = await holds.by_action_key(connection, actor.action_key)
         if row is not None and row.hold.id == hold.id:
             return
-    await idempotency.claim(connection, *key, hold.action, now.database_ms)
+    scope, fingerprint = key
+    if actor.run is None:
+        await idempotency.claim(connection, scope, fingerprint, hold.action, now.database_ms)
+    else:
+        await idempotency.point(connection, scope, fingerprint, hold.action, now.database_ms)
 
 
 async def claim_record(

@@ -133,6 +133,12 @@ def is_same_payment(
     return _sums(shown, hold.repeats) == _sums(taken, hold.repeats)
 
 
+def is_declared(recipe: Mapping[str, Any] | None) -> bool:
+    """Whether what makes a transaction again is a declared operation: its lines say what it is. A
+    plugin's own instructions may be for anything."""
+    return recipe is not None and "operation" in recipe
+
+
 def venue_of(hold: Hold) -> str | None:
     """The venue that was shown to who approves a swap; None of anything else."""
     accounts = (str(line.get("account", "")) for line in hold.lines)
@@ -199,9 +205,11 @@ def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
             "mints": sorted(pocket.mints),
             "program": pocket.program,
             "position": pocket.position,
+            "stays": pocket.stays,
             "returns": {mint: str(units) for mint, units in pocket.returns.items()},
         }
-    details = {name: _POCKET if it == address else it for name, it in intent.details.items()}
+    hidden = () if pocket is None else ("pocket",)
+    details = {name: it for name, it in intent.details.items() if name not in hidden}
     return {
         "details": details,
         "pocket": use,

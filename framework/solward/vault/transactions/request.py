@@ -15,6 +15,7 @@ from solward.payment import PaymentMode
 from solward.record import TransactionRecord
 from solward.roles import is_admin
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.store.holds import action_scope
 from solward.vault.wallets import Pocket
 
 
@@ -92,8 +93,8 @@ class Actor:
         approval: id of the approved hold that this carries out.
         via: what runs for the caller: `schedule:<id>`, `skill:<name>`, `plugin:<distribution>`.
         remember: entries of the plugin's store, written where the record is stored as pending.
-        call: parameters of the skill that requests it; of what only its caller can make again, an
-            approval is for these alone.
+        call: valid parameters of the skill that requests it; of what only its caller can make
+            again, an approval is for these alone.
     """
 
     principal: str
@@ -116,13 +117,17 @@ class Actor:
     @property
     def merged_key(self) -> tuple[str, str] | None:
         """Scope and fingerprint of the key by which a request that another one's hold stands for
-        finds that hold again; None where the next is another request: it has no key, or is an
-        agent's cycle."""
+        finds that hold again; None where it has no key, so that the next is another request.
+
+        Of an agent's cycles only the last can run again, so each of its money calls has one scope.
+        """
         if self.idempotency is not None:
             return self.idempotency.scope, self.idempotency.fingerprint
-        if self.action_key is None or self.run is not None:
+        if self.action_key is None:
             return None
-        return action_scope(self.action_key), ""
+        if self.run is None:
+            return action_scope(self.action_key), ""
+        return f"cycle|{self.run.agent_id}|{self.action_key.rpartition(':')[2]}", self.action_key
 
     @property
     def is_admins(self) -> bool:
@@ -136,11 +141,6 @@ class Actor:
 
 
 ADMIN = Actor("admin")
-
-
-def action_scope(action_key: str) -> str:
-    """The scope of an action's key among those of callers, which begin with a principal."""
-    return f"action|{action_key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,7 @@ class PocketUse:
             would count for this one.
         leaves: something stays in it, to be swept later.
         program: with `position`: the position whose pocket it is.
+        stays: with `position`: see `PocketDraft.stays`.
         venue: where a swap sells what goes into it; set by the service's own plan of a swap alone.
     """
 
@@ -167,6 +168,7 @@ class PocketUse:
     leaves: bool = False
     program: str | None = None
     position: str | None = None
+    stays: bool = False
     returns: Mapping[str, int] = field(default_factory=dict)
     venue: str | None = None
 

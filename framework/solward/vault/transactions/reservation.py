@@ -60,6 +60,7 @@ from solward.vault.transactions.hold_reservation import (
     approval_of,
     claim,
     claim_record,
+    hold_of,
     use_approval,
 )
 from solward.vault.transactions.plugin_entries import remember
@@ -696,10 +697,16 @@ class Reserver:
     ) -> None:
         if actor.idempotency is not None:
             await claim_record(connection, actor.idempotency, record, approval)
+        action_key = actor.action_key
+        if action_key is not None and actor.approval is None and approval is None:
+            waiting = await hold_of(connection, actor)
+            if waiting is not None and waiting.hold.state.is_open:
+                # The hold's end is the action's: a try that came to nothing meanwhile is not.
+                action_key = None
         await store.insert_record(
             connection,
             record,
-            action_key=actor.action_key,
+            action_key=action_key,
             held_lamports=held_lamports,
             owner=self._owner if record.status is TransactionStatus.PENDING else None,
             trace=actor.trace,
