@@ -139,7 +139,10 @@ def at_rest(service: Service, crew: Crew) -> None:
 
 def told_truly(deeds: Deeds) -> None:
     """Every decision is the truth about its payment; none is without one."""
-    assert set(deeds.decisions) <= set(deeds.payments)
+    unpaid = {
+        cycle: deeds.decisions[cycle] for cycle in deeds.decisions.keys() - deeds.payments.keys()
+    }
+    assert unpaid == {}
     for cycle, (_reasoning, _action, outcome, _ms) in deeds.decisions.items():
         payment = deeds.payments[cycle]
         assert _is_told(payment, outcome), (cycle, payment, outcome)

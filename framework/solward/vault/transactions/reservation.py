@@ -698,7 +698,8 @@ class Reserver:
         if actor.idempotency is not None:
             await claim_record(connection, actor.idempotency, record, approval)
         action_key = actor.action_key
-        if action_key is not None and actor.approval is None and approval is None:
+        failed = record.status is not TransactionStatus.PENDING and actor.approval is None
+        if action_key is not None and failed and approval is None:
             waiting = await hold_of(connection, actor)
             if waiting is not None and waiting.hold.state.is_open:
                 # The hold's end is the action's: a try that came to nothing meanwhile is not.
