@@ -23,6 +23,7 @@ WIDE = {
     "maxTransactionsPerMinute": 100_000,
     "dailySpendingLimitSol": 1000,
 }
+STOPPED = "The agent was stopped; nothing was sent"
 RELEASED = "The service stopped before this was signed; nothing was sent"
 
 
@@ -138,12 +139,13 @@ def at_rest(service: Service, crew: Crew) -> None:
 
 
 def told_truly(deeds: Deeds) -> None:
-    """Every decision is the truth about its payment; none is without one."""
-    unpaid = {
-        cycle: deeds.decisions[cycle] for cycle in deeds.decisions.keys() - deeds.payments.keys()
-    }
-    assert unpaid == {}
+    """Every decision is the truth about its payment; none is without one, but for a cycle that ran
+    as its agent was stopped at the end."""
+    unpaid = deeds.decisions.keys() - deeds.payments.keys()
+    assert {deeds.decisions[cycle][2] for cycle in unpaid} <= {STOPPED}
     for cycle, (_reasoning, _action, outcome, _ms) in deeds.decisions.items():
+        if cycle in unpaid:
+            continue
         payment = deeds.payments[cycle]
         assert _is_told(payment, outcome), (cycle, payment, outcome)
 
