@@ -471,7 +471,8 @@ holds = Table(
 idempotency = Table(
     "idempotency",
     metadata,
-    Column("scope", Text, primary_key=True),  # principal|method|path|key
+    # principal|method|path|key of callers; of the service itself action|key and cycle|agent|call.
+    Column("scope", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
     Column("transaction_id", Text, nullable=False),
     Column("status_code", Integer),
