@@ -13,7 +13,10 @@ RELEASER := .venv-release
 WORKERS ?= auto
 
 # Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# A test's own timeout is an exception that an event loop may swallow: the process of one that goes on
+# is ended by the watchdog, and the test fails by its name.
+WATCHDOG = -o faulthandler_exit_on_timeout=true -o faulthandler_timeout=$(1)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(call WATCHDOG,900)
 BRIEF := not long and not llm and not devnet and not agentdojo
 
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
@@ -89,7 +92,7 @@ test-postgres: install
 
 # Crash loops, races and differentials at full size; run before a change to the money path is done.
 test-long: install
-	$(PYTEST) -m 'not llm and not devnet and not agentdojo' --timeout 1800
+	$(PYTEST) -m 'not llm and not devnet and not agentdojo' --timeout 1800 $(call WATCHDOG,7500)
 	$(MAKE) test-postgres
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.

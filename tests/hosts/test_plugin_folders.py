@@ -16,7 +16,7 @@ from tests.support.wheels import wheel
 from solward.errors import FolderError
 from solward.folders import layout
 from solward.folders.install import Proposal, enable, install, remove
-from solward.folders.resolve import gather, wanted
+from solward.folders.resolve import environment, gather, wanted
 from solward.manifest import Manifest, Terms
 
 
@@ -43,11 +43,17 @@ def no(_proposal: Proposal) -> bool:
 
 @pytest.fixture
 def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wheel's own file is what pip would find; pip takes a second each time."""
+    """The wheel's own file is what pip would find; pip takes a second each time.
+
+    What the service's environment has is read once: it is a file for each distribution, and a test
+    that kills before every `open` would end at each of them.
+    """
 
     def alone(_target: str, name: str, _into: Path, _have: Mapping[str, str]) -> object:
         return {name: {}}
 
+    have = environment()
+    monkeypatch.setattr("solward.folders.resolve.environment", lambda: have)
     monkeypatch.setattr("solward.folders.resolve._resolved", alone)
     monkeypatch.setattr("os.sync", lambda: None)
 
