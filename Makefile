@@ -13,8 +13,8 @@ RELEASER := .venv-release
 WORKERS ?= auto
 
 # Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
-# A test's own timeout is an exception that an event loop may swallow: the process of one that goes on
-# is ended by the watchdog, and the test fails by its name.
+# A test's own timeout is a signal, which native code does not hear: the watchdog ends its process, and
+# the test fails by its name.
 WATCHDOG = -o faulthandler_exit_on_timeout=true -o faulthandler_timeout=$(1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(call WATCHDOG,900)
 BRIEF := not long and not llm and not devnet and not agentdojo

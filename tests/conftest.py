@@ -10,9 +10,12 @@ import pytest
 from hypothesis import settings
 from tests.support import databases
 from tests.support import postgres_server as servers
+from tests.support.timeouts import pytest_runtest_teardown, pytest_timeout_set_timer
 
 from solward.folders import models
 from solward.vault.store.database import Database
+
+__all__ = ["pytest_runtest_teardown", "pytest_timeout_set_timer"]
 
 # In a test's own process, which has no keys, providers call litellm without a host.
 if folder := models.installed(models.default_root()):
