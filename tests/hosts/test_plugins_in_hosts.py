@@ -386,7 +386,9 @@ async def test_three_faulty_calls_within_a_minute_are_a_problem(
         "seldom": "raise KeyError",
     }
     for name, body in bodies.items():
-        made = skill(name, body, timeout_s="0.2", effects="Effects.READ")
+        # What is to pass for one alone: on a busy machine another's end is noticed later than that.
+        limit = "0.2" if name == "sleeps" else "30"
+        made = skill(name, body, timeout_s=limit, effects="Effects.READ")
         shelf.install(f"dist-{name}".replace("_", "-"), {name: made})
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()

@@ -93,8 +93,8 @@ COSTS = {
 }
 
 
-def source(name: str, body: str, **values: object) -> str:
+def source(name: str, body: str, *, limit_s: int = 3, **values: object) -> str:
     head = "".join(f"{key} = {value!r}\n" for key, value in values.items())
     body = textwrap.dedent(body)
-    made = skill_source(name, body=body, effects="Effects.SPEND", timeout_s="3")
+    made = skill_source(name, body=body, effects="Effects.SPEND", timeout_s=str(limit_s))
     return f"import os, sys, threading, time\n{head}{made}"
