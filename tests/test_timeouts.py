@@ -41,20 +41,9 @@ def test_what_comes_after():
 @pytest.mark.more
 def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test_hanging.py").write_text(HANGING)
-    plugins = ("-p", "tests.support.timeouts", "-o", "asyncio_mode=auto")
+    options = "-q -n 0 -p tests.support.timeouts -o asyncio_mode=auto --rootdir"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            "0",
-            "--rootdir",
-            tmp_path,
-            *plugins,
-            tmp_path,
-        ],
+        [sys.executable, "-m", "pytest", *options.split(), tmp_path, tmp_path],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
