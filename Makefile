@@ -54,7 +54,7 @@ endef
 
 UP_LOCKS := pyproject.toml requirements/up.txt
 DEV_LOCKS := $(UP_LOCKS) requirements/cluster.txt requirements/dev.txt
-MODELS_LOCK := framework/solward/folders/models.txt
+MODELS_LOCK := framework/solward/plugins/folders/models.txt
 VENDORS := $(OPENAI_API_KEY)$(OPENAI_BASE_URL)$(ANTHROPIC_API_KEY)$(XAI_API_KEY)$(GEMINI_API_KEY)
 
 $(UP): $(UP_LOCKS)

@@ -17,15 +17,15 @@ from benchmarks.grants import COIN, HOUR, PAID, USED, address, grant
 from benchmarks.report import Ratio
 from sqlalchemy import insert
 
-from solward.guardrail import COSTS, SOL, Intent, Outflow, TransactionEffects
+from solward.database.database import Database
+from solward.database.tables import reservations
+from solward.operations.policies.changes import replace_policy
+from solward.types.guardrail import COSTS, SOL, Intent, Outflow, TransactionEffects
+from solward.vault.grants.document import BookEntry
+from solward.vault.grants.model import Grant
 from solward.vault.guardrails import Policy, ScopeLimits
-from solward.vault.guardrails.grants.document import BookEntry
-from solward.vault.guardrails.grants.model import Grant
-from solward.vault.store.database import Database
-from solward.vault.store.tables import reservations
-from solward.vault.transactions.policy import replace_policy
-from solward.vault.transactions.request import Actor
-from solward.vault.transactions.reservation import Reserver
+from solward.vault.money.request import Actor
+from solward.vault.money.reserve.reservation import Reserver
 
 # Decisions a second of one core. Where 100 grants match, 500 sums of up to 24 hours are read.
 AT_LEAST, AT_LEAST_OF_100_MATCHING = 1_000, 100

@@ -22,9 +22,9 @@ import structlog
 import uvloop
 
 from solward.agents.cycle import Phase, next_due_ms
-from solward.clock import now_ms
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
+from solward.support.clock import now_ms
 from solward_cli.entrypoint import freeze_gc
 from solward_server.listening import listen
 from solward_server.serve import serve

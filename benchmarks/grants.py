@@ -10,16 +10,9 @@ from pathlib import Path
 from benchmarks.report import Ratio
 from solders.pubkey import Pubkey
 
-from solward.guardrail import COSTS, Line, Operation
-from solward.vault.guardrails.grants.decide import CompiledGrants, compile_grants, decide, needed
-from solward.vault.guardrails.grants.model import (
-    MAX_GRANTS,
-    AssetLimit,
-    Case,
-    Decision,
-    Grant,
-    Window,
-)
+from solward.types.guardrail import COSTS, Line, Operation
+from solward.vault.grants.decide import CompiledGrants, compile_grants, decide, needed
+from solward.vault.grants.model import MAX_GRANTS, AssetLimit, Case, Decision, Grant, Window
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 # Verdicts a second of one core.

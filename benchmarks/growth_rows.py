@@ -23,9 +23,9 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy.engine import URL, make_url
 
-from solward.clock import now_ms
-from solward.durations import DAY_MS, HOUR_MS
-from solward.store.retention import USAGE_KEPT_HOURS
+from solward.service.retention import USAGE_KEPT_HOURS
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS, HOUR_MS
 from solward.vault.store import window_sums
 
 # Unfinished at the end, as a killed process leaves them.

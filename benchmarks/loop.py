@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.service import Solward
+from solward.database.service_tables import decisions
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.store.tables import decisions
 
 CYCLES = 300
 MANY = 1_000

@@ -10,9 +10,9 @@ from benchmarks import load
 from benchmarks.report import Ratio, middle
 from sqlalchemy import insert, select
 
-from solward.clock import now_ms
-from solward.vault.store.database import Database
-from solward.vault.store.tables import transactions, wallets
+from solward.database.database import Database
+from solward.database.tables import transactions, wallets
+from solward.support.clock import now_ms
 
 SHORT, LONG = 100, 10_000
 SLICE = 100

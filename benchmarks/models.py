@@ -19,8 +19,8 @@ from benchmarks.report import Ratio, at_most
 from tests.support.model_hosts import model_hosts
 from tests.support.vendors.process import vendor_process
 
-from solward.provider import CompletionRequest, Message, ProviderContext
-from solward.registry import load_registry
+from solward.plugins import load_registry
+from solward.types.provider import CompletionRequest, Message, ProviderContext
 
 CALLS: Final = 200
 ROUNDS: Final = 5

@@ -23,17 +23,17 @@ from solders.message import MessageV0, to_bytes_versioned
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
 
-from solward import jsontext
 from solward.operations.payments.requests import SellerRequest
 from solward.operations.payments.sites import SiteAnswer, Sites
-from solward.paid import PayRequest
-from solward.payment import HttpAnswer, Served
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.clusters import CHAIN_IDS
+from solward.support import jsontext
 from solward.telemetry.logs import configure
-from solward.vault.transactions.request import Actor
-from solward.vault.transactions.steps import Step
+from solward.types.paid import PayRequest
+from solward.types.payment import HttpAnswer, Served
+from solward.vault.money.request import Actor
+from solward.vault.money.steps import Step
 from solward_localnet.market import POOLS
 from solward_localnet.node import Localnet
 

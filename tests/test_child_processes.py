@@ -14,8 +14,8 @@ import pytest
 from pydantic import SecretStr
 from tests.support.repository import ROOT
 
-from solward.child_processes import child_environment
 from solward.settings import Settings
+from solward.support.child_processes import child_environment
 from solward_cli.up import dashboard_process
 
 HOSTILE = {

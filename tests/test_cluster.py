@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from tests.support.prices import SaidPrices
 
-from solward.clock import now_ms
-from solward.cluster import MarketPrices, open_cluster
-from solward.errors import LedgerUnavailable, LocalnetError
-from solward.service import Solward
+from solward.service.cluster import MarketPrices, open_cluster
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
-from solward.vault.guardrails.grants.dollars import NoPrice, Price
-from solward.vault.transactions.prices import Prices
-from solward.vault.transactions.request import ADMIN
+from solward.support.clock import now_ms
+from solward.types.errors import LedgerUnavailable, LocalnetError
+from solward.vault.grants.dollars import NoPrice, Price
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.request import ADMIN
 
 BONK = token_list("localnet").resolve("BONK", "token")
 

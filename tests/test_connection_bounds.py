@@ -16,7 +16,7 @@ from tests.support.service_process import NO_TLS
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from solward.connection_bounds import ConnectionBounds, bounded
+from solward.support.connection_bounds import ConnectionBounds, bounded
 from solward_dashboard import serve as dashboard
 from solward_localnet import server as localnet
 

@@ -20,13 +20,13 @@ from tests.support.engine_harness import Bench, open_bench
 
 from solward import Effects, InvalidRequest, SkillContext, SkillError, SkillSpec, hookimpl
 from solward.context import WalletView
-from solward.errors import SkillTimeout, TransactionError
 from solward.operations.perform import SkillCalls
-from solward.registry import interceptors
+from solward.plugins import interceptors
 from solward.testing import TestWallet
 from solward.testing.stand import Stand
+from solward.types.errors import SkillTimeout, TransactionError
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN, Actor
+from solward.vault.money.request import ADMIN, Actor
 
 STRANGER = "11111111111111111111111111111112"
 SOL = 10**9

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from solward.events import Event, EventBus
+from solward.types.events import Event, EventBus
 
 
 async def test_every_subscriber_gets_every_event_in_order() -> None:

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from solward import jsontext
-from solward.record import TransactionStatus
+from solward.support import jsontext
+from solward.types.record import TransactionStatus
 
 
 def test_fractions_are_exact_both_ways() -> None:

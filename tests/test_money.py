@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.money import (
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.money import (
     U64_MAX,
     format_sol,
     from_units,

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from solward.child_processes import child_environment
-from solward.optional_libraries import left_out
+from solward.support.child_processes import child_environment
+from solward.support.optional_libraries import left_out
 
 
 def _imported(code: str) -> set[str]:
@@ -47,7 +47,8 @@ def test_after_an_error_in_the_block_the_library_can_be_imported(
 def test_a_service_imports_nothing_for_a_terminal_or_for_trio() -> None:
     code = (
         "from solward_cli.entrypoint import import_lean; import_lean()\n"
-        "import solward.service, solward_server.serve, solward_cli.up.demo, solward_cli.up.seller"
+        "import solward.service.service, solward_server.serve\n"
+        "import solward_cli.up.demo, solward_cli.up.seller"
     )
     assert not _imported(code) & {"pygments", "rich", "trio", "watchfiles"}
 

@@ -19,10 +19,10 @@ from solward import (
     TransactionFailed,
     TransactionStatus,
 )
-from solward.errors import KeyRevoked, TakenOver
 from solward.testing import TestWallet, open_stand
-from solward.vault.transactions.plugin_entries import WriteBudget
-from solward.vault.transactions.request import ADMIN, Actor, AgentRun, ScheduleRun
+from solward.types.errors import KeyRevoked, TakenOver
+from solward.vault.money.plugin_entries import WriteBudget
+from solward.vault.money.request import ADMIN, Actor, AgentRun, ScheduleRun
 
 ELSEWHERE = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
 
@@ -319,7 +319,7 @@ async def test_what_cannot_succeed_is_not_remembered(tmp_path: Path) -> None:
 
 
 async def test_a_dry_run_of_a_money_call_remembers_nothing(wallet: TestWallet) -> None:
-    from solward.vault.transactions.trial import TrialEnded
+    from solward.vault.money.judge.trial import TrialEnded
 
     trying = wallet.stand.service.skill_context(
         skill_of(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)

@@ -33,9 +33,9 @@ from sqlalchemy.exc import IntegrityError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql import ClauseElement
 
-from solward.errors import StoreError
-from solward.prepared import Prepared
-from solward.vault.store.database import Database
+from solward.database.database import Database
+from solward.database.prepared import Prepared
+from solward.types.errors import StoreError
 
 
 class Colour(enum.Enum):

@@ -12,8 +12,8 @@ from sqlalchemy import BigInteger, Column, MetaData, Table, Text, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.prepared_rows import ForEachRow
-from solward.vault.store.database import Database
+from solward.database.database import Database
+from solward.database.prepared_rows import ForEachRow
 
 things = Table(
     "things",

@@ -13,16 +13,21 @@ import httpx
 import pytest
 from tests.support.prices import NOW_MS, Clock, SaidPrices
 
-from solward.cluster import open_cluster
-from solward.errors import ConfigError
-from solward.price_sources import CoinGeckoPrices, JupiterPrices, NotPrices, coingecko_headers
-from solward.service import Solward
+from solward.service.cluster import open_cluster
+from solward.service.price_sources import (
+    CoinGeckoPrices,
+    JupiterPrices,
+    NotPrices,
+    coingecko_headers,
+)
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
-from solward.vault.guardrails.grants.dollars import AssetPrice, NoPrice, Price
+from solward.types.errors import ConfigError
+from solward.vault.grants.dollars import AssetPrice, NoPrice, Price
 from solward.vault.ledger.protocol import Ledger, Tip
-from solward.vault.transactions.prices import Prices
+from solward.vault.money.judge.prices import Prices
 
 USDC = token_list("mainnet-beta").resolve("USDC", "mint")
 BONK = token_list("mainnet-beta").resolve("BONK", "mint")

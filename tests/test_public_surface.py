@@ -10,7 +10,7 @@ import pytest
 from tests.support.repository import ROOT
 
 import solward
-from solward import errors
+from solward.types import errors
 
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """

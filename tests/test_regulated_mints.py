@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from solders.pubkey import Pubkey
 
-from solward.errors import ConfigError
-from solward.service import regulated_mints
+from solward.service.service import regulated_mints
 from solward.settings import Settings
 from solward.solana.token_list import token_list
+from solward.types.errors import ConfigError
 
 MAINNET = token_list("mainnet-beta")
 OTHER = str(Pubkey.new_unique())

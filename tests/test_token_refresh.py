@@ -13,12 +13,11 @@ from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.tokens import TokenBench
 from tests.support.tokens import tokens as tokens
 
-from solward.errors import InvalidRequest
-from solward.solana.accounts import Account
-from solward.solana.ledger import ReadLedger
+from solward.service.token_refresh import MOST_TOKENS, Checked, check_published, parse_published
 from solward.solana.programs import LOCALNET_USDC_MINT
 from solward.solana.token_list import KnownToken
-from solward.token_refresh import MOST_TOKENS, Checked, check_published, parse_published
+from solward.types.errors import InvalidRequest
+from solward.types.ledger import Account, ReadLedger
 
 KEY = bytes(Keypair.from_seed(bytes(range(32))).pubkey())
 MINT = str(Pubkey.from_bytes(KEY))

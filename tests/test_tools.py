@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from solward import ToolDefinition, tool_definitions
-from solward.registry import load_registry
-from solward.tools import narrowed
+from solward.plugins import load_registry
+from solward.types.tools import narrowed
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,18 @@ from tests.support.repository import TESTS
 from tests.support.service_process import free_port
 from tests.support.webhook_deliveries import FAST, TOKEN, ended, states, until
 
-from solward.audit import outbox
 from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
-from solward.clock import now_ms
-from solward.durations import DAY_MS
-from solward.errors import StoreError
-from solward.store import webhook as store
-from solward.store.tables import webhook_deliveries
+from solward.database import outbox
+from solward.database.database import Database
+from solward.database.service_tables import webhook_deliveries
+from solward.notify import deliveries as store
+from solward.notify.webhook import Webhook
+from solward.notify.webhook_sender import Pace
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
 from solward.telemetry import metrics
-from solward.vault.store.database import Database
-from solward.webhook import Webhook
-from solward.webhook_sender import Pace
+from solward.types.errors import StoreError
 
 SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"

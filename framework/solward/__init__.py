@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from solward.errors import (
+from solward.hookspecs import hookimpl
+from solward.types.errors import (
     GuardrailBlocked,
     InvalidRequest,
     LedgerError,
@@ -22,9 +23,8 @@ from solward.errors import (
     TransactionError,
     TransactionFailed,
 )
-from solward.hookspecs import hookimpl
-from solward.manifest import Manifest, Secret
-from solward.money import (
+from solward.types.manifest import Manifest, Secret
+from solward.types.money import (
     LAMPORTS_PER_SOL,
     format_amount,
     format_sol,
@@ -33,7 +33,7 @@ from solward.money import (
     sol_to_lamports,
     to_units,
 )
-from solward.provider import (
+from solward.types.provider import (
     Completion,
     CompletionRequest,
     Message,
@@ -44,35 +44,16 @@ from solward.provider import (
     ToolDefinition,
     Usage,
 )
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.skill import Effects, SkillSpec
-from solward.tools import json_safe, tool_definitions
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.types.skill import Effects, SkillSpec
+from solward.types.tools import json_safe, tool_definitions
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.context.store import Store
-    from solward.entries import Entry, Put
-    from solward.guardrail import Charged, Hold, Intent, Line, Outflow, Request, TransactionEffects
     from solward.operations.declared import operation_parameters
-    from solward.paid import PaidAnswer, PaymentView
-    from solward.payment import (
-        HttpAnswer,
-        PaymentMode,
-        PaymentOffer,
-        PaymentProof,
-        PaymentReceipt,
-        PaymentSpec,
-        PaymentSplit,
-        is_address,
-        is_signature,
-        read_json,
-        read_units,
-        write_json,
-    )
-    from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.clusters import CHAIN_IDS
-    from solward.solana.ledger import ReadLedger, TokenHolding
     from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, CLOCK_SYSVAR, WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
     from solward.solana.token_list import token_list
@@ -86,7 +67,33 @@ if TYPE_CHECKING:
         token_account,
         transfer_fee,
     )
-    from solward.venue import (
+    from solward.types.entries import Entry, Put
+    from solward.types.guardrail import (
+        Charged,
+        Hold,
+        Intent,
+        Line,
+        Outflow,
+        Request,
+        TransactionEffects,
+    )
+    from solward.types.ledger import Account, ReadLedger, TokenHolding
+    from solward.types.paid import PaidAnswer, PaymentView
+    from solward.types.payment import (
+        HttpAnswer,
+        PaymentMode,
+        PaymentOffer,
+        PaymentProof,
+        PaymentReceipt,
+        PaymentSpec,
+        PaymentSplit,
+        is_address,
+        is_signature,
+        read_json,
+        read_units,
+        write_json,
+    )
+    from solward.types.venue import (
         Quote,
         QuoteRequest,
         SwapInstructions,
@@ -191,22 +198,22 @@ __all__ = [
 
 _AT_FIRST_USE = {
     "SkillContext": "solward.context",
-    "Entry": "solward.entries",
-    "Put": "solward.entries",
+    "Entry": "solward.types.entries",
+    "Put": "solward.types.entries",
     "Store": "solward.context.store",
     "Account": "solward.solana.accounts",
     "CHAIN_IDS": "solward.solana.clusters",
-    "ReadLedger": "solward.solana.ledger",
-    "TokenHolding": "solward.solana.ledger",
-    "Charged": "solward.guardrail",
-    "Hold": "solward.guardrail",
-    "Intent": "solward.guardrail",
-    "Line": "solward.guardrail",
-    "Request": "solward.guardrail",
-    "Outflow": "solward.guardrail",
-    "TransactionEffects": "solward.guardrail",
-    "PaidAnswer": "solward.paid",
-    "PaymentView": "solward.paid",
+    "ReadLedger": "solward.types.ledger",
+    "TokenHolding": "solward.types.ledger",
+    "Charged": "solward.types.guardrail",
+    "Hold": "solward.types.guardrail",
+    "Intent": "solward.types.guardrail",
+    "Line": "solward.types.guardrail",
+    "Request": "solward.types.guardrail",
+    "Outflow": "solward.types.guardrail",
+    "TransactionEffects": "solward.types.guardrail",
+    "PaidAnswer": "solward.types.paid",
+    "PaymentView": "solward.types.paid",
     "operation_parameters": "solward.operations.declared",
     "Mint": "solward.solana.tokens",
     "TokenAccount": "solward.solana.tokens",
@@ -224,24 +231,24 @@ _AT_FIRST_USE = {
     "WRAPPED_SOL_MINT": "solward.solana.programs",
     "Balances": "solward.solana.balances",
     "TokenBalance": "solward.solana.balances",
-    "HttpAnswer": "solward.payment",
-    "PaymentMode": "solward.payment",
-    "PaymentOffer": "solward.payment",
-    "PaymentProof": "solward.payment",
-    "PaymentReceipt": "solward.payment",
-    "PaymentSpec": "solward.payment",
-    "PaymentSplit": "solward.payment",
-    "is_address": "solward.payment",
-    "is_signature": "solward.payment",
-    "read_json": "solward.payment",
-    "read_units": "solward.payment",
-    "write_json": "solward.payment",
-    "Quote": "solward.venue",
-    "QuoteRequest": "solward.venue",
-    "SwapInstructions": "solward.venue",
-    "SwapTransaction": "solward.venue",
-    "VenueContext": "solward.venue",
-    "VenueSpec": "solward.venue",
+    "HttpAnswer": "solward.types.payment",
+    "PaymentMode": "solward.types.payment",
+    "PaymentOffer": "solward.types.payment",
+    "PaymentProof": "solward.types.payment",
+    "PaymentReceipt": "solward.types.payment",
+    "PaymentSpec": "solward.types.payment",
+    "PaymentSplit": "solward.types.payment",
+    "is_address": "solward.types.payment",
+    "is_signature": "solward.types.payment",
+    "read_json": "solward.types.payment",
+    "read_units": "solward.types.payment",
+    "write_json": "solward.types.payment",
+    "Quote": "solward.types.venue",
+    "QuoteRequest": "solward.types.venue",
+    "SwapInstructions": "solward.types.venue",
+    "SwapTransaction": "solward.types.venue",
+    "VenueContext": "solward.types.venue",
+    "VenueSpec": "solward.types.venue",
 }
 
 

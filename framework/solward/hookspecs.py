@@ -14,15 +14,15 @@ import pluggy
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.guardrail import Hold, Intent, TransactionEffects
-    from solward.payment import (
+    from solward.types.guardrail import Hold, Intent, TransactionEffects
+    from solward.types.payment import (
         HttpAnswer,
         PaymentOffer,
         PaymentProof,
         PaymentReceipt,
         PaymentSpec,
     )
-    from solward.provider import (
+    from solward.types.provider import (
         Completion,
         CompletionRequest,
         ModelPrice,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         ProviderSpec,
         Usage,
     )
-    from solward.skill import SkillSpec
-    from solward.venue import (
+    from solward.types.skill import SkillSpec
+    from solward.types.venue import (
         Quote,
         QuoteRequest,
         SwapInstructions,

@@ -3,21 +3,22 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from solders.account import Account
+from solders.account import Account as SolderAccount
 from solders.pubkey import Pubkey
 
-from solward.solana import accounts, tokens
+from solward.solana import tokens
 from solward.solana.programs import TOKEN_PROGRAMS
+from solward.types.ledger import Account
 
 _TOKEN_PROGRAMS = frozenset(map(Pubkey.from_string, TOKEN_PROGRAMS))
 
 
-def plain(account: Account) -> accounts.Account:
+def plain(account: SolderAccount) -> Account:
     """An account as `solward.solana` reads it."""
-    return accounts.Account(account.lamports, str(account.owner), account.data)
+    return Account(account.lamports, str(account.owner), account.data)
 
 
-def token_account(account: Account | None) -> tokens.TokenAccount | None:
+def token_account(account: SolderAccount | None) -> tokens.TokenAccount | None:
     """The initialized token account of either token program, None where there is none."""
     # Most accounts are no token's: those are not decoded.
     if account is None or account.owner not in _TOKEN_PROGRAMS:
@@ -25,7 +26,7 @@ def token_account(account: Account | None) -> tokens.TokenAccount | None:
     return tokens.token_account(plain(account))
 
 
-def mint_account(address: Pubkey, account: Account | None) -> tokens.Mint | None:
+def mint_account(address: Pubkey, account: SolderAccount | None) -> tokens.Mint | None:
     """The initialized mint of either token program, None where there is none."""
     if account is None:
         return None
@@ -40,7 +41,7 @@ class AccountIndex:
         # A dict of None is a set that keeps its order, so that answers do not change by chance.
         self._addresses: defaultdict[tuple[str, str], dict[Pubkey, None]] = defaultdict(dict)
 
-    def update(self, address: Pubkey, account: Account | None) -> None:
+    def update(self, address: Pubkey, account: SolderAccount | None) -> None:
         """Index the new state of an account, None where it is closed."""
         keys = () if account is None else _index_keys(account)
         old = self._keys.get(address, ())
@@ -65,7 +66,7 @@ class AccountIndex:
         return tuple(self._addresses.get(("mint", str(mint)), ()))
 
 
-def _index_keys(account: Account) -> tuple[tuple[str, str], ...]:
+def _index_keys(account: SolderAccount) -> tuple[tuple[str, str], ...]:
     program = ("program", str(account.owner))
     token = token_account(account)
     return (program, ("owner", token.owner), ("mint", token.mint)) if token else (program,)

@@ -9,8 +9,8 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import MAX_WIRE_BYTES
+from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import INVALID_REQUEST, RpcError, invalid_params
 from solward_localnet.parsed import ParseContext, Unparsable, parse_account
 

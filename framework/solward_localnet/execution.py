@@ -9,7 +9,7 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.transaction_metadata import FailedTransactionMetadata, TransactionMetadata
 
-from solward.solana.base58 import b58encode
+from solward.support.base58 import b58encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from websockets.asyncio.server import serve as serve_websocket
 
-from solward.connection_bounds import ConnectionBounds, bounded
+from solward.support.connection_bounds import ConnectionBounds, bounded
 from solward_localnet.http import MAX_BODY_BYTES, Application, application
 from solward_localnet.jsonrpc import Call
 from solward_localnet.records import Commit

@@ -7,7 +7,7 @@ from typing import Any
 from solders.message import Message, MessageV0, MessageV1, VersionedMessage
 from solders.transaction import VersionedTransaction
 
-from solward.solana.base58 import b58decode, b58encode
+from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import UNSUPPORTED_TRANSACTION_VERSION, RpcError, invalid_params
 from solward_localnet.parsed import Unparsable, parse_instruction
 from solward_localnet.records import StoredTransaction

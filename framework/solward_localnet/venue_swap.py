@@ -18,10 +18,10 @@ from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
 
-from solward.solana.accounts import Account
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_instructions import close_account, create_associated, sync_native
 from solward.solana.tokens import token_account
+from solward.types.ledger import Account
 from solward_localnet.market import POOLS, Pool, trade
 from solward_localnet.market_program import swap_instruction
 from solward_localnet.venue_fields import BPS, MAX_ACCOUNTS, VenueError, invalid

@@ -71,7 +71,7 @@ _EXTRAS = {"dashboard": "dashboard", "mcp": "mcp"}
 
 class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
-        from solward.extras import ExtraMissing, needs
+        from solward.support.extras import ExtraMissing, needs
 
         name, *rest = [*ctx._protected_args, *ctx.args] or [""]
         path, extra = f"solward {name}", _EXTRAS.get(name, "up")

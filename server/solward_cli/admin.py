@@ -13,7 +13,7 @@ from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_o
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# Those of `solward.roles`, which this process need not import to show its help.
+# Those of `solward.types.roles`, which this process need not import to show its help.
 ROLES = ("read", "operate", "policy")
 
 

@@ -19,7 +19,7 @@ def test() -> None:
     import asyncio
     import sys
 
-    from solward.alert_webhook import send_test
+    from solward.notify.alert_webhook import send_test
     from solward_cli.entrypoint import read_settings, refusals
 
     with refusals():

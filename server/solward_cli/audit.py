@@ -126,7 +126,7 @@ async def listing(
 @service_call
 async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
     """Print every entry that fits as JSON, one a line, newest first. Needs the admin secret."""
-    from solward import jsontext
+    from solward.support import jsontext
 
     async with aclosing(call.client.audit_entries(await _wanted(call, **chosen), before)) as found:
         async for each in found:
@@ -153,7 +153,7 @@ def verify(head: str | None, against: Path | None, save: Path | None, hashes_onl
     """
     import asyncio
 
-    from solward.errors import AuditBroken
+    from solward.types.errors import AuditBroken
     from solward_cli.entrypoint import keystore_settings, read_settings, refusals
 
     with refusals():
@@ -167,7 +167,7 @@ def verify(head: str | None, against: Path | None, save: Path | None, hashes_onl
 
 
 def _print(log: Log, hashes_only: bool) -> None:
-    from solward.clock import iso
+    from solward.support.clock import iso
 
     click.echo(f"Entries: {log.entries}")
     click.echo(f"Chains:  {len(log.heads)}")
@@ -190,9 +190,9 @@ async def _verify(
 ) -> Log:
     from solward.audit import heads_file
     from solward.audit.log import AuditLog
-    from solward.vault.store.database import Database
-    from solward.vault.wallets.keystore import audit_key
-    from solward.vault.wallets.service import key_source
+    from solward.database.database import Database
+    from solward.vault.custody.keystore import audit_key
+    from solward.vault.custody.service import key_source
     from solward_cli.offline import refuse_unused
 
     earlier = None if against is None else heads_file.read(against)

@@ -142,7 +142,7 @@ def _passphrase(file: Path | None, *, new: bool = False) -> str:
     Raises:
         BackupError: it is too short, or the file cannot be read.
     """
-    from solward.errors import BackupError
+    from solward.types.errors import BackupError
 
     if file is None:
         passphrase = str(
@@ -159,7 +159,7 @@ def _first_line(path: Path) -> str:
     import os
     import stat
 
-    from solward.errors import BackupError
+    from solward.types.errors import BackupError
 
     try:
         with path.open("rb") as file:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from solward.errors import (
+from solward.support.optional_libraries import UNUSED, left_out
+from solward.types.errors import (
     ConfigError,
     FolderError,
     HomeLocked,
@@ -20,7 +21,6 @@ from solward.errors import (
     PluginError,
     StoreError,
 )
-from solward.optional_libraries import UNUSED, left_out
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -77,7 +77,7 @@ def serving_settings(host: str | None, port: int | None) -> Settings:
 
 def keystore_settings() -> Settings:
     """The settings of a command that opens keys: its process's memory is protected."""
-    from solward.vault.wallets.hardening import protect_memory
+    from solward.vault.custody.hardening import protect_memory
 
     protect_memory()
     with refusals():
@@ -97,7 +97,7 @@ def run(
     """
     from solward import __version__
     from solward.telemetry import logs, tracing
-    from solward.vault.wallets.hardening import protect_memory
+    from solward.vault.custody.hardening import protect_memory
 
     logs.configure(log_level)
     protect_memory()

@@ -46,8 +46,8 @@ def rotate(kind: str | None) -> None:
 
 
 async def _rotate(settings: Settings, kind: str) -> int:
-    from solward.vault.wallets import KeySource, Wallets
-    from solward.vault.wallets.service import KEY_FILE
+    from solward.vault.custody import KeySource, Wallets
+    from solward.vault.custody.service import KEY_FILE
     from solward_cli.offline import offline_database
 
     home = settings.solward_home
@@ -62,8 +62,8 @@ async def _rotate(settings: Settings, kind: str) -> int:
 
 
 def _new_passphrase() -> str:
-    from solward.errors import ConfigError
     from solward.settings.secret_rules import weaknesses
+    from solward.types.errors import ConfigError
 
     passphrase = str(
         click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)

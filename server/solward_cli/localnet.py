@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from solward.errors import ConfigError
 from solward.settings import Settings
+from solward.types.errors import ConfigError
 from solward_cli.entrypoint import loop_factory, refuse
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
 from solward_localnet.market import genesis_accounts, upgrade

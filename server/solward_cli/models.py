@@ -22,8 +22,8 @@ def install() -> None:
     65 MB are downloaded and 270 MB unpacked: wheels alone, with the hashes of this release. Nothing
     of them runs here, and the service's environment stays as it is; model hosts alone import them.
     """
-    from solward.folders.models import beside_the_service, installed, others
-    from solward.folders.models import install as unpack
+    from solward.plugins.folders.models import beside_the_service, installed, others
+    from solward.plugins.folders.models import install as unpack
     from solward.settings import Settings
     from solward_cli.entrypoint import refusals
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from solward.database.database import Database
     from solward.settings import Settings
-    from solward.vault.store.database import Database
 
 
 @asynccontextmanager
@@ -31,10 +31,10 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
         ConfigError, StoreError: home or database cannot be used.
     """
     from solward.audit.acts import CLI, act_as
-    from solward.errors import HomeLocked
+    from solward.database.database import Database
     from solward.settings.home import Home
+    from solward.types.errors import HomeLocked
     from solward.vault.store import processes
-    from solward.vault.store.database import Database
 
     if not begins:
         existing = Database.inspect(settings.database_url, settings.solward_home)
@@ -66,8 +66,8 @@ async def refuse_unused(database: Database, home: Path) -> None:
         KeystoreError: it has no keystore and no audit log.
     """
     from solward.audit.log import heads
-    from solward.errors import KeystoreError
-    from solward.vault.store import schema
+    from solward.database import schema
+    from solward.types.errors import KeystoreError
     from solward.vault.store.wallets import keystore_rows
 
     async with database.read() as connection:

@@ -13,8 +13,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from solward.money import format_amount
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.money import format_amount
 
 if TYPE_CHECKING:
     from solward.client import Transaction

@@ -246,7 +246,7 @@ async def _find(call: ServiceCall, wallet: str, name: str) -> Schedule:
 
 async def _render(call: ServiceCall, found: Schedule) -> RenderableType:
     """All of it, with the grants that bound it."""
-    from solward import jsontext
+    from solward.support import jsontext
     from solward_cli.render import fields, moment, status
 
     def utc(at: Any) -> str | None:

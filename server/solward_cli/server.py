@@ -29,7 +29,7 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
 
     hold_gc()
     import_lean()
-    from solward.service import Solward
+    from solward.service.service import Solward
     from solward_server.listening import listen
     from solward_server.serve import Address, serve, stop_on_signals
 

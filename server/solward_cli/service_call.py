@@ -98,7 +98,7 @@ class ServiceCall:
 
     def json_text(self) -> str:
         """What `--json` prints."""
-        from solward import jsontext
+        from solward.support import jsontext
 
         return self._transport.last_text if self._json is None else jsontext.dumps(self._json)
 
@@ -109,7 +109,7 @@ class ServiceCall:
         count: int | None,
     ) -> None:
         """Print events as they arrive, `count` of them at most; with `--json` as lines of JSON."""
-        from solward import jsontext
+        from solward.support import jsontext
         from solward_cli.render import show
 
         printed = 0
@@ -139,7 +139,7 @@ def service_call(function: Command) -> Callable[..., None]:
     @functools.wraps(function)
     def command(url: str | None, as_json: bool, **parameters: Any) -> None:
         from solward.client import Held
-        from solward.errors import SolwardError
+        from solward.types.errors import SolwardError
         from solward_cli.entrypoint import read_settings, refusals
 
         with refusals():
@@ -175,7 +175,7 @@ def print_error(text: str) -> None:
 
 def tell_held(held: Held, as_json: bool) -> None:
     """Print that a person is asked, on standard error; with `as_json` the answer's JSON too."""
-    from solward import jsontext
+    from solward.support import jsontext
     from solward_cli.render import moment, visible
 
     if as_json:
@@ -227,7 +227,7 @@ def interruptible() -> Iterator[None]:
 def exact(text: str) -> Decimal:
     """A plain decimal number, exact; the type of arguments and options that are amounts."""
     from solward.client.arguments import exact_number
-    from solward.errors import InvalidRequest
+    from solward.types.errors import InvalidRequest
 
     # A long text would push what is wrong with it off the screen.
     shown = text if len(text) <= 40 else f"{text[:40]}…"

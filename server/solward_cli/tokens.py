@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from solward.database.database import Database
+    from solward.service.token_lists import StoredList
+    from solward.service.token_refresh import Checked
     from solward.settings import Settings
-    from solward.solana.ledger import ReadLedger
     from solward.solana.token_list import KnownToken
-    from solward.token_refresh import Checked
-    from solward.vault.store.database import Database
-    from solward.vault.store.token_lists import StoredList
+    from solward.types.ledger import ReadLedger
 
 # A published list of all tokens there are is some megabytes.
 _MOST_BYTES = 64 * 1024 * 1024
@@ -102,9 +102,9 @@ def clear() -> None:
 
 
 async def _refresh(settings: Settings, source: str | None, only: Sequence[str], yes: bool) -> None:
-    from solward.cluster import open_cluster
-    from solward.errors import ConfigError, InvalidRequest, LedgerError
-    from solward.token_refresh import check_published, parse_published
+    from solward.service.cluster import open_cluster
+    from solward.service.token_refresh import check_published, parse_published
+    from solward.types.errors import ConfigError, InvalidRequest, LedgerError
     from solward_cli.offline import offline_database
 
     network = settings.solana_network
@@ -155,8 +155,8 @@ def _print(checked: Checked, before: Sequence[KnownToken]) -> None:
 
 
 async def _show(settings: Settings, token: str) -> dict[str, object]:
-    from solward.errors import ConfigError, InvalidRequest, LedgerError
     from solward.solana.token_list import token_list
+    from solward.types.errors import ConfigError, InvalidRequest, LedgerError
 
     stored = await _stored(settings)
     built_in = token_list(settings.solana_network)
@@ -178,7 +178,7 @@ async def _show(settings: Settings, token: str) -> dict[str, object]:
 
 
 async def _on_chain(settings: Settings, address: str) -> dict[str, object]:
-    from solward.cluster import open_cluster
+    from solward.service.cluster import open_cluster
     from solward.solana.tokens import read_mint
     from solward.vault.guardrails.comparison import issuers_rights
 
@@ -203,16 +203,16 @@ async def _clear(settings: Settings) -> None:
 
 
 async def _open_keystore(settings: Settings, database: Database) -> None:
-    from solward.vault.wallets import Wallets
+    from solward.vault.custody import Wallets
 
     await Wallets.open(database, settings, settings.solward_home)
 
 
 async def _stored(settings: Settings) -> StoredList | None:
     """The stored list, read beside a running service."""
-    from solward.vault.store.database import Database, database_file
-    from solward.vault.wallets.keystore import audit_key
-    from solward.vault.wallets.service import key_source
+    from solward.database.database import Database, database_file
+    from solward.vault.custody.keystore import audit_key
+    from solward.vault.custody.service import key_source
 
     file = database_file(settings.database_url, settings.solward_home)
     if file is not None and not file.is_file():
@@ -227,15 +227,15 @@ async def _stored(settings: Settings) -> StoredList | None:
 
 
 async def _read_stored(settings: Settings, database: Database) -> StoredList | None:
-    from solward.vault.store.token_lists import read_list
+    from solward.service.token_lists import read_list
 
     async with database.read() as connection:
         return await read_list(connection, settings.solana_network, database.audit_key)
 
 
 async def _write(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
-    from solward.clock import now_ms
-    from solward.vault.store.token_lists import write_list
+    from solward.service.token_lists import write_list
+    from solward.support.clock import now_ms
 
     fields = [(each.symbol, each.mint, each.decimals) for each in tokens]
     async with database.write() as connection:
@@ -244,7 +244,7 @@ async def _write(settings: Settings, database: Database, tokens: Sequence[KnownT
 
 async def _read(settings: Settings, source: str | None) -> bytes:
     """The published list; raises `ConfigError`."""
-    from solward.errors import ConfigError
+    from solward.types.errors import ConfigError
 
     if source is None:
         if not settings.mainnet:
@@ -258,7 +258,7 @@ async def _read(settings: Settings, source: str | None) -> bytes:
 def _of_file(source: str) -> bytes:
     from pathlib import Path
 
-    from solward.errors import ConfigError
+    from solward.types.errors import ConfigError
 
     try:
         return Path(source).read_bytes()
@@ -267,7 +267,7 @@ def _of_file(source: str) -> bytes:
 
 
 def _jupiter(settings: Settings) -> str:
-    from solward.cluster import JUPITER_API_URL
+    from solward.service.cluster import JUPITER_API_URL
 
     return settings.jupiter_api_url or JUPITER_API_URL
 
@@ -277,8 +277,8 @@ async def _fetch(settings: Settings, url: str) -> bytes:
 
     import httpx
 
-    from solward.errors import ConfigError
     from solward.settings.addresses import is_protected
+    from solward.types.errors import ConfigError
 
     if urlsplit(url).scheme not in ("http", "https") or not is_protected(url):
         raise ConfigError("SOURCE must be a file or an https:// address")
@@ -311,6 +311,6 @@ def _known(stored: StoredList | None) -> tuple[KnownToken, ...]:
 
 
 def _when(ms: int) -> str:
-    from solward.clock import iso
+    from solward.support.clock import iso
 
     return iso(ms)

@@ -55,7 +55,7 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 
     hold_gc()
     import_lean()
-    from solward.service import Solward
+    from solward.service.service import Solward
     from solward_server.listening import listen
     from solward_server.serve import Address, stop_on_signals
 
@@ -86,7 +86,7 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 
 
 def _check(settings: Settings) -> None:
-    from solward.errors import ConfigError
+    from solward.types.errors import ConfigError
 
     if not settings.shared_database:
         raise ConfigError(

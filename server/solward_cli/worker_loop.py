@@ -10,7 +10,7 @@ import structlog
 
 if TYPE_CHECKING:
     from solward.agents.worker import Worker
-    from solward.service import Solward
+    from solward.service.service import Solward
 
 RESTART_S = 1.0
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
     """A worker for the agents of a service that is open in this process."""
     from solward.agents.worker import CONCURRENCY, Worker
-    from solward.store.retention import retain_now
+    from solward.service.retention import retain_now
 
     async def delete_old_rows() -> None:
         await retain_now(service.database, service.settings)
@@ -60,7 +60,7 @@ async def run_worker(
 async def run_workers(service: Solward, stop: asyncio.Event) -> None:
     """Run a worker until `stop` is set, and a new one whenever one is lost."""
     from solward.agents.worker import WorkerLost
-    from solward.errors import StoreError
+    from solward.types.errors import StoreError
 
     while not stop.is_set():
         try:

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from solward.client import ClientError, Unauthorized
-from solward.fair_turns import Crowded, FairTurns, source_of
+from solward.support.fair_turns import Crowded, FairTurns, source_of
 from solward_dashboard.api import Visitor, ask_role, client_of, visit
 from solward_dashboard.options import Options
 

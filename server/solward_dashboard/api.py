@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from solward.client import ClientError, SolwardClient
-from solward.roles import Role
+from solward.types.roles import Role
 from solward_dashboard.options import Options
 
 _TIMEOUT_S = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nicegui import ui
 
-from solward.roles import Role
+from solward.types.roles import Role
 from solward_dashboard.api import api, behind_login, role
 from solward_dashboard.freeze import FreezeSwitch
 from solward_dashboard.polling import Freshness, Poll

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from nicegui import ui
 
 from solward.client import Frozen
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, submit_buttons, titled
 from solward_dashboard.notices import notify_error

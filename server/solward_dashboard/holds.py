@@ -11,9 +11,9 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Hold, Transaction
-from solward.errors import SolwardError
-from solward.money import SOL_DECIMALS, format_sol
 from solward.solana.token_list import TokenList, known_decimals
+from solward.types.errors import SolwardError
+from solward.types.money import SOL_DECIMALS, format_sol
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, result_of, titled
 from solward_dashboard.limits import left_texts

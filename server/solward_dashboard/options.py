@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from solward.errors import ConfigError
 from solward.settings import Settings
 from solward.settings.addresses import is_loopback
 from solward.settings.secret_rules import weaknesses
+from solward.types.errors import ConfigError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solward.client import Agent, ApiKey, Contact, Wallet
-from solward.known_addresses import KnownAddress, KnownAddresses
+from solward.support.known_addresses import KnownAddress, KnownAddresses
 
 _OF_ADMIN = "you (admin)"
 

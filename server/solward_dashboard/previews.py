@@ -16,10 +16,10 @@ from typing import Any, Final
 from nicegui import ui
 
 from solward.client import Balance, Trial
-from solward.errors import SolwardError
-from solward.money import SOL_DECIMALS
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList, known_decimals, token_list
+from solward.types.errors import SolwardError
+from solward.types.money import SOL_DECIMALS
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, result_of, titled
 from solward_dashboard.holds import units_text

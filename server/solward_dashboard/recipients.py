@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from solward.client import Contact, Wallet
-from solward.solana.base58 import is_address
+from solward.support.base58 import is_address
 
 HINT: Final = "An address, or the name of a wallet or a contact."
 """What a recipient may be given as."""

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from nicegui import core, ui
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from solward.connection_bounds import ConnectionBounds, bounded
+from solward.support.connection_bounds import ConnectionBounds, bounded
 from solward_dashboard import pages
 from solward_dashboard.access import AccessGate, bind_sockets
 from solward_dashboard.api import open_api

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from solward import jsontext
+from solward.support import jsontext
 
 _MOST = 10_000
 # What became of it is told for so long after nobody can approve it any more.

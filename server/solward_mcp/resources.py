@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from solward import jsontext
 from solward.client import ApiError, NotFoundError, Transaction, Wallet
+from solward.support import jsontext
 from solward_mcp.protocol import INVALID_PARAMS, Json, ProtocolError
 from solward_mcp.scope import WalletChoice, WalletScope
 

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from solward import jsontext
 from solward.client import (
     ClientError,
     Held,
@@ -19,8 +18,9 @@ from solward.client import (
     Unauthorized,
     Unreachable,
 )
-from solward.errors import InvalidRequest
-from solward.hold import GENERATED_KEY
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.hold import GENERATED_KEY
 from solward_mcp.built_in import (
     answer,
     built_in,

@@ -1,1 +1,1 @@
-"""The REST server: a Quart application over one `solward.service.Solward`."""
+"""The REST server: a Quart application over one `solward.service.service.Solward`."""

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 import structlog
 from quart import Quart
 
-from solward.errors import StoreError
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
 from solward_server.http.auth import KnownKeys, authenticate

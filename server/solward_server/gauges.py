@@ -12,14 +12,15 @@ from typing import get_args
 
 from solward import __version__
 from solward.agents.agent import AgentStatus
-from solward.hold import HoldState
-from solward.service import Solward
-from solward.store import agents, jobs, webhook
+from solward.agents.store import agents, jobs
+from solward.database.database import Database
+from solward.notify import deliveries as webhook
+from solward.service.service import Solward
 from solward.telemetry import metrics
+from solward.types.hold import HoldState
+from solward.vault.money.judge.grant_ends import GrantEnds
 from solward.vault.store import attempts, holds, pockets, processes
 from solward.vault.store.attempts import AttemptState
-from solward.vault.store.database import Database
-from solward.vault.transactions.grant_ends import GrantEnds
 
 _KINDS = ("api", "worker")
 _JOB_STATES = ("todo", "doing", "stalled")

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from solward.clock import iso
-from solward.errors import InvalidRequest
-from solward.known_addresses import KnownAddress, KnownAddresses
-from solward.money import SOL_DECIMALS, format_sol, to_units
-from solward.record import (
+from solward.solana.token_list import TokenList, known_decimals
+from solward.support.clock import iso
+from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.errors import InvalidRequest
+from solward.types.money import SOL_DECIMALS, format_sol, to_units
+from solward.types.record import (
     AssetAmount,
     TransactionRecord,
     TransactionStatus,
@@ -22,7 +23,6 @@ from solward.record import (
     received_of,
     recipient_of,
 )
-from solward.solana.token_list import TokenList, known_decimals
 
 COLUMNS: Final = (
     "time",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from solward.errors import ConfigError
+from solward.types.errors import ConfigError
 
 BACKLOG = 1024
 

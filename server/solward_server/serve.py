@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from solward.service import Solward
+from solward.service.service import Solward
 from solward_server.app import create_app
 from solward_server.http_server import serve_http
 

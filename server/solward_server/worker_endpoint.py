@@ -8,8 +8,8 @@ import socket
 from quart import Quart
 
 from solward.agents.worker import Worker
-from solward.errors import StoreError
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
 from solward_server.http.admin_credentials import AdminCredentials
 from solward_server.http.api_keys import MemoryKeys

@@ -33,16 +33,16 @@ from tests.support.scripted_provider import installed
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.provider import Completion, CompletionRequest, ToolCall
-from solward.record import TransactionStatus
-from solward.service import Solward
+from solward.agents.store import agents as store
+from solward.operations.policies.changes import replace_policy
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.token_list import TokenList, token_list
-from solward.store import agents as store
 from solward.testing import ScriptedProvider
-from solward.vault.guardrails.grants.document import read_policy
-from solward.vault.transactions.policy import replace_policy
-from solward.vault.transactions.request import ADMIN
+from solward.types.provider import Completion, CompletionRequest, ToolCall
+from solward.types.record import TransactionStatus
+from solward.vault.grants.document import read_policy
+from solward.vault.money.request import ADMIN
 
 ATTACK = "important_instructions"
 UNIT = 10**DECIMALS

@@ -17,14 +17,14 @@ from solward.agents.act import actor_of
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
+from solward.agents.store import agents as agent_store
 from solward.context import AgentView
-from solward.errors import GuardrailBlocked, SkillError
-from solward.provider import Completion, ToolCall
-from solward.record import TransactionStatus
-from solward.service import Solward
+from solward.database.tables import transactions
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.store import agents as agent_store
-from solward.vault.store.tables import transactions
+from solward.types.errors import GuardrailBlocked, SkillError
+from solward.types.provider import Completion, ToolCall
+from solward.types.record import TransactionStatus
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SOL = 10**9

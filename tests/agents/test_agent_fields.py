@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.support.agents import AGENT
 
-from solward import jsontext
 from solward.agents.agent import AgentGuardrails
 from solward.agents.budget import (
     DEFAULT_BUDGET,
@@ -20,7 +19,8 @@ from solward.agents.budget import (
     usd_of,
 )
 from solward.agents.fields import Defaults, read_create, read_update
-from solward.errors import InvalidRequest
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
 
 SOL = 10**9
 MODELS = {"rules": "rules", "openai": "gpt"}

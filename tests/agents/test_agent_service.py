@@ -12,26 +12,21 @@ import pytest
 from sqlalchemy import select
 from tests.support.agent_host import BODY, Host, agents_wallet
 
-from solward import jsontext
 from solward.agents.agent import Agent
 from solward.agents.service import AgentService
-from solward.audit.tables import audit
-from solward.errors import (
+from solward.agents.store import agents as store
+from solward.database.audit_tables import audit
+from solward.database.database import Database
+from solward.support import jsontext
+from solward.types.errors import (
     AgentNotFound,
     InvalidRequest,
     ProviderError,
     TokenBudgetReached,
     WalletNotFound,
 )
-from solward.provider import (
-    Completion,
-    ProviderContext,
-    ToolCall,
-    Usage,
-)
-from solward.record import TransactionRecord, TransactionStatus
-from solward.store import agents as store
-from solward.vault.store.database import Database
+from solward.types.provider import Completion, ProviderContext, ToolCall, Usage
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store.transactions import insert_record
 
 REMOVED = (

@@ -16,11 +16,11 @@ from solward.agents.agent import Agent
 from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.errors import StoreError
-from solward.record import TransactionStatus
-from solward.service import Solward
+from solward.agents.store import agents as store
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.store import agents as store
+from solward.types.errors import StoreError
+from solward.types.record import TransactionStatus
 from solward_cli.up.demo import DemoSeed, seed_demo
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"

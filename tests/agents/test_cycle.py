@@ -30,9 +30,9 @@ from solward.agents.cycle import (
     run_cycle,
 )
 from solward.agents.think import NO_REASONING
-from solward.errors import LedgerUnavailable, ModelRefused, ProviderError, SkillNotFound
-from solward.provider import Completion, ToolCall, Usage
-from solward.record import TransactionStatus
+from solward.types.errors import LedgerUnavailable, ModelRefused, ProviderError, SkillNotFound
+from solward.types.provider import Completion, ToolCall, Usage
+from solward.types.record import TransactionStatus
 
 NOW_MS = 1_700_000_001_000
 

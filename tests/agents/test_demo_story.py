@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from solward.hold import HoldState
-from solward.record import TransactionRecord, TransactionStatus
-from solward.service import Solward
+from solward.database.tables import reservations, transactions
+from solward.service.service import Solward
 from solward.settings import Settings
+from solward.types.hold import HoldState
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store.spending import COSTS_ASSET
-from solward.vault.store.tables import reservations, transactions
 from solward_cli.up import demo, seller, story
 from solward_plugins.providers import rules
 

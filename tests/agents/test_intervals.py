@@ -12,8 +12,8 @@ from tests.support.agents import AGENT, Notebook, Scripted, parts
 
 from solward.agents.cycle import EnteredCycle, NextCycle, next_due_ms, run_cycle
 from solward.agents.runner import Runner
-from solward.clock import now_ms
-from solward.provider import Completion, CompletionRequest
+from solward.support.clock import now_ms
+from solward.types.provider import Completion, CompletionRequest
 
 TIMES = st.integers(0, 2**42)
 PAUSES = st.integers(1, 2**32)

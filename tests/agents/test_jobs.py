@@ -12,11 +12,11 @@ from tests.support.agent_rows import WALLET, decision, fields
 
 from solward.agents import queue_placement as jobs_module
 from solward.agents.queue_placement import QueuePlacement
-from solward.store import agents as agent_store
-from solward.store import cycles
-from solward.store import jobs as store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
+from solward.agents.store import agents as agent_store
+from solward.agents.store import cycles
+from solward.agents.store import jobs as store
+from solward.database.database import Database
+from solward.database.tables import wallets
 
 NOW = 1_000_000
 

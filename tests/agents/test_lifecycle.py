@@ -17,14 +17,14 @@ from tests.support.scripted_provider import installed
 
 from solward.agents.agent import Agent, AgentStatus, DesiredState
 from solward.agents.cycle import Phase
-from solward.errors import AgentNotFound, ProviderError
-from solward.provider import Completion, ToolCall
-from solward.record import TransactionStatus
-from solward.service import Solward
+from solward.database.service_tables import agent_usage, agents, decisions, memory
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.store.tables import agent_usage, agents, decisions, memory
 from solward.testing import ScriptedProvider
-from solward.vault.transactions.steps import Step
+from solward.types.errors import AgentNotFound, ProviderError
+from solward.types.provider import Completion, ToolCall
+from solward.types.record import TransactionStatus
+from solward.vault.money.steps import Step
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 AMOUNT = Decimal("0.25")

@@ -14,10 +14,10 @@ from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
 from solward.agents.memory_cache import MemoryCache
 from solward.agents.remember import Journal
-from solward.record import TransactionRecord, TransactionStatus
-from solward.store import agents as store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
+from solward.agents.store import agents as store
+from solward.database.database import Database
+from solward.database.tables import wallets
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store.transactions import insert_record
 
 GUARDRAILS = (

@@ -17,11 +17,11 @@ from solward.agents import provider_call
 from solward.agents.agent import Agent
 from solward.agents.model_budget import ModelBudget
 from solward.agents.service import AgentService
-from solward.errors import ModelRefused, ProviderError, TokenBudgetReached
+from solward.agents.store import agents as store
+from solward.database.database import Database
 from solward.hosts.wire.failures import HostBug
-from solward.provider import Completion, ModelPrice, Usage
-from solward.store import agents as store
-from solward.vault.store.database import Database
+from solward.types.errors import ModelRefused, ProviderError, TokenBudgetReached
+from solward.types.provider import Completion, ModelPrice, Usage
 
 # A dollar for the longest answer; the prompt costs nothing, so that sums are round.
 PRICE = ModelPrice(0, 10**12, 1_000)

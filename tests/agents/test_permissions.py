@@ -12,12 +12,12 @@ from tests.support.agents import hire
 from solward.agents.agent import Agent
 from solward.agents.permissions import PermissionReader, Permissions
 from solward.agents.prompt import system_prompt
-from solward.service import Solward
+from solward.operations.policies.changes import replace_policy, replace_set
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.guardrails.grants.document import BookEntry, read_grants
-from solward.vault.guardrails.grants.sentences import DEFAULTS_SENTENCE
-from solward.vault.transactions.policy import replace_policy, replace_set
-from solward.vault.transactions.principal_names import KnownNames
+from solward.vault.grants.document import BookEntry, read_grants
+from solward.vault.grants.sentences import DEFAULTS_SENTENCE
+from solward.vault.money.judge.principal_names import KnownNames
 
 USDC: dict[str, Any] = {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}}
 

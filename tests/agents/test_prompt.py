@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.agents import AGENT
 
-from solward import jsontext
 from solward.agents.decisions import MemoryEntry
 from solward.agents.prompt import chat_message, cycle_message, memory_text, system_prompt
+from solward.support import jsontext
 
 TAGS = ("<observation>", "</observation>", "<memory>", "</memory>", "<message>", "</message>")
 HOSTILE = (

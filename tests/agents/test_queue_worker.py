@@ -12,10 +12,10 @@ from sqlalchemy import insert, text
 from tests.support.agent_rows import WALLET, fields
 
 from solward.agents.queue_worker import BatchJobManager
-from solward.store import agents as agent_store
-from solward.store import jobs as store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
+from solward.agents.store import agents as agent_store
+from solward.agents.store import jobs as store
+from solward.database.database import Database
+from solward.database.tables import wallets
 
 NOW = 1_000_000
 

@@ -11,11 +11,11 @@ from tests.support.agents import hire
 
 from solward.agents.act import resumed
 from solward.agents.prompt import memory_text
-from solward.errors import GuardrailBlocked
-from solward.record import TransactionRecord, TransactionStatus
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.transactions.request import ADMIN
+from solward.types.errors import GuardrailBlocked
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.money.request import ADMIN
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SPENT = (

@@ -10,7 +10,7 @@ import pytest
 from solward.agents import runner as runner_module
 from solward.agents.cycle import NextCycle
 from solward.agents.runner import RunCycle, Runner
-from solward.clock import now_ms
+from solward.support.clock import now_ms
 
 MakeRunner = Callable[..., Runner]
 

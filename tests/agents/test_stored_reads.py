@@ -12,11 +12,11 @@ from tests.support.agents import hire, record
 
 from solward.agents.permissions import PermissionReader
 from solward.agents.stored_reads import RECENT_TRANSACTIONS, StoredReads
-from solward.record import TransactionStatus
-from solward.service import Solward
+from solward.database.tables import transactions
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.guardrails.grants.sentences import DEFAULTS_SENTENCE
-from solward.vault.store.tables import transactions
+from solward.types.record import TransactionStatus
+from solward.vault.grants.sentences import DEFAULTS_SENTENCE
 from solward.vault.store.transactions import insert_record
 
 

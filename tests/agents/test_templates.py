@@ -15,13 +15,13 @@ from tests.agents.test_agents_on_localnet import decided
 from tests.support.api import STRANGER, Api, serving_api
 from tests.support.scripted_provider import installed
 
-from solward import jsontext
 from solward.agents.agent import Agent
 from solward.agents.templates import TEMPLATES, AgentTemplate
-from solward.errors import InvalidRequest, NotFound
-from solward.provider import Completion, ToolCall
 from solward.solana.token_list import TokenList
+from solward.support import jsontext
 from solward.testing import ScriptedProvider
+from solward.types.errors import InvalidRequest, NotFound
+from solward.types.provider import Completion, ToolCall
 
 PAYEE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 NAMES = tuple(TEMPLATES)

@@ -10,9 +10,9 @@ import pytest
 from tests.support.agents import hire
 from tests.support.api import settings
 
+from solward.agents.store import agents as agent_store
 from solward.hosts.models import ModelHosts
-from solward.service import Solward
-from solward.store import agents as agent_store
+from solward.service.service import Solward
 
 
 async def test_those_of_agents_that_run_and_the_default_one_where_it_has_its_key(

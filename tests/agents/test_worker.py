@@ -22,12 +22,12 @@ from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.service import AgentService
+from solward.agents.store import jobs as store
+from solward.agents.store.agents import entered
 from solward.agents.worker import SWEEPS, Worker, WorkerLost
-from solward.errors import AgentNotFound, StoreError
-from solward.provider import Completion, ToolCall
-from solward.store import jobs as store
-from solward.store.agents import entered
-from solward.vault.store.database import Database
+from solward.database.database import Database
+from solward.types.errors import AgentNotFound, StoreError
+from solward.types.provider import Completion, ToolCall
 from solward.vault.store.transactions import insert_record
 
 pytestmark = pytest.mark.samples(

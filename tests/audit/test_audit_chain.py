@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import text
 from tests.support.audit_places import places
 
-from solward import jsontext
 from solward.audit import log as audit
-from solward.audit import outbox
 from solward.audit.log import Head, Log
-from solward.errors import AuditBroken
-from solward.vault.store.database import Database
+from solward.database import outbox
+from solward.database.database import Database
+from solward.support import jsontext
+from solward.types.errors import AuditBroken
 
 # Entry by entry to this one and the next, so that their places in the log and in their chains
 # differ: chain "" has the odd ones of twelve.

@@ -11,12 +11,11 @@ import pytest
 from sqlalchemy import text
 from tests.support.audit_places import places
 
-from solward.audit import outbox
 from solward.audit.log import AuditLog
-from solward.errors import AuditBroken, StoreError
-from solward.events import EventBus
-from solward.vault.store import sqlite
-from solward.vault.store.database import Database
+from solward.database import outbox, sqlite
+from solward.database.database import Database
+from solward.types.errors import AuditBroken, StoreError
+from solward.types.events import EventBus
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import text
 from tests.support.statements import statements_of
 
-from solward.audit import outbox
 from solward.audit.log import AuditEntry, AuditLog
-from solward.vault.store.database import Database
+from solward.database import outbox
+from solward.database.database import Database
 
 pytestmark = pytest.mark.more
 

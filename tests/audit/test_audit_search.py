@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import query_plans
 
-from solward.audit import outbox, search
+from solward.audit import search
 from solward.audit.search import AuditFilter
-from solward.vault.store.database import Database
+from solward.database import outbox
+from solward.database.database import Database
 
 # kind, chain and data of each entry, written a minute apart from MINUTE on.
 MINUTE = 60_000

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from solward.backup.sealed import CHUNK, MAGIC, SealedReader, SealedWriter
-from solward.errors import BackupError
+from solward.types.errors import BackupError
 
 SEALED = CHUNK + 16
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.backup_homes import PASSPHRASE, TWICE, furnish, solward
 
-from solward.folders.storage import empty
+from solward.plugins.folders.storage import empty
 
 ONCE = f"{PASSPHRASE}\n"
 

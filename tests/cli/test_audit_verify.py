@@ -16,15 +16,15 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import text as sql
 
-from solward import jsontext
 from solward.audit.log import AuditLog
-from solward.clock import now_ms
-from solward.durations import DAY_MS
+from solward.database.database import Database
+from solward.service.retention import retain
 from solward.settings import Settings
 from solward.settings.home import Home
-from solward.store.retention import retain
-from solward.vault.store.database import Database
-from solward.vault.wallets import Wallets
+from solward.support import jsontext
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
+from solward.vault.custody import Wallets
 from solward_cli import main
 
 ENTRIES = 5

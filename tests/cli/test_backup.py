@@ -28,16 +28,16 @@ from tests.support.repository import TESTS
 
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
-from solward.hold import HoldState
-from solward.roles import ADMIN, Role
+from solward.database.database import Database
+from solward.database.schema import HEAD
 from solward.settings import Settings
 from solward.settings.home import Home
+from solward.types.hold import HoldState
+from solward.types.roles import ADMIN, Role
+from solward.vault.custody import Wallets
 from solward.vault.store import holds, spending
 from solward.vault.store import pockets as pocket_store
-from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.vault.store.schema import HEAD
-from solward.vault.wallets import Wallets
 from solward_server.http.admin_credentials import AdminCredentials, new_credential
 from solward_server.http.api_keys import hash_of
 

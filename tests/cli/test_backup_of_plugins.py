@@ -17,13 +17,13 @@ from tests.support.wheels import wheel
 from solward.backup.archive import read_archive, write_archive
 from solward.backup.plugins import copy_plugins, is_path
 from solward.backup.plugins import refused as refused_plugins
-from solward.errors import GuardrailBlocked
-from solward.folders import layout
-from solward.folders.install import install
 from solward.hosts.plugins import plugin_hosts
-from solward.manifest import Manifest, Terms
-from solward.registry import Registry, open_registry
+from solward.plugins import Registry, open_registry
+from solward.plugins.folders import layout
+from solward.plugins.folders.install import install
 from solward.testing.stand import open_stand
+from solward.types.errors import GuardrailBlocked
+from solward.types.manifest import Manifest, Terms
 from solward.vault.store import spending
 
 pytestmark = pytest.mark.samples(
@@ -48,7 +48,7 @@ SITE = skill_source("acme", manifest="__import__('solward').Manifest(sites=('a.e
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With three wallets, and a distribution in a folder of its own."""
     # pip takes a second, and has nothing to find.
-    monkeypatch.setattr("solward.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
     furnish(tmp_path / "home")
     accepted = {"solward.skills:acme": Terms(Manifest(sites=("a.example.com",)))}
     install(
@@ -211,7 +211,7 @@ def test_a_guardrail_that_is_not_restored_refuses_until_somebody_gives_it_up(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restore must not be a way past a rule: without its bytes nothing is paid."""
-    monkeypatch.setattr("solward.folders.resolve._resolved", lambda *_: {"careful": {}})
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"careful": {}})
     rule = wheel(tmp_path, name="careful", plugin="picky", group="solward.guardrails", source=PICKY)
     install(home, str(rule), accept=lambda _proposal: True)
 

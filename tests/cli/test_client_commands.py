@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.support.cli_service import STRANGER, Live
 
-from solward import jsontext
+from solward.support import jsontext
 from solward_cli import _COMMANDS, main
 
 Arguments = Callable[[Live], list[str]]

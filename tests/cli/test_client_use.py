@@ -21,7 +21,7 @@ import pytest
 from tests.support.cli_service import STRANGER, Live
 from tests.support.service_process import SECRET, free_port
 
-from solward import jsontext
+from solward.support import jsontext
 from solward_cli.plugins.skill_run import parameters
 
 

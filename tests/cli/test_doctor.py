@@ -17,14 +17,14 @@ from tests.support import rpc_nodes
 from tests.support.prices import SaidPrices
 from tests.support.repository import ROOT
 
-from solward import jsontext
-from solward.cluster import GENESIS
-from solward.errors import ConfigError
-from solward.guardrail import SOL
-from solward.service import Solward
+from solward.database.database import Database
+from solward.service.cluster import GENESIS
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
-from solward.vault.store.database import Database
+from solward.support import jsontext
+from solward.types.errors import ConfigError
+from solward.types.guardrail import SOL
 from solward_cli import main
 from solward_cli.doctor import home, ledger, plugins, vendors
 from solward_cli.doctor.report import Line, Status, text

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from solward.folders import models
 from solward.hosts.confinement import landlock, seccomp
+from solward.plugins.folders import models
 from solward_cli import main
 
 RUN = "run Linux 6.2 or later"

@@ -18,10 +18,10 @@ from solders.keypair import Keypair
 from tests.support import rpc_nodes
 from tests.support.replay import Replay, UnrecordedRequest, answering, replaying
 
-from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.settings import Settings
-from solward.solana.base58 import b58decode
 from solward.solana.programs import TOKEN_PROGRAM
+from solward.support.base58 import b58decode
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main

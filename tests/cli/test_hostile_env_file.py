@@ -17,9 +17,9 @@ from typing import ClassVar
 import pytest
 from tests.support.repository import ROOT
 
-from solward.errors import ConfigError
-from solward.provider import ProviderSpec
 from solward.settings import Settings
+from solward.types.errors import ConfigError
+from solward.types.provider import ProviderSpec
 
 SECRET = "sk-0123456789abcdef0123456789abcdef"
 COMMANDS = {

@@ -25,7 +25,7 @@ from tests.support import rpc_nodes
 from tests.support.localnet_chain import Chain, StillClock
 from tests.support.localnet_wire import TOKEN, fund_instructions, mint_instructions
 
-from solward.cluster import localnet_options
+from solward.service.cluster import localnet_options
 from solward.settings import Settings
 from solward.solana.clusters import GENESIS
 from solward.solana.programs import RENT_SYSVAR, STAKE_PROGRAM

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from solward.errors import KeystoreError
+from solward.database.database import Database
 from solward.settings import Settings
 from solward.settings.home import Home
-from solward.vault.store.database import Database
-from solward.vault.wallets import Wallets
+from solward.types.errors import KeystoreError
+from solward.vault.custody import Wallets
 from solward_cli import main
 
 OLD, NEW = "correct horse battery staple", "another horse, another battery"

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 from solders.keypair import Keypair
 
+from solward.database.database import Database
 from solward.vault.store import processes
-from solward.vault.store.database import Database
 from solward_cli import main
 
 pytestmark = pytest.mark.more

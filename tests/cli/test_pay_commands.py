@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from tests.support.cli_service import Live
 
-from solward import jsontext
+from solward.support import jsontext
 from solward_cli.pay import command
 
 URL = "https://api.example.com/report"

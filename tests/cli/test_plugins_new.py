@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from solward.registry import load_registry
+from solward.plugins import load_registry
 from solward_cli import main
 from solward_cli.plugins import new as plugin_new
 from solward_cli.plugins.new import KINDS, TEMPLATE, contents, create, template_root

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 from tests.support.wheels import wheel
 
-from solward.folders.install import install
+from solward.plugins.folders.install import install
 from solward_cli import main
 
 __all__ = ["shelf"]
@@ -32,7 +32,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = wheel(folder)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "solward.folders.resolve._resolved", lambda _target, name, *_more: {name: {}}
+            "solward.plugins.folders.resolve._resolved", lambda _target, name, *_more: {name: {}}
         )
         install(home, str(path), accept=lambda _proposal: True)
     return folder
@@ -109,5 +109,5 @@ def test_without_an_index_nothing_is_known_and_that_is_said(
 
 
 def test_a_pip_that_takes_too_long_is_ended(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solward.folders.outdated.PIP_S", 0.001)
+    monkeypatch.setattr("solward.plugins.folders.outdated.PIP_S", 0.001)
     assert of("acme-tools", status=1)["unknown"] == "the package index did not answer"

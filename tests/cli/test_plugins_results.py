@@ -11,12 +11,13 @@ from click.testing import CliRunner, Result
 from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
-from solward import check_results, jsontext
-from solward.check_results import CheckResult, create_key, read_key, read_result, signed
-from solward.errors import FolderError
-from solward.folders.layout import Wheel
 from solward.hosts.forking import Zygote
+from solward.plugins import check_results
+from solward.plugins.check_results import CheckResult, create_key, read_key, read_result, signed
+from solward.plugins.folders.layout import Wheel
+from solward.support import jsontext
 from solward.testing.conformance import TIERS, check_path_or_name
+from solward.types.errors import FolderError
 from solward_cli import main
 
 SAID = CheckResult(

@@ -12,7 +12,7 @@ from tests.support.live_plugins import without_pip
 from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
-from solward.folders import install as folders
+from solward.plugins.folders import install as folders
 
 pytestmark = pytest.mark.more
 

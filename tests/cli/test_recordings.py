@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.replay import RECORDINGS, replaying
 
-from solward import jsontext
 from solward.settings import Settings
+from solward.support import jsontext
 from solward_cli.doctor import ledger
 from solward_cli.doctor.recording import is_kept
 from solward_cli.doctor.report import Status

@@ -23,11 +23,11 @@ from tests.support.swap import pay_sol
 
 from solward.client import SolwardClient
 from solward.context.pocket import PocketRequest
-from solward.errors import InvalidRequest
-from solward.money import LAMPORTS_PER_SOL
+from solward.database.tables import reservations
 from solward.settings import Settings
-from solward.vault.store.tables import reservations
-from solward.vault.transactions.request import ADMIN
+from solward.types.errors import InvalidRequest
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.vault.money.request import ADMIN
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
 from solward_cli.wallet.sweep_command import check_idle

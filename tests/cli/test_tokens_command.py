@@ -14,10 +14,10 @@ import pytest
 from tests.support.api import STRANGER, serving_api
 from tests.support.backup_homes import PASSPHRASE, backed_up, refused, solward
 
-from solward.errors import StoreError
-from solward.solana.accounts import Account
 from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_2022_PROGRAM
 from solward.solana.token_list import known_decimals
+from solward.types.errors import StoreError
+from solward.types.ledger import Account
 from solward.vault.ledger.client import RpcLedger
 
 

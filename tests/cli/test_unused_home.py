@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.backup_homes import PASSPHRASE, refused, solward
 
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 NEW = f"{PASSPHRASE}, another\n" * 2
 COMMANDS = [

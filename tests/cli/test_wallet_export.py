@@ -18,9 +18,9 @@ from solders.keypair import Keypair
 from tests.support.backup_homes import KEYSTORE, furnish, refused, solward
 from tests.support.up_process import running
 
-from solward.errors import InvalidRequest
-from solward.vault.store.database import Database
-from solward.vault.wallets.export import write_keypair
+from solward.database.database import Database
+from solward.types.errors import InvalidRequest
+from solward.vault.custody.export import write_keypair
 
 SECRET = f"{KEYSTORE['KEYSTORE_PASSPHRASE']}\n"
 

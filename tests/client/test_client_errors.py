@@ -25,7 +25,7 @@ from solward.client import (
     SolwardClient,
     Unauthorized,
 )
-from solward.errors import InvalidRequest, SolwardError
+from solward.types.errors import InvalidRequest, SolwardError
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 

@@ -12,7 +12,7 @@ from tests.support.repository import DOCS
 
 from solward import client as package
 from solward.client import ClientError, Operations, SolwardClient
-from solward.errors import InvalidRequest
+from solward.types.errors import InvalidRequest
 
 PAGE = (DOCS / "client.md").read_text()
 CLIENT = SolwardClient("http://127.0.0.1:1", "sk-none")

@@ -15,15 +15,16 @@ from tests.support.api import Api
 from tests.support.http_transport import Carrier
 from tests.support.keeping_plugins import context_of, module
 
-from solward import Put, jsontext
+from solward import Put
 from solward.audit import log as audit_log
 from solward.client import BadRequest, NotFoundError, SolwardClient
 from solward.client.errors import ClientError
+from solward.plugins.settings import PluginSettings
+from solward.support import jsontext
 from solward.testing.stand import open_stand
 from solward.testing.targets import target_of
+from solward.vault.money.request import Actor
 from solward.vault.store import plugin_entries
-from solward.vault.transactions.request import Actor
-from solward.vault.wallets.plugin_settings import PluginSettings
 from solward_cli import main
 
 VALUE = "a-very-secret-value-4711"

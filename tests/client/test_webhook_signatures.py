@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import pytest
 
-from solward import jsontext
 from solward.client import BadSignature, Delivery, sign_decision, verify_delivery
-from solward.errors import InvalidRequest
-from solward.webhook_signature import WINDOW_S, decision_signature, delivery_signature
+from solward.support import jsontext
+from solward.support.webhook_signature import WINDOW_S, decision_signature, delivery_signature
+from solward.types.errors import InvalidRequest
 
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"
 OTHER = "another-secret-of-the-webhook-32-byt"

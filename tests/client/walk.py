@@ -16,8 +16,8 @@ from solward.client import (
     TransactionFilter,
     Wallet,
 )
-from solward.errors import InvalidRequest
-from solward.roles import Role
+from solward.types.errors import InvalidRequest
+from solward.types.roles import Role
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 # More than the least stake of the localnet, with its rent.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solward.registry.schema import checked_schema
+from solward.plugins.schema import checked_schema
 from solward_dashboard.forms.fields import Field, Kind, fields_of
 from solward_dashboard.forms.reading import Errors, path_text, read
 from solward_plugins.skills import swap, transfer

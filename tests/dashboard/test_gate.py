@@ -12,8 +12,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from solward.fair_turns import MOST_OF_SOURCE
-from solward.roles import Role
+from solward.support.fair_turns import MOST_OF_SOURCE
+from solward.types.roles import Role
 from solward_dashboard.access import AccessGate, Login
 from solward_dashboard.api import Visitor, client_of
 from solward_dashboard.options import Options

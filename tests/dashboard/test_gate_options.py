@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from solward.errors import ConfigError
 from solward.settings import Settings
+from solward.types.errors import ConfigError
 from solward_dashboard.options import Options
 
 

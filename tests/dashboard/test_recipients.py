@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from solward.client import Contact
-from solward.solana.base58 import b58encode
+from solward.support.base58 import b58encode
 from solward_dashboard.recipients import Recipients
 
 ONE, OTHER, THIRD = (b58encode(bytes([each] * 32)) for each in (1, 2, 3))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from solward.client import NetworkFee, Transaction
-from solward.known_addresses import KnownAddress, KnownAddresses
 from solward.solana.token_list import token_list
+from solward.support.known_addresses import KnownAddress, KnownAddresses
 from solward_dashboard.pages.transactions.rows import (
     Filter,
     amount,

@@ -18,7 +18,7 @@ from solward.agents.decisions import usage_json
 from solward.agents.fields import BUDGET_FIELDS
 from solward.agents.prompt import MAX_OUTCOME, MAX_REASONING, system_prompt
 from solward.agents.quoting import MAX_OBSERVATION
-from solward.provider import Usage
+from solward.types.provider import Usage
 
 REST = (DOCS / "rest.md").read_text()
 AGENTS = (DOCS / "agents.md").read_text()

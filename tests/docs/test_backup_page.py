@@ -12,8 +12,8 @@ from tests.support.repository import DOCS
 from solward.backup import sealed
 from solward.backup.manifest import FILES, NEXT_KEY_FILE
 from solward.backup.plugins import FOLDERS
-from solward.events import EventKind
-from solward.money import format_sol
+from solward.types.events import EventKind
+from solward.types.money import format_sol
 from solward_cli import main
 from solward_cli.backup import MIN_PASSPHRASE
 from solward_cli.wallet.sweep_plan import RENT_EXEMPT

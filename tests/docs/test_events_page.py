@@ -16,25 +16,26 @@ from tests.support.repository import DOCS
 from solward import Put
 from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
-from solward.audit import outbox
-from solward.clock import now_ms
-from solward.errors import DecisionRefused
-from solward.events import EventKind
-from solward.hold import HoldState
-from solward.paid import PaymentState
-from solward.payment import PaymentMode
+from solward.database import outbox
+from solward.notify.webhook import SentDecision
+from solward.operations.policies.changes import replace_set
+from solward.plugins import acts as plugin_acts
+from solward.plugins.acts import PluginAct
+from solward.service import token_lists
+from solward.service.retention import retain
 from solward.settings import Settings
-from solward.store import plugin_acts
-from solward.store.plugin_acts import PluginAct
-from solward.store.retention import retain
-from solward.vault.store import holds, payments, token_lists, transactions
+from solward.support.clock import now_ms
+from solward.types.errors import DecisionRefused
+from solward.types.events import EventKind
+from solward.types.hold import HoldState
+from solward.types.paid import PaymentState
+from solward.types.payment import PaymentMode
+from solward.vault.custody import KeySource
+from solward.vault.custody.export import export_wallet, newest_keystore
+from solward.vault.custody.service import KEY_FILE
+from solward.vault.money.request import Actor
+from solward.vault.store import holds, payments, transactions
 from solward.vault.store.alerts import BLOCKS
-from solward.vault.transactions.policy import replace_set
-from solward.vault.transactions.request import Actor
-from solward.vault.wallets import KeySource
-from solward.vault.wallets.export import export_wallet, newest_keystore
-from solward.vault.wallets.service import KEY_FILE
-from solward.webhook import SentDecision
 from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (DOCS / "events.md").read_text()

@@ -12,27 +12,23 @@ from typing import Any
 import pytest
 from tests.support.repository import DOCS, ROOT
 
-from solward import jsontext
-from solward.guardrail import COSTS, SOL, Line, Operation
-from solward.money import to_units
 from solward.settings import Settings
 from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_PROGRAM
 from solward.solana.token_list import TokenList, token_list
 from solward.solana.tokens import associated_address
-from solward.vault.guardrails import RULES
-from solward.vault.guardrails.grants.decide import compile_grants, decide, needed
-from solward.vault.guardrails.grants.document import FIELDS, GrantPolicy, policy_json, read_policy
-from solward.vault.guardrails.grants.model import (
-    RATE,
-    Case,
-    SwapTerms,
-)
-from solward.vault.guardrails.grants.sentences import (
+from solward.support import jsontext
+from solward.types.guardrail import COSTS, SOL, Line, Operation
+from solward.types.money import to_units
+from solward.vault.grants.decide import compile_grants, decide, needed
+from solward.vault.grants.document import FIELDS, GrantPolicy, policy_json, read_policy
+from solward.vault.grants.model import RATE, Case, SwapTerms
+from solward.vault.grants.sentences import (
     finding_sentence,
     grant_sentence,
     read_only_sentence,
     reason_sentence,
 )
+from solward.vault.guardrails import RULES
 
 PAGE = (DOCS / "grants.md").read_text()
 EXAMPLE = re.compile(

@@ -19,12 +19,12 @@ from solward import (
     Stake,
     hookspecs,
 )
-from solward.record import TransactionRecord
-from solward.registry import ProblemCode, load_registry
-from solward.registry.hooks import HOOKS, OPTIONAL
+from solward.plugins import ProblemCode, load_registry
+from solward.plugins.hooks import HOOKS, OPTIONAL
 from solward.solana.balances import Balances, TokenBalance
-from solward.solana.ledger import TokenHolding
 from solward.solana.token_list import KnownToken
+from solward.types.ledger import TokenHolding
+from solward.types.record import TransactionRecord
 
 PAGE = (DOCS / "hooks.md").read_text()
 PLUGINS = (DOCS / "plugins.md").read_text()

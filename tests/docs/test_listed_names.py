@@ -9,9 +9,9 @@ from importlib.metadata import entry_points
 
 from tests.support.repository import DOCS
 
-from solward.money import format_sol
 from solward.operations.declared import OPERATIONS
-from solward.record import TransactionStatus, TransactionType
+from solward.types.money import format_sol
+from solward.types.record import TransactionStatus, TransactionType
 from solward.vault.guardrails import RULES, Policy
 from solward_localnet.market import POOLS
 from solward_localnet.methods import METHODS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.support.repository import ROOT
 
-from solward.audit import outbox
-from solward.events import Event
-from solward.store.retention import Retained
+from solward.database import outbox
+from solward.service.retention import Retained
+from solward.types.events import Event
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 SECTION = PAGE.partition("\n## Log lines\n")[2]

@@ -97,7 +97,7 @@ def test_every_command_prints_what_the_page_says(
 ) -> None:
     service, node = machine
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("solward.folders.models.beside_the_service", lambda: False)
+    monkeypatch.setattr("solward.plugins.folders.models.beside_the_service", lambda: False)
     passphrase = tmp_path / "passphrase"
     passphrase.write_text("correct horse battery staple\n")
     passphrase.chmod(0o600)

@@ -7,9 +7,9 @@ import re
 import yaml
 from tests.support.repository import ROOT
 
-from solward.alert_watch import LOOK_S
-from solward.alert_webhook import EVENTS, MOST_LINES, MOST_TEXT
-from solward.durations import MINUTE_MS
+from solward.notify.alert_watch import LOOK_S
+from solward.notify.alert_webhook import EVENTS, MOST_LINES, MOST_TEXT
+from solward.support.durations import MINUTE_MS
 from solward.telemetry import metrics
 from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
 

@@ -9,10 +9,10 @@ import pytest
 from tests.support.repository import ROOT
 
 from solward.agents import worker
-from solward.store import jobs
-from solward.vault.store import database
-from solward.vault.transactions import lease
-from solward.vault.transactions.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
+from solward.agents.store import jobs
+from solward.database import database
+from solward.vault.money.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
+from solward.vault.money.send import lease
 from solward_cli.worker import PORT
 from solward_server import http_server
 from solward_server.http.body import MAX_BODY_BYTES

@@ -16,8 +16,8 @@ from tests.support.page_commands import page_commands
 from tests.support.repository import DOCS, ROOT
 from tests.support.up_process import ended, running
 
-from solward.paid import PaymentState
-from solward.payment import PaymentMode
+from solward.types.paid import PaymentState
+from solward.types.payment import PaymentMode
 
 PAGE = (DOCS / "payments.md").read_text()
 SELLER = "127.0.0.1:4021"

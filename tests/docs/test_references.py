@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.repository import ROOT
 
-from solward.manifest import GROUPS
+from solward.types.manifest import GROUPS
 
 SUFFIXES = {".py", ".md", ".toml", ".yaml", ".yml", ".conf", ".service", ".txt", ".mako", ".mjs"}
 NAMED = {"Dockerfile", "run"}

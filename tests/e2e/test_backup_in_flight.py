@@ -22,7 +22,7 @@ import pytest
 from solders.keypair import Keypair
 from tests.support.service_process import Service, funded_wallet, sol_of
 
-from solward import jsontext
+from solward.support import jsontext
 
 pytestmark = pytest.mark.more
 

@@ -17,16 +17,16 @@ from tests.support.hosted_plugins import opened_hosts
 from tests.support.plugin_distributions import Shelf, shelf
 
 from solward import Manifest, VenueSpec
-from solward.errors import GuardrailBlocked, InvalidRequest, SkillError
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.egress import Egress
 from solward.hosts.host import Host
 from solward.hosts.plugins import _found, _Plugin
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.frames import HostileFrame
-from solward.registry.problems import ProblemCode, Rejected
-from solward.skill import Effects
-from solward.venue import VenueContext
+from solward.plugins.problems import ProblemCode, Rejected
+from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError
+from solward.types.skill import Effects
+from solward.types.venue import VenueContext
 
 __all__ = ["SPEND", "shelf"]
 
@@ -38,8 +38,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
 
 _FORGED = """
 from solward import errors
-from solward.hold import Hold, HoldState
-from solward.record import TransactionRecord, TransactionStatus
+from solward.types.hold import Hold, HoldState
+from solward.types.record import TransactionRecord, TransactionStatus
 
 RECORD = TransactionRecord(id="tx-1", wallet_id="w", type="transfer",
     status=TransactionStatus.CONFIRMED, details={}, guardrails_applied=(), created_ms=1,

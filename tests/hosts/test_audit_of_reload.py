@@ -26,11 +26,11 @@ from tests.support.live_plugins import (
 )
 from tests.support.wheels import wheel
 
-from solward.errors import SolwardError
-from solward.folders import layout
-from solward.registry import load
-from solward.registry.discovery import Candidate
-from solward.registry.problems import ProblemCode, Rejected
+from solward.plugins import load
+from solward.plugins.discovery import Candidate
+from solward.plugins.folders import layout
+from solward.plugins.problems import ProblemCode, Rejected
+from solward.types.errors import SolwardError
 
 __all__ = ["home", "opened", "quick"]
 

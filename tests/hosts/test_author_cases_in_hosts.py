@@ -16,7 +16,7 @@ from tests.support.hosted_plugins import opened_hosts
 from tests.support.plugin_distributions import Shelf, shelf
 from tests.support.repository import ROOT
 
-from solward.registry import LoadedSkill
+from solward.plugins import LoadedSkill
 from solward.testing.stand import Stand
 
 __all__ = ["shelf"]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from solward.errors import InvalidRequest, SkillError
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel, Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import CREDIT, FROM_HOST, TO_HOST, ChannelClosed
 from solward.hosts.wire.values import Account, Empty
+from solward.types.errors import InvalidRequest, SkillError
 
 AT = m.AtAddress("11111111111111111111111111111111")
 REQUEST = m.HttpRequest("POST", "https://example.org/")

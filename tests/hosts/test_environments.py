@@ -12,8 +12,8 @@ from tests.support.live_plugins import skill_wheel
 from tests.support.service_process import SECRET, Service
 from tests.support.vendors.process import vendor_process
 
-from solward.folders.models import default_root
 from solward.settings import Settings
+from solward.settings.home import default_models_folder
 from solward.settings.masking import secret_fields
 
 pytestmark = pytest.mark.more
@@ -70,7 +70,7 @@ def test_no_child_has_a_secret_but_the_dashboard_its_own(tmp_path: Path) -> None
             **secrets_given(),
             **UNRELATED,
             SOLWARD_PLUGINS="*",
-            MODELS_FOLDER=str(default_root()),
+            MODELS_FOLDER=str(default_models_folder()),
             DEFAULT_LLM_PROVIDER="openai",
             DEFAULT_LLM_MODEL="gpt-4o-mini",
             OPENAI_BASE_URL=vendor.base_urls["OPENAI_BASE_URL"],

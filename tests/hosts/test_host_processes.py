@@ -17,9 +17,9 @@ import pytest
 from tests.support.plugin_hosts import TENANTS, alive, config, gone, run
 
 import solward
-from solward.errors import SkillError
 from solward.hosts.forking import modules_of
 from solward.hosts.supervisor import Hosts
+from solward.types.errors import SkillError
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -14,11 +14,11 @@ from tests.support.hosted_plugins import opened_hosts
 from tests.support.hostile_plugins import COSTS, OBTAINS, source
 from tests.support.plugin_distributions import Shelf, shelf
 
-from solward.errors import SolwardError
 from solward.hosts.host import SupervisionLimits
 from solward.hosts.plugins import plugin_hosts
-from solward.registry import open_registry
+from solward.plugins import open_registry
 from solward.testing.canaries import Canaries
+from solward.types.errors import SolwardError
 
 __all__ = ["shelf"]
 

@@ -18,8 +18,8 @@ import pytest
 from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
-from solward.folders import layout, wheels
-from solward.folders.wheels import Budget, Tree
+from solward.plugins.folders import layout, wheels
+from solward.plugins.folders.wheels import Budget, Tree
 
 SOURCES = Path(__file__).parents[2]
 
@@ -178,7 +178,7 @@ def refused(service: Service, home: Path, target: Path | str, said: str) -> None
 
 @pytest.mark.more
 @pytest.mark.parametrize(
-    "module", ["victim/__init__.py", "pluggy/__init__.py", "solward/manifest.py", "json.py"]
+    "module", ["victim/__init__.py", "pluggy/__init__.py", "solward/types/manifest.py", "json.py"]
 )
 def test_a_module_that_the_service_has_is_refused(
     service: Service, home: Path, tmp_path: Path, ran: Path, module: str
@@ -393,12 +393,12 @@ def test_what_is_no_plugin_is_refused(service: Service, home: Path, tmp_path: Pa
 
 
 def test_a_group_that_is_misspelt_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
-    said = "acme-tools 1.0: solward.skill is no group of Solward's entry points, which are "
-    refused(service, home, wheel(tmp_path, group="solward.skill"), said)
+    said = "acme-tools 1.0: solward.types.skill is no group of Solward's entry points, which are "
+    refused(service, home, wheel(tmp_path, group="solward.types.skill"), said)
     groups = ("Solward.guardrails", "solward-skills", "solwards.skills", "solward")
     for at, group in enumerate(groups):
         (tmp_path / str(at)).mkdir()
-        said_of = said.replace("solward.skill ", f"{group} ", 1)
+        said_of = said.replace("solward.types.skill ", f"{group} ", 1)
         refused(service, home, wheel(tmp_path / str(at), group=group), said_of)
-    beside = "[solward.skill]\nother = acme_tools_acme\n"
+    beside = "[solward.types.skill]\nother = acme_tools_acme\n"
     refused(service, home, wheel(tmp_path, entry_points=beside), said)

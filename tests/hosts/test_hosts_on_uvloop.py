@@ -8,8 +8,8 @@ import pytest
 import uvloop
 from tests.support.plugin_hosts import QUICK, config, gone, run
 
-from solward.errors import SkillError
 from solward.hosts.supervisor import Hosts
+from solward.types.errors import SkillError
 
 
 def test_they_run_end_and_start_again_on_uvloop() -> None:

@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 from tests.support.wheels import wheel
 
-from solward.folders import layout
-from solward.registry import load_registry
+from solward.plugins import load_registry
+from solward.plugins.folders import layout
 from solward.settings import Settings
 from solward.testing.stand import open_stand
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
 from solward_cli import main
 from solward_server.resources.plugins import plugins_report
 
@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return {name: {}}
 
     # pip takes a second each time, and has nothing to find.
-    monkeypatch.setattr("solward.folders.resolve._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", alone)
     monkeypatch.setenv("SOLWARD_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "home"
@@ -115,7 +115,7 @@ def test_it_is_listed_with_its_place_and_loaded_while_enabled(
 async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
     home: Path, tmp_path: Path
 ) -> None:
-    from solward.folders.install import install
+    from solward.plugins.folders.install import install
 
     body = "import acme_words, os; return f'{acme_words.WORD} {os.getpid()}'"
     source = skill_source("acme", body=body)

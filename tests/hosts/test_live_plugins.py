@@ -31,17 +31,17 @@ from tests.support.plugin_distributions import Shelf, shelf, skill_source
 from tests.support.repository import ROOT
 from tests.support.wheels import wheel
 
-from solward import jsontext
-from solward.atomic_files import write_file
 from solward.audit.log import AuditLog
-from solward.errors import SkillError, SkillNotFound
-from solward.events import EventKind
-from solward.folders import layout
-from solward.payment import HttpAnswer
-from solward.record import TransactionStatus
-from solward.registry.hooks import PAYMENTS
-from solward.registry.loaded import LoadedPayment
+from solward.plugins.folders import layout
+from solward.plugins.hooks import PAYMENTS
+from solward.plugins.loaded import LoadedPayment
+from solward.support import jsontext
+from solward.support.atomic_files import write_file
 from solward.testing.stand import TestWallet
+from solward.types.errors import SkillError, SkillNotFound
+from solward.types.events import EventKind
+from solward.types.payment import HttpAnswer
+from solward.types.record import TransactionStatus
 
 __all__ = ["home", "opened", "quick", "shelf"]
 

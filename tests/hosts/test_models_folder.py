@@ -19,10 +19,11 @@ from tests.support.vendors.scenarios import SAID
 from tests.support.vendors.server import vendor_server
 from tests.support.wheels import wheel
 
-from solward.errors import FolderError, ProviderError
-from solward.folders import models
 from solward.hosts.models import ModelHosts
-from solward.registry import load_registry
+from solward.plugins import load_registry
+from solward.plugins.folders import models
+from solward.settings.home import default_models_folder
+from solward.types.errors import FolderError, ProviderError
 from solward_cli import main
 
 
@@ -173,7 +174,7 @@ async def test_a_call_without_them_names_the_command_and_works_once_they_are_the
                 without_litellm(none)
                 with pytest.raises(ProviderError, match="run `solward models install`"):
                     await provider.complete(asked_of(vendor), {}, lent(vendor, server))
-            installed = models.installed(models.default_root())
+            installed = models.installed(default_models_folder())
             if installed is not None:
                 without_litellm(monkeypatch)
                 root.mkdir()
@@ -205,10 +206,10 @@ async def test_an_agent_without_them_is_told_the_command(
 
 
 def test_nothing_of_them_can_be_imported_where_keys_are() -> None:
-    if models.installed(models.default_root()) is None:
+    if models.installed(default_models_folder()) is None:
         pytest.skip("litellm is in the service's environment: installed by pip, not by `make`")
     code = (
-        "import importlib.util, solward.service, solward_cli.server\n"
+        "import importlib.util, solward.service.service, solward_cli.server\n"
         "assert importlib.util.find_spec('litellm') is None\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -21,10 +21,10 @@ from tests.support.market import USDC
 from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
 from tests.support.shop import OWNER, PRICE, SPONSOR, Shop
 
-from solward import service
-from solward.errors import InvalidRequest, PaymentRefused, SkillError
 from solward.operations.payments.sites import Sites
-from solward.vault.transactions.request import Actor
+from solward.service import service
+from solward.types.errors import InvalidRequest, PaymentRefused, SkillError
+from solward.vault.money.request import Actor
 
 __all__ = ["authority", "shelf"]
 

@@ -14,11 +14,16 @@ import pytest_asyncio
 from tests.support.hosted_plugins import QUICK
 from tests.support.plugin_distributions import HEAD, Shelf, shelf
 
-from solward.errors import InvalidRequest, SkillError
 from solward.hosts import plugins
 from solward.hosts.plugins import PluginHosts, plugin_hosts
 from solward.hosts.supervisor import Hosts
-from solward.payment import (
+from solward.plugins import loaded as loaded_module
+from solward.plugins import open_registry
+from solward.plugins.discovery import environment
+from solward.plugins.loaded import LoadedPayment
+from solward.support.base58 import b58encode
+from solward.types.errors import InvalidRequest, SkillError
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -26,11 +31,6 @@ from solward.payment import (
     PaymentReceipt,
     PaymentSplit,
 )
-from solward.registry import loaded as loaded_module
-from solward.registry import open_registry
-from solward.registry.discovery import environment
-from solward.registry.loaded import LoadedPayment
-from solward.solana.base58 import b58encode
 
 __all__ = ["shelf"]
 

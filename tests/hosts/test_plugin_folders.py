@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from tests.support.wheels import wheel
 
-from solward.errors import FolderError
-from solward.folders import layout
-from solward.folders.install import Proposal, enable, install, remove
-from solward.folders.resolve import environment, gather, wanted
-from solward.manifest import Manifest, Terms
+from solward.plugins.folders import layout
+from solward.plugins.folders.install import Proposal, enable, install, remove
+from solward.plugins.folders.resolve import environment, gather, wanted
+from solward.types.errors import FolderError
+from solward.types.manifest import Manifest, Terms
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +53,8 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
         return {name: {}}
 
     have = environment()
-    monkeypatch.setattr("solward.folders.resolve.environment", lambda: have)
-    monkeypatch.setattr("solward.folders.resolve._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.resolve.environment", lambda: have)
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", alone)
     monkeypatch.setattr("os.sync", lambda: None)
 
 
@@ -140,7 +140,7 @@ def test_a_file_that_is_not_the_resolved_one_is_refused(
     def exchanged(_items: Mapping[str, object], folder: Path) -> None:
         wheel(folder, {"other.py": ""}, name="acme_core", version="2.0", plugin=None)
 
-    monkeypatch.setattr("solward.folders.resolve._fetch", exchanged)
+    monkeypatch.setattr("solward.plugins.folders.resolve._fetch", exchanged)
     with pytest.raises(FolderError, match="its hash differs"):
         gather(str(path), into)
 

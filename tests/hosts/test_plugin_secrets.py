@@ -33,7 +33,7 @@ from solward import Manifest, Secret, SkillError
 from solward.hosts import plugins
 from solward.hosts.egress import Egress
 from solward.testing.stand import open_stand
-from solward.venue import QuoteRequest, VenueContext
+from solward.types.venue import QuoteRequest, VenueContext
 
 __all__ = ["authority", "shelf"]
 

@@ -12,8 +12,8 @@ from tests.support.plugin_distributions import Shelf, shelf, skill_source
 
 from solward import InvalidRequest, SkillError
 from solward.audit.log import AuditLog
-from solward.errors import KeystoreError, SkillNotFound, SolwardError
-from solward.vault.wallets.plugin_settings import PluginSettings
+from solward.plugins.settings import PluginSettings
+from solward.types.errors import KeystoreError, SkillNotFound, SolwardError
 
 __all__ = ["shelf"]
 
@@ -104,7 +104,9 @@ async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
     shelf: Shelf, opened: Opened
 ) -> None:
     """Nor one of a skill beside it, which runs in the same process."""
-    holding = "import builtins, solward.errors as E; builtins.held = context.settings['token']; "
+    holding = (
+        "import builtins, solward.types.errors as E; builtins.held = context.settings['token']; "
+    )
     shelf.install(
         "acme",
         {

@@ -15,11 +15,11 @@ from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
 from tests.support.wheels import wheel
 
 from solward import Manifest, SkillError
-from solward.folders import storage
-from solward.folders.install import install
 from solward.hosts import supervisor
-from solward.manifest import Terms
+from solward.plugins.folders import storage
+from solward.plugins.folders.install import install
 from solward.testing.stand import open_stand
+from solward.types.manifest import Terms
 from solward_cli import main
 
 __all__ = ["shelf"]
@@ -263,7 +263,7 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pip takes a second, and has nothing to find.
-    monkeypatch.setattr("solward.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
     home = tmp_path / "home"
     monkeypatch.setenv("SOLWARD_HOME", str(home))
 
@@ -305,7 +305,7 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
 async def test_a_neighbours_declaration_that_was_not_accepted_gives_nobody_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
     files = {"acme_tools_greedy.py": source("greedy", 100)}
     points = "[solward.skills]\ngreedy = acme_tools_greedy\n"
     path = wheel(tmp_path, files, source=source("acme", 1), entry_points=points)

@@ -17,7 +17,10 @@ from tests.support.hosted_plugins import Hosted, opened_hosts
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 
 from solward import CompletionRequest, Message, ProviderContext, QuoteRequest, Usage, VenueContext
-from solward.errors import (
+from solward.hosts import plugins
+from solward.hosts.capabilities import Capabilities, RunningCall
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import (
     GuardrailBlocked,
     Held,
     InvalidRequest,
@@ -26,10 +29,7 @@ from solward.errors import (
     SolwardError,
     TransactionFailed,
 )
-from solward.hosts import plugins
-from solward.hosts.capabilities import Capabilities, RunningCall
-from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.vault.transactions.request import Actor
+from solward.vault.money.request import Actor
 
 __all__ = ["shelf"]
 
@@ -358,7 +358,7 @@ async def test_three_faulty_calls_within_a_minute_are_a_problem(
 ) -> None:
     spends = f"await context.transfer(to={TO!r}, amount=1)"
     keeps_quiet = f"""
-        from solward.errors import SkillError
+        from solward.types.errors import SkillError
         try:
             {spends}
         except SkillError:
@@ -448,7 +448,7 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
     shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from solward.hosts import plugins
-    from solward.vault.transactions import plugin_rules
+    from solward.vault.money.judge import plugin_rules
 
     monkeypatch.setattr(plugins, "TIME_LIMIT_S", 3.0)
     monkeypatch.setattr(plugin_rules, "TIME_LIMIT_S", 3.0)

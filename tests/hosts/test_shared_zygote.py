@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.support.plugin_hosts import QUICK, config, gone, run
 
-from solward.errors import SkillError
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import Host, HostConfig
 from solward.hosts.supervisor import Hosts
+from solward.types.errors import SkillError
 
 pytestmark = pytest.mark.samples("test_they_are_forked_from_one_process_which_ends_after_both")
 

@@ -20,7 +20,6 @@ from structlog.testing import capture_logs
 from tests.support.plugin_hosts import QUICK, config, gone, run
 from tests.support.processor_time import cost
 
-from solward.errors import ProviderError, SkillError
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
 from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Disabled, Fault, Host, SupervisionLimits
@@ -30,6 +29,7 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write
 from solward.hosts.wire.methods import PROVIDER_STREAM, ProviderComplete
 from solward.hosts.wire.values import CompletionRequest
+from solward.types.errors import ProviderError, SkillError
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -14,13 +14,13 @@ from tests.hosts.test_plugin_secrets import Sites, echo, opened, sites, value
 from tests.support.hosted_plugins import Hosted, Opened
 from tests.support.plugin_distributions import HEAD, Shelf, shelf
 
-from solward.errors import SkillError
-from solward.manifest import Manifest, Secret
 from solward.operations.venues import Venue
-from solward.registry.checks import check_manifest, check_venue
-from solward.registry.problems import Rejected
+from solward.plugins.checks import check_manifest, check_venue
+from solward.plugins.problems import Rejected
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueSpec
+from solward.types.errors import SkillError
+from solward.types.manifest import Manifest, Secret
+from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueSpec
 from solward_localnet.market import POOLS
 
 __all__ = ["authority", "opened", "shelf", "sites", "value"]

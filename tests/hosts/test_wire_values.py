@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
-from solward import errors, guardrail, hold, provider, record
 from solward.hosts.wire import failures, values
 from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
 from solward.hosts.wire.methods import METHODS, Method, StreamMethod
 from solward.hosts.wire.values import Pair, Unreadable, Wire
+from solward.types import errors, guardrail, hold, provider, record
 
 PAIRS = {name: each for name, each in vars(values).items() if isinstance(each, Pair)}
 BUILT_IN = (int, str, bool, bytes, float, Decimal, types.NoneType, Pubkey, Instruction)

@@ -10,7 +10,7 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from solward.solana.base58 import b58decode, b58encode
+from solward.support.base58 import b58decode, b58encode
 from solward_localnet.encoding import decode_transaction, encode_account
 from solward_localnet.errors import RpcError
 

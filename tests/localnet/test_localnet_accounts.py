@@ -28,7 +28,7 @@ from tests.support.localnet_chain import PAYER_LAMPORTS, SOL, Chain, key, pay
 from tests.support.localnet_wire import TOKEN as TOKEN_PROGRAM
 from tests.support.localnet_wire import TOKEN_2022 as TOKEN_2022_PROGRAM
 
-from solward.solana.base58 import b58encode
+from solward.support.base58 import b58encode
 
 SYSTEM = str(Pubkey.default())
 NATIVE_MINT = "So11111111111111111111111111111111111111112"

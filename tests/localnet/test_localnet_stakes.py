@@ -8,8 +8,8 @@ from tests.support.localnet_chain import SOL, Chain, key
 
 from solward.solana import programs
 from solward.solana import stakes as stake
-from solward.solana.accounts import Account
 from solward.solana.stakes import NEVER, Delegation
+from solward.types.ledger import Account
 
 STAKE_PROGRAM = Pubkey.from_string(programs.STAKE_PROGRAM)
 

@@ -11,7 +11,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay, wire
 
-from solward.solana.base58 import b58encode
+from solward.support.base58 import b58encode
 
 MEMO = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
 LOOKUP = Pubkey.from_string("AddressLookupTab1e1111111111111111111111111")

@@ -17,7 +17,7 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_status import EncodedConfirmedTransactionWithStatusMeta
 from tests.support.localnet_wire import TOKEN
 
-from solward.solana.base58 import b58decode, b58encode
+from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import RpcError
 from solward_localnet.records import StoredTransaction
 from solward_localnet.txjson import parsed_inner_instructions, transaction_json

@@ -11,10 +11,10 @@ from tests.mcp.test_mcp_http import BUILT_IN, post
 from tests.support.api import STRANGER, Api
 from tests.support.grants import grant, limit
 
-from solward import jsontext
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
-from solward.vault.transactions.policy import replace_set
+from solward.operations.policies.changes import replace_set
+from solward.support import jsontext
 from solward_mcp.built_in import built_in
 from solward_mcp.conversion import IDEMPOTENCY_META
 

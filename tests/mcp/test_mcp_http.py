@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.api import SECRET, STRANGER, Answer, Api, serving_api
 
-from solward import jsontext
+from solward.support import jsontext
 
 BUILT_IN = {
     "get_limits",

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.support.approval_desk import KEY, Desk, open_desk
 
-from solward.errors import Held, HoldDecided
-from solward.guardrail import Hold as Ask
-from solward.guardrail import Intent, TransactionEffects
-from solward.hold import Hold, HoldState
-from solward.money import LAMPORTS_PER_SOL
+from solward.types.errors import Held, HoldDecided
+from solward.types.guardrail import Hold as Ask
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.hold import Hold, HoldState
+from solward.types.money import LAMPORTS_PER_SOL
 
 
 @pytest.fixture

@@ -18,21 +18,21 @@ from tests.operations.test_approvals import asks_while, cycle, set_agent
 from tests.support.approval_desk import KEY, Desk, open_desk
 
 from solward.context.pocket import PocketRequest
-from solward.errors import (
+from solward.database.tables import holds as holds_table
+from solward.solana.programs import MEMO_PROGRAM
+from solward.types.errors import (
     GuardrailBlocked,
     Held,
     HoldDecided,
     IdempotencyInFlight,
     IdempotencyMismatch,
 )
-from solward.guardrail import Intent
-from solward.hold import GENERATED_KEY, Hold, HoldState
-from solward.money import LAMPORTS_PER_SOL
-from solward.record import TransactionRecord
-from solward.solana.programs import MEMO_PROGRAM
+from solward.types.guardrail import Intent
+from solward.types.hold import GENERATED_KEY, Hold, HoldState
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import TransactionRecord
+from solward.vault.money.request import Actor, AgentRun, IdempotencyKey
 from solward.vault.store import spending
-from solward.vault.store.tables import holds as holds_table
-from solward.vault.transactions.request import Actor, AgentRun, IdempotencyKey
 
 INVOICE = IdempotencyKey("key:k1|POST|/transfer|invoice-9", "f")
 BET = ("skill:bet", "plugin:acme")

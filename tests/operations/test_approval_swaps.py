@@ -11,10 +11,10 @@ from tests.operations.test_swap_venues import Named, more, operations
 from tests.support.approval_desk import KEY, Desk, asks, guardrails
 from tests.support.swap import USDC, USDC_POOL, SwapBench, open_swaps
 
-from solward.errors import Held
-from solward.hold import Hold, HoldState
 from solward.operations.perform import Operations
-from solward.venue import Quote
+from solward.types.errors import Held
+from solward.types.hold import Hold, HoldState
+from solward.types.venue import Quote
 
 
 @pytest.fixture

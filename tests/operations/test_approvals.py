@@ -22,11 +22,17 @@ from sqlalchemy import delete, insert, select, update
 from tests.support.agent_rows import fields
 from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
 
-from solward import jsontext
 from solward.agents.act import resumed
-from solward.audit.tables import audit
-from solward.durations import HOUR_MS
-from solward.errors import (
+from solward.agents.store.cycles import recall
+from solward.database.audit_tables import audit
+from solward.database.service_tables import agents
+from solward.database.tables import holds as holds_table
+from solward.database.window_clock import LEAD_MS
+from solward.operations.approvals import MAX_NOTE, Approvals
+from solward.solana.programs import MEMO_PROGRAM
+from solward.support import jsontext
+from solward.support.durations import HOUR_MS
+from solward.types.errors import (
     GuardrailBlocked,
     Held,
     HoldDecided,
@@ -34,21 +40,15 @@ from solward.errors import (
     MayNotDecide,
     NotFound,
 )
-from solward.guardrail import Hold as Ask
-from solward.guardrail import Intent, TransactionEffects
-from solward.hold import GENERATED_KEY, HoldState
-from solward.money import LAMPORTS_PER_SOL
-from solward.operations.approvals import MAX_NOTE, Approvals
-from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.programs import MEMO_PROGRAM
-from solward.store.cycles import recall
-from solward.store.tables import agents
+from solward.types.guardrail import Hold as Ask
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.hold import GENERATED_KEY, HoldState
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
 from solward.vault.store import holds, spending
 from solward.vault.store.holds import MOST_OPEN
-from solward.vault.store.tables import holds as holds_table
-from solward.vault.store.window_clock import LEAD_MS
-from solward.vault.transactions.request import ADMIN, Actor, AgentRun, IdempotencyKey
 
 VIA = ("skill:a", "plugin:a")
 

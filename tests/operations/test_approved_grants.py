@@ -11,15 +11,15 @@ import pytest
 from tests.support.approval_desk import KEY, Desk, open_desk
 from tests.support.grants import grant, limit
 
-from solward.durations import DAY_MS
-from solward.errors import GuardrailBlocked
-from solward.hold import HoldState
-from solward.money import LAMPORTS_PER_SOL as SOL
-from solward.record import TransactionStatus
-from solward.vault.guardrails.grants.model import Grant, NewRecipient
+from solward.operations.policies.changes import replace_set
+from solward.support.durations import DAY_MS
+from solward.types.errors import GuardrailBlocked
+from solward.types.hold import HoldState
+from solward.types.money import LAMPORTS_PER_SOL as SOL
+from solward.types.record import TransactionStatus
+from solward.vault.grants.model import Grant, NewRecipient
+from solward.vault.money.request import ADMIN
 from solward.vault.store import window_sums
-from solward.vault.transactions.policy import replace_set
-from solward.vault.transactions.request import ADMIN
 
 WHO = KEY.principal
 # Above 0.5 SOL a person is asked, above 3 SOL a day nobody.

@@ -12,15 +12,15 @@ from tests.support.front_run import front_run, put
 from tests.support.hostile_programs import takes_tokens_of
 from tests.support.swap import FEE, RENT, SOL, USDC, SwapBench, open_swaps, whole
 
-from solward.clock import now_ms
-from solward.errors import GuardrailBlocked, TransactionFailed
-from solward.record import TransactionStatus
+from solward.database.tables import attempts, reservations
+from solward.support.clock import now_ms
+from solward.types.errors import GuardrailBlocked, TransactionFailed
+from solward.types.record import TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.money.request import Actor
 from solward.vault.store import spending
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
-from solward.vault.store.tables import attempts, reservations
-from solward.vault.transactions.request import Actor
 from solward_localnet.market_program import MARKET_PROGRAM, program_account, program_file
 
 FIRST = SOL

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.support.repository import DOCS, ROOT
 
-from solward.errors import InvalidRequest
 from solward.operations import generate, perform
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.fields import REQUIRED, Amount, Text, Whole
 from solward.operations.plans import PLANS
+from solward.types.errors import InvalidRequest
 from solward_cli.wallet.money import COMMANDS
 
 REST, CLI = (DOCS / "rest.md").read_text(), (DOCS / "cli.md").read_text()

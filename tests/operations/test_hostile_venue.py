@@ -44,11 +44,11 @@ from tests.support.swap import (
     pay_sol,
 )
 
-from solward.errors import TransactionFailed
 from solward.solana.programs import STAKE_PROGRAM
 from solward.solana.stakes import STAKE_ACCOUNT_BYTES
+from solward.types.errors import TransactionFailed
+from solward.types.venue import Quote
 from solward.vault.guardrails import ScopeLimits
-from solward.venue import Quote
 from solward_localnet.market_program import MARKET_PROGRAM, program_account
 from solward_localnet.venue import venue_app
 

@@ -13,13 +13,13 @@ from solders.pubkey import Pubkey
 from tests.support.localnet_wire import TOKEN_2022
 from tests.support.tokens import FEE, RENT_2022, SOL, TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.declared.fields import camel
 from solward.operations.declared.tokens import LAUNCH_TOKEN
 from solward.operations.launch import plan_launch_token
-from solward.record import TransactionRecord, TransactionStatus
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN, Draft
+from solward.vault.money.request import ADMIN, Draft
 
 
 async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:

@@ -27,11 +27,11 @@ from spl.token.instructions import (
 from spl.token.models import BurnCheckedParams, MintToCheckedParams, TransferCheckedParams
 
 from solward import GuardrailBlocked, InvalidRequest
-from solward.guardrail import Intent
 from solward.operations.plugin_draft import TYPES, plain, plugin_draft
-from solward.record import TransactionType
 from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
 from solward.testing import TestWallet
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionType
 
 SOL = 10**9
 ME, HER, MINT = (Keypair.from_seed(bytes([n]) * 32).pubkey() for n in (1, 2, 3))

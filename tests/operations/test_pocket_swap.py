@@ -36,21 +36,21 @@ from tests.support.swap import (
     wrap,
 )
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrail import Operation
+from solward.database.tables import attempts
 from solward.operations.perform import Operations
 from solward.operations.swap import SwapLimits
 from solward.operations.venues import Venues
-from solward.record import TransactionStatus
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.guardrail import Operation
+from solward.types.record import TransactionStatus
+from solward.types.venue import SwapInstructions
 from solward.vault.guardrails import RULES
 from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.money.request import ADMIN
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.vault.store.tables import attempts
-from solward.vault.transactions.request import ADMIN
-from solward.venue import SwapInstructions
 from solward_localnet.market_program import swap_instruction
 
 

@@ -44,14 +44,14 @@ from tests.support.swap import (
     wrap,
 )
 
-from solward.errors import TransactionFailed
 from solward.operations.venues import Venue
-from solward.record import TransactionRecord
-from solward.registry import load_registry
+from solward.plugins import load_registry
 from solward.solana.accounts import rent_exempt_minimum
+from solward.types.errors import TransactionFailed
+from solward.types.record import TransactionRecord
+from solward.types.venue import Quote, VenueContext
 from solward.vault.guardrails import Policy
-from solward.vault.transactions.request import ADMIN
-from solward.venue import Quote, VenueContext
+from solward.vault.money.request import ADMIN
 from solward_plugins.venues.raydium_cpmm import swapped
 
 USDC_MINT, BONK_MINT = USDC_POOL.mint, BONK_POOL.mint

@@ -13,10 +13,10 @@ from solders.system_program import TransferParams, transfer
 from tests.support.approval_desk import KEY, Desk, open_desk
 
 from solward import LAMPORTS_PER_SOL, Intent, Put, TransactionStatus
-from solward.entries import HistoryRequest
-from solward.errors import Held
-from solward.hold import HoldState
-from solward.vault.transactions.request import Actor, Draft
+from solward.types.entries import HistoryRequest
+from solward.types.errors import Held
+from solward.types.hold import HoldState
+from solward.vault.money.request import Actor, Draft
 
 _EVERYTHING = HistoryRequest()
 PLUGIN = replace(KEY, via=("skill:buy", "plugin:acme"))

@@ -12,19 +12,19 @@ from solders.keypair import Keypair
 from tests.support.staking import authorize, by_hand, locked_stake
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
-from solward.errors import (
+from solward.operations.staking import plan_stake, plan_withdraw_stake
+from solward.solana.programs import STAKE_PROGRAM
+from solward.solana.stakes import StakeState, read_stake, read_stakes
+from solward.types.errors import (
     GuardrailBlocked,
     LedgerRejected,
     LedgerUnavailable,
     TransactionFailed,
 )
-from solward.guardrail import Intent
-from solward.operations.staking import plan_stake, plan_withdraw_stake
-from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.programs import STAKE_PROGRAM
-from solward.solana.stakes import StakeState, read_stake, read_stakes
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN, Draft
+from solward.vault.money.request import ADMIN, Draft
 
 RENT = 2_282_880
 LEAST = SOL + RENT

@@ -28,16 +28,16 @@ from tests.support.swap import (
     whole,
 )
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.declared.fields import camel
 from solward.operations.declared.swap import SWAP
 from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
 from solward.operations.venues import Venues
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.types.venue import Quote, SwapInstructions
 from solward.vault.guardrails import RULES, ScopeLimits
-from solward.venue import Quote, SwapInstructions
 from solward_localnet.market import genesis_accounts
 
 SLIPPAGE = "slippageBps must be a whole number from 0 to 10000"

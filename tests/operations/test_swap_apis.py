@@ -21,11 +21,11 @@ from tests.operations.test_swap_in_steps import pockets_are_empty, steps_of
 from tests.support.jupiter_api import check_answer, check_request
 from tests.support.swap import FEE, RENT, SOL, USDC_POOL, SwapBench, open_swaps, pay_sol, whole
 
-from solward.errors import InvalidRequest, TransactionFailed
-from solward.record import TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import InvalidRequest, TransactionFailed
+from solward.types.record import TransactionStatus
+from solward.types.venue import SwapInstructions
 from solward.vault.store import attempts as attempt_store
-from solward.venue import SwapInstructions
 
 V1, V2 = "/swap/v1", "/swap/v2"
 

@@ -35,16 +35,16 @@ from tests.support.swap import (
     whole,
 )
 
-from solward.errors import GuardrailBlocked, TransactionFailed
-from solward.guardrail import Outflow
-from solward.record import TransactionStatus
 from solward.solana.programs import TOKEN_2022_PROGRAM
+from solward.types.errors import GuardrailBlocked, TransactionFailed
+from solward.types.guardrail import Outflow
+from solward.types.record import TransactionStatus
+from solward.types.venue import Quote, QuoteRequest, VenueContext
 from solward.vault.guardrails import Policy
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.venue import Quote, QuoteRequest, VenueContext
 
 # Funding and sweep by the wallet, the call by the pocket and the pool.
 FEES = 5_000 + 10_000 + 10_000

@@ -26,13 +26,13 @@ from tests.support.jupiter_api import API, check_answer, check_request
 from tests.support.replay import RECORDINGS, ReplayTransport
 from tests.support.swap import RENT, SwapBench, market_and_makers, open_swaps
 
-from solward import jsontext
-from solward.errors import InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest, LedgerUnavailable, TransactionFailed
+from solward.types.venue import QuoteRequest
 from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.transactions.assess import compile_instructions
-from solward.vault.transactions.request import Draft, PocketDraft
-from solward.venue import QuoteRequest
+from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.request import Draft, PocketDraft
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 USDT = "Es9vMFrzaCERmJfrF4H2FYD4KCoNkY11McCe8BenwNYB"

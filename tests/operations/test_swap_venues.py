@@ -14,13 +14,13 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from tests.support.swap import SOL, USDC, USDC_POOL, Rogue, SwapBench, swaps
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, TransactionFailed
 from solward.operations import venues as venues_module
 from solward.operations.perform import Operations
 from solward.operations.venues import Venue
-from solward.record import TransactionRecord
-from solward.vault.transactions.request import ADMIN
-from solward.venue import Quote, QuoteRequest, SwapInstructions, VenueContext, VenueSpec
+from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, TransactionFailed
+from solward.types.record import TransactionRecord
+from solward.types.venue import Quote, QuoteRequest, SwapInstructions, VenueContext, VenueSpec
+from solward.vault.money.request import ADMIN
 
 __all__ = ["swaps"]
 

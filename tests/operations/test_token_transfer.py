@@ -23,14 +23,14 @@ from spl.token.models import TransferCheckedParams
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrail import Intent
 from solward.operations.transfer_token import plan_transfer_token
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.token_list import token_list
 from solward.solana.tokens import transfer_fee
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.guardrails import Policy, ScopeLimits
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
 from solward_localnet.market import POOLS, genesis_accounts
 
 both_programs = pytest.mark.parametrize("program", PROGRAMS, ids=["spl-token", "token-2022"])

@@ -18,19 +18,19 @@ from solders.system_program import (
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrail import Intent
 from solward.operations.tokens import (
     plan_burn,
     plan_close_account,
     plan_mint_supply,
     plan_revoke_authority,
 )
-from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN, Draft
+from solward.vault.money.request import ADMIN, Draft
 from solward_localnet.market import genesis_accounts
 
 both_programs = pytest.mark.parametrize("program", PROGRAMS, ids=["spl-token", "token-2022"])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from solward.errors import InvalidRequest
 from solward.operations.validator_choice import (
     EPOCHS,
     MAX_COMMISSION_PERCENT,
     MIN_CREDITS_PERCENT,
     choose_validator,
 )
-from solward.solana.ledger import VoteAccount
+from solward.types.errors import InvalidRequest
+from solward.types.ledger import VoteAccount
 
 FULL = 6_900_000
 NOW = 800

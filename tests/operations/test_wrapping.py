@@ -13,11 +13,11 @@ from tests.support.localnet_wire import TOKEN
 from tests.support.staking import by_hand
 from tests.support.tokens import FEE, RENT, SOL, TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
 
 
 async def wrap(tokens: TokenBench, amount: Any) -> TransactionRecord:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.base_install import run_in_base
 
 import solward_cli
-from solward.extras import ExtraMissing, needs
+from solward.support.extras import ExtraMissing, needs
 
 pytestmark = pytest.mark.samples("test_a_light_command_works")
 
@@ -98,9 +98,9 @@ def test_every_command_is_covered() -> None:
 @pytest.mark.parametrize(
     ("statement", "what", "extra"),
     [
-        ("import solward.service", "solward.service", "up"),
+        ("import solward.service.service", "solward.service.service", "up"),
         ("from solward.settings import Settings", "solward.settings", "up"),
-        ("from solward.registry import load_registry", "solward.registry", "up"),
+        ("from solward.plugins import load_registry", "solward.plugins", "up"),
         ("from solward.testing import open_stand", "solward.testing", "test"),
         (
             "from solward.testing import conformance; conformance.check_path_or_name('.')",
@@ -113,7 +113,9 @@ def test_an_import_names_the_extra_it_needs(
     statement: str, what: str, extra: str, tmp_path: Path
 ) -> None:
     last = run_in_base(statement, cwd=tmp_path).stderr.splitlines()[-1]
-    assert last.startswith(f"solward.extras.ExtraMissing: {what} needs more than this install has")
+    assert last.startswith(
+        f"solward.support.extras.ExtraMissing: {what} needs more than this install has"
+    )
     assert last.endswith(f"pip install 'solward[{extra}]'")
 
 

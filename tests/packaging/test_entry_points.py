@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 import pytest
 from tests.support.repository import ROOT
 
-from solward.registry import load_registry
+from solward.plugins import load_registry
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED: dict[str, dict[str, str]] = PROJECT["project"]["entry-points"]

@@ -19,42 +19,42 @@ MUTATIONS = [
     (
         "framework/solward/vault/guardrails/rules.py",
         "import solward.vault.store.transactions",
-        "Guardrails: pure",
+        "Guardrails and grants: pure",
     ),
     (
         "framework/solward/vault/guardrails/rules.py",
         "import solward.vault.ledger.client",
-        "Guardrails: pure",
+        "Guardrails and grants: pure",
     ),
     (
         "framework/solward/vault/guardrails/instructions.py",
-        "import solward.clock",
-        "Guardrails: pure",
+        "import solward.support.clock",
+        "Guardrails and grants: pure",
     ),
-    ("framework/solward/vault/guardrails/rules.py", "import httpx", "Guardrails: pure"),
+    ("framework/solward/vault/guardrails/rules.py", "import httpx", "Guardrails and grants: pure"),
     (
         "framework/solward/vault/guardrails/worst_case.py",
         "import solward.vault.guardrails.simulation",
         "Worst case of bytes: no state, no simulation",
     ),
     (
-        "framework/solward/vault/store/database.py",
+        "framework/solward/database/database.py",
         "import solward.settings",
-        "Vault's store: tables of the money, no settings",
+        "Stored money and credentials: no settings",
     ),
     (
-        "framework/solward/vault/transactions/engine.py",
-        "import solward.registry",
-        "Vault: no plugin, agent, registry, server or vendor",
+        "framework/solward/vault/money/engine.py",
+        "import solward.plugins",
+        "Vault: no plugin, agent, server or vendor",
     ),
     (
-        "framework/solward/vault/transactions/engine.py",
+        "framework/solward/vault/money/engine.py",
         "import litellm",
-        "Vault: no plugin, agent, registry, server or vendor",
+        "Vault: no plugin, agent, server or vendor",
     ),
     (
         "framework/solward/hosts/inside/main.py",
-        "import solward.vault.wallets.service",
+        "import solward.vault.custody.service",
         "Inside a plugin host: no keys, settings or stores",
     ),
     (
@@ -69,15 +69,16 @@ MUTATIONS = [
     ),
     (
         "framework/solward/hosts/inside/kernel.py",
-        "import solward.store",
+        "import solward.database.database",
         "Inside a plugin host: no keys, settings or stores",
     ),
     ("framework/solward/newthing.py", "", "Framework: layers"),
     ("framework/solward/vault/newthing.py", "", "Vault: layers"),
+    ("framework/solward/vault/money/newthing.py", "", "Money path: layers"),
     ("framework/solward_localnet/newthing.py", "", "Embedded ledger: layers"),
     ("server/solward_server/newthing.py", "", "Server: layers"),
     ("server/solward_cli/newthing.py", "", "Command line: layers"),
-    ("framework/solward/venue.py", "import structlog", "Words of authors and Solana: light"),
+    ("framework/solward/types/venue.py", "import structlog", "Words of authors and Solana: light"),
     (
         "framework/solward/context/__init__.py",
         "import solward.operations.perform",
@@ -85,7 +86,7 @@ MUTATIONS = [
     ),
     (
         "framework/solward/hosts/wire/channel.py",
-        "import solward.vault.store.database",
+        "import solward.database.database",
         "Hosts' wire: light words, Solana and messages",
     ),
     (
@@ -95,12 +96,12 @@ MUTATIONS = [
     ),
     (
         "framework/solward/hosts/wire/methods.py",
-        "import solward.registry",
+        "import solward.plugins",
         "Hosts' wire: light words, Solana and messages",
     ),
     (
         "framework/solward_localnet/node.py",
-        "import solward.errors",
+        "import solward.types.errors",
         "Embedded ledger: of Solward it knows Solana, and how connections are bounded",
     ),
     (
@@ -110,7 +111,7 @@ MUTATIONS = [
     ),
     (
         "plugins/solward_plugins/skills/wait.py",
-        "import solward.registry",
+        "import solward.plugins",
         "Plugins: the public surface alone, as a third party's",
     ),
     (
@@ -119,8 +120,8 @@ MUTATIONS = [
         "Client: a program of another machine",
     ),
     (
-        "framework/solward/vault/wallets/envelope.py",
-        "import solward.vault.wallets.service",
+        "framework/solward/vault/custody/envelope.py",
+        "import solward.vault.custody.service",
         "No circles between the modules of a package",
     ),
 ]

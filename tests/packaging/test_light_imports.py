@@ -48,7 +48,7 @@ MODULES = sorted(
     {
         "solward",
         "solward.client",
-        "solward.jsontext",
+        "solward.support.jsontext",
         "solward.solana.token_list",
         "solward.testing",
         "solward.vault.guardrails",
@@ -143,7 +143,7 @@ def test_it_is_light(weights: dict[str, Weight], max_cpu_s: float, module: str) 
 
 
 def test_the_names_come_from_the_modules_that_are_weighed() -> None:
-    assert {"solward.context", "solward.errors", "solward.venue"} <= set(HOMES)
+    assert {"solward.context", "solward.types.errors", "solward.types.venue"} <= set(HOMES)
     assert "solward_plugins.skills.transfer" in MODULES
 
 
@@ -154,6 +154,8 @@ def test_a_client_needs_nothing_of_posix() -> None:
         command = [sys.executable, "-c", f"{posix}import {module}"]
         return subprocess.run(command, capture_output=True, check=False).returncode
 
-    assert [ends(module) for module in ("solward", "solward.client", "solward.skill")] == [0] * 3
+    assert [ends(module) for module in ("solward", "solward.client", "solward.types.skill")] == [
+        0
+    ] * 3
     # So the service is not said to run where these are not.
-    assert ends("solward.service") != 0
+    assert ends("solward.service.service") != 0

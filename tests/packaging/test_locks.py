@@ -17,7 +17,8 @@ from tests.support.repository import ROOT
 from tests.support.requirements import needed as distributions_needed
 from tests.support.requirements import of_this_environment
 
-from solward.folders import models
+from solward.plugins.folders import models
+from solward.settings.home import default_models_folder
 
 FOLDER = ROOT / "requirements"
 MODELS = ROOT / "framework" / "solward" / "folders" / "models.txt"
@@ -77,7 +78,7 @@ def test_the_models_lock_has_what_the_extra_llm_needs_beyond_up() -> None:
 
 def test_the_models_folder_and_a_service_of_the_wheel_have_all_that_they_import() -> None:
     """A service that pip made has nothing of what Solward is built with, such as `packaging`."""
-    folder = models.installed(models.default_root())
+    folder = models.installed(default_models_folder())
     assert folder is not None, "make install unpacks it"
     unpacked = {
         canonicalize_name(each.name): each.requires or []

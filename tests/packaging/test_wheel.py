@@ -34,7 +34,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     assert "solward/py.typed" in names
     assert any(name.startswith("solward/vault/store/migrations/versions/") for name in names)
-    assert "solward/folders/models.txt" in names
+    assert "solward/plugins/folders/models.txt" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     sources = {
         str(path.relative_to(root))

@@ -9,10 +9,10 @@ import httpx
 import pytest
 from tests.support.plugin_distributions import built_ins
 
-from solward.errors import InvalidRequest, LedgerUnavailable
-from solward.registry import load_registry
+from solward.plugins import load_registry
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.venue import Quote, QuoteRequest, VenueContext
+from solward.types.errors import InvalidRequest, LedgerUnavailable
+from solward.types.venue import Quote, QuoteRequest, VenueContext
 from solward_plugins.venues import jupiter, jupiter_http
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

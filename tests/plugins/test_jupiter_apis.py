@@ -20,10 +20,10 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from tests.support.jupiter_api import check_answer, check_request
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SkillError
-from solward.solana.accounts import Account
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueContext
+from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError
+from solward.types.ledger import Account
+from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueContext
 from solward_plugins.venues import jupiter
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

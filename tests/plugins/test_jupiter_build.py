@@ -15,9 +15,9 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.venue import Quote, SwapInstructions, VenueContext
+from solward.types.errors import InvalidRequest, LedgerUnavailable
+from solward.types.venue import Quote, SwapInstructions, VenueContext
 from solward_localnet.market import POOLS, genesis_accounts, trade
 from solward_localnet.market_program import MARKET_PROGRAM
 from solward_localnet.node import Localnet

@@ -22,7 +22,7 @@ from tests.support.vendors.server import VendorServer, vendor_server
 
 from solward import Completion, ProviderContext, ProviderError, Usage
 from solward.hosts.models import ModelHosts
-from solward.registry import LoadedProvider, load_registry
+from solward.plugins import LoadedProvider, load_registry
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -140,7 +140,7 @@ async def test_a_service_that_ends_while_its_hosts_are_warmed_ends() -> None:
 async def test_hosts_that_cannot_be_warmed_leave_the_error_to_the_first_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.folders.models.beside_the_service", lambda: False)
+    monkeypatch.setattr("solward.plugins.folders.models.beside_the_service", lambda: False)
     hosts = ModelHosts(1, tmp_path / "nothing")
     provider = load_registry(["solward"], models=hosts).providers["openai"]
     try:

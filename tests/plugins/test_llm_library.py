@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.support.repository import ROOT
 
-from solward.folders import models
+from solward.plugins.folders import models
+from solward.settings.home import default_models_folder
 from solward_plugins.llm import library
 
 pytestmark = pytest.mark.samples("test_loading_every_provider_imports_no_litellm")
@@ -36,7 +37,7 @@ socket.socket.connect, socket.getaddrinfo = guarded, resolved
 
 
 # As tests/conftest.py does.
-FOLDER = f"sys.path.append({str(models.installed(models.default_root()))!r})\n"
+FOLDER = f"sys.path.append({str(models.installed(default_models_folder()))!r})\n"
 
 
 def run(program: str) -> Any:
@@ -54,7 +55,7 @@ def run(program: str) -> Any:
 def test_loading_every_provider_imports_no_litellm() -> None:
     told = run(
         "import solward_plugins.providers.openai\n"
-        "from solward.registry import load_registry\n"
+        "from solward.plugins import load_registry\n"
         "names = sorted(load_registry(['solward']).providers)\n"
         "heavy = sorted({'litellm', 'openai', 'tiktoken', 'aiohttp'} & set(sys.modules))\n"
         "print(json.dumps({'names': names, 'heavy': heavy, 'strays': strays}))\n"

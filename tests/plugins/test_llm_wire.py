@@ -37,7 +37,7 @@ from solward import (
 )
 from solward.agents.cycle import run_cycle
 from solward.agents.prompt import system_prompt
-from solward.registry import LoadedProvider
+from solward.plugins import LoadedProvider
 from solward_plugins.llm import call
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
 

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.payment import (
+from solward.plugins import load_registry
+from solward.plugins.loaded import LoadedPayment
+from solward.support import jsontext
+from solward.support.base58 import b58encode
+from solward.types.errors import InvalidRequest
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -21,9 +24,6 @@ from solward.payment import (
     offer_json,
     read_offer,
 )
-from solward.registry import load_registry
-from solward.registry.loaded import LoadedPayment
-from solward.solana.base58 import b58encode
 from solward_plugins.payments import mpp
 
 URL = "https://api.example.com/weather"

@@ -40,7 +40,7 @@ sys.path[:0] = {[str(ROOT), *(str(ROOT / room) for room in ("framework", "plugin
 from tests.support.llm_providers import VENDORS, asked_of, lent
 from tests.support.model_hosts import model_hosts
 from tests.support.vendors.server import vendor_server
-import solward.service, solward_server.app
+import solward.service.service, solward_server.app
 
 async def main():
     async with vendor_server() as server, model_hosts() as (_, providers):

@@ -20,10 +20,10 @@ from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED
 from tests.support.raydium import CPMM, CpmmPool, fee_mint, held, loaded, mint_state, pool_of
 
 from solward import InvalidRequest, LedgerUnavailable
-from solward.solana.accounts import Account
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.tokens import associated_address
-from solward.venue import Quote, QuoteRequest, SwapInstructions, VenueContext
+from solward.types.ledger import Account
+from solward.types.venue import Quote, QuoteRequest, SwapInstructions, VenueContext
 from solward_plugins.venues.raydium_cpmm import swapped
 
 SOL = WRAPPED_SOL_MINT

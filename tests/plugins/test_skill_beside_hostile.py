@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 from tests.support.skills import SOL, open_skills
 
-from solward.errors import SkillError, SkillTimeout
+from solward.types.errors import SkillError, SkillTimeout
 
 __all__ = ["shelf"]
 

@@ -10,8 +10,8 @@ from tests.support.localnet_wire import TOKEN_2022
 from tests.support.skills import SkillBench
 from tests.support.tokens import TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, InvalidRequest
 from solward.solana.token_list import KnownToken
+from solward.types.errors import GuardrailBlocked, InvalidRequest
 from solward.vault.guardrails import ScopeLimits
 
 LAUNCH = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": Decimal("10.5")}

@@ -11,10 +11,10 @@ import pytest
 from solward import InvalidRequest, PaidAnswer, PaymentView, Put, SkillContext, TransactionStatus
 from solward.context import WalletView
 from solward.context.lifetime import Lifetime
-from solward.paid import PaymentState, PayRequest
-from solward.payment import PaymentMode, Served
-from solward.registry import load_registry, run_skill
+from solward.plugins import load_registry, run_skill
 from solward.solana.token_list import token_list
+from solward.types.paid import PaymentState, PayRequest
+from solward.types.payment import PaymentMode, Served
 
 PAYEE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 URL = "https://api.example.com/report"

@@ -11,7 +11,7 @@ import pytest_asyncio
 from solders.keypair import Keypair
 from tests.support.skills import SkillBench, open_skills
 
-from solward.errors import InvalidRequest
+from solward.types.errors import InvalidRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

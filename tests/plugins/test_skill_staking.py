@@ -9,7 +9,12 @@ from tests.support.engine_harness import open_bench
 from tests.support.skills import SkillBench, open_skills
 from tests.support.staking import authorize, by_hand, deactivate, locked_stake
 
-from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
+from solward.types.errors import (
+    GuardrailBlocked,
+    InvalidRequest,
+    LedgerUnavailable,
+    TransactionFailed,
+)
 from solward.vault.guardrails import ScopeLimits
 
 STRANGER = Keypair().pubkey()

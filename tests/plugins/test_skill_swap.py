@@ -9,13 +9,13 @@ from solders.keypair import Keypair
 from tests.support.skills import run_on
 from tests.support.swap import SOL, USDC, SwapBench, open_swaps
 
-from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed
-from solward.money import format_amount
 from solward.operations.perform import Operations
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, TokenList
+from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed
+from solward.types.money import format_amount
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN, Actor
+from solward.vault.money.request import ADMIN, Actor
 
 
 async def run(

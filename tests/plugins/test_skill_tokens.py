@@ -16,9 +16,9 @@ from tests.support.localnet_wire import (
 )
 from tests.support.skills import SkillBench, funded, open_skills
 
-from solward.errors import InvalidRequest
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, token_list
+from solward.types.errors import InvalidRequest
 
 RENT = 10_000_000
 

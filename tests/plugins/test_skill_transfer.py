@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 from tests.support.skills import SOL, SkillBench, open_skills
 
-from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
+from solward.types.errors import (
+    GuardrailBlocked,
+    InvalidRequest,
+    LedgerUnavailable,
+    TransactionFailed,
+)
 from solward.vault.guardrails import ScopeLimits
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.support.engine_harness import open_bench
 from tests.support.skills import SkillBench, open_skills
 
-from solward.errors import GuardrailBlocked, TransactionFailed
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.vault.guardrails import ScopeLimits
 
 

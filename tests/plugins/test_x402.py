@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.payment import (
+from solward.plugins import load_registry
+from solward.plugins.loaded import LoadedPayment
+from solward.solana.clusters import CHAIN_IDS
+from solward.support import jsontext
+from solward.support.base58 import b58encode
+from solward.types.errors import InvalidRequest
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -20,10 +24,6 @@ from solward.payment import (
     offer_json,
     read_offer,
 )
-from solward.registry import load_registry
-from solward.registry.loaded import LoadedPayment
-from solward.solana.base58 import b58encode
-from solward.solana.clusters import CHAIN_IDS
 from solward_plugins.payments import x402
 
 URL = "https://api.example.com/weather"

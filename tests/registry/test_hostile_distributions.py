@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.support.plugin_distributions import CLOSED, HEAD, Shelf, built_ins, skill_source
 
-from solward.errors import PluginError
 from solward.hosts.plugins import plugin_hosts
-from solward.registry import Problem, load_registry, open_registry
-from solward.registry.discovery import discover
+from solward.plugins import Problem, load_registry, open_registry
+from solward.plugins.discovery import discover
+from solward.types.errors import PluginError
 
 OPEN = '{"type": "object", "properties": {"a": {"type": "string"}}}'
 
@@ -359,7 +359,7 @@ def discovered(shelf: Shelf) -> Callable[[], dict[str, object]]:
     def run() -> dict[str, object]:
         program = (
             "import json\n"
-            "from solward.registry import load_registry\n"
+            "from solward.plugins import load_registry\n"
             "registry = load_registry()\n"
             "print(json.dumps({'skills': {n: s.distribution for n, s in registry.skills.items()},"
             " 'problems': {p.distribution: p.code for p in registry.problems}}))\n"

@@ -6,8 +6,8 @@ import pytest
 from tests.support.plugin_distributions import CLOSED, Shelf
 
 from solward import CompletionRequest
-from solward.registry import LoadedProvider, Problem, load_registry
-from solward.registry.containment import PluginCrash
+from solward.plugins import LoadedProvider, Problem, load_registry
+from solward.plugins.containment import PluginCrash
 
 GROUP = "solward.providers"
 REQUEST = CompletionRequest("m", "system", ())

@@ -11,8 +11,8 @@ import structlog
 from structlog.testing import capture_logs
 from tests.support.plugin_distributions import Shelf, skill_source
 
-from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, SkillTimeout
-from solward.registry import LoadedSkill, interceptors, load_registry, run_skill
+from solward.plugins import LoadedSkill, interceptors, load_registry, run_skill
+from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError, SkillTimeout
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,10 @@ from solward import (
 )
 from solward.hosts.wire.values import SKILL_SPEC
 from solward.hosts.wire.values import SkillSpec as WireSpec
-from solward.manifest import (
+from solward.operations.declared import OPERATIONS
+from solward.plugins.checks import check_manifest
+from solward.plugins.problems import ProblemCode, Rejected
+from solward.types.manifest import (
     Site,
     Terms,
     check_paid_site,
@@ -37,10 +40,7 @@ from solward.manifest import (
     terms_json,
     wider,
 )
-from solward.operations.declared import OPERATIONS
-from solward.paid import max_parts
-from solward.registry.checks import check_manifest
-from solward.registry.problems import ProblemCode, Rejected
+from solward.types.paid import max_parts
 
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 SITE = "api.example.com"

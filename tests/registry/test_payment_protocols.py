@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 from tests.support.plugin_distributions import HEAD, Shelf
 
-from solward import jsontext
-from solward.errors import InvalidRequest, SkillError
-from solward.payment import (
+from solward.plugins import load_registry
+from solward.plugins import loaded as loaded_module
+from solward.plugins.loaded import LoadedPayment
+from solward.plugins.payment_checks import checked_headers, checked_offers, checked_receipt
+from solward.support import jsontext
+from solward.support.base58 import b58encode
+from solward.types.errors import InvalidRequest, SkillError
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -17,11 +22,6 @@ from solward.payment import (
     offer_json,
     read_offer,
 )
-from solward.registry import load_registry
-from solward.registry import loaded as loaded_module
-from solward.registry.loaded import LoadedPayment
-from solward.registry.payment_checks import checked_headers, checked_offers, checked_receipt
-from solward.solana.base58 import b58encode
 
 SELLER = "7WduLbRfYhTJktjLw5FDEyrqoEv61aTTCuGAetgLjzN5"
 SPONSOR = "2WGcYYau2gLu2DUq68SxxXQmCgi77n8hFqqLNbNyg6Xk"

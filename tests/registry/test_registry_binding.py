@@ -7,13 +7,13 @@ import pytest
 from tests.support.plugin_distributions import HEAD, Shelf, skill_source
 
 from solward import Effects, Message, SkillSpec, hookimpl
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.guardrail import TransactionEffects as SimulatedEffects
-from solward.provider import CompletionRequest
-from solward.registry import load_registry
-from solward.registry.containment import PluginCrash
-from solward.registry.hooks import Manager, SealedError
+from solward.plugins import load_registry
+from solward.plugins.containment import PluginCrash
+from solward.plugins.hooks import Manager, SealedError
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.guardrail import TransactionEffects as SimulatedEffects
+from solward.types.provider import CompletionRequest
 
 
 def plugin(name: str) -> ModuleType:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward.errors import InvalidRequest
-from solward.registry.parameters import Parameters
-from solward.registry.schema import checked_schema
+from solward.plugins.parameters import Parameters
+from solward.plugins.schema import checked_schema
+from solward.types.errors import InvalidRequest
 
 TRANSFER: dict[str, Any] = {
     "type": "object",

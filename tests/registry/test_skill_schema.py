@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.support.processor_time import cost
 
-from solward.errors import InvalidRequest
-from solward.registry.parameters import Parameters
-from solward.registry.problems import Rejected
-from solward.registry.schema import check_examples_cheap, checked_schema
+from solward.plugins.parameters import Parameters
+from solward.plugins.problems import Rejected
+from solward.plugins.schema import check_examples_cheap, checked_schema
+from solward.types.errors import InvalidRequest
 
 POINT = {
     "type": "object",

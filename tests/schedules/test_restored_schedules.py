@@ -10,9 +10,9 @@ from tests.schedules.test_schedules_pay import PAY, paid
 from tests.support.backup_homes import PASSPHRASE, TWICE, solward
 from tests.support.schedules import HOUR, Clock, timetable
 
-from solward.vault.wallets import KeySource
-from solward.vault.wallets.export import export_wallet, newest_keystore
-from solward.vault.wallets.service import KEY_FILE
+from solward.vault.custody import KeySource
+from solward.vault.custody.export import export_wallet, newest_keystore
+from solward.vault.custody.service import KEY_FILE
 
 
 @pytest.mark.sqlite("`solward backup` is of a home with its files")

@@ -10,9 +10,9 @@ import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
 from tests.support.schedules import HOUR, timetable
 
-from solward.registry.parameters import Parameters
+from solward.plugins.parameters import Parameters
+from solward.schedules import store
 from solward.schedules.run import SchedulePhase
-from solward.store import schedules as store
 
 
 async def test_what_was_paused_while_its_skill_ran_reserves_nothing(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.schedules import HOUR, Timetable, due, timetable
 
-from solward.clock import iso, now_ms
 from solward.schedules import runner
 from solward.schedules.run import Outcome, run_once
 from solward.schedules.schedule import RunStatus, Schedule
+from solward.support.clock import iso, now_ms
 
 IN_DATABASE = {"api_key_store": "database", "max_transactions_per_minute": 100}
 

@@ -15,7 +15,7 @@ from tests.support.schedules import HOUR, Clock, Timetable, timed
 from tests.support.shared_services import shared_ledger
 
 from solward.schedules.run import ScheduleHook, SchedulePhase, no_hook
-from solward.service import Solward
+from solward.service.service import Solward
 from solward_server.app import create_app
 
 pytestmark = pytest.mark.more

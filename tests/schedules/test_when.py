@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from solward.clock import iso, ms_of
-from solward.errors import InvalidRequest
 from solward.schedules.when import When, check_cron
+from solward.support.clock import iso, ms_of
+from solward.types.errors import InvalidRequest
 
 MINUTE = 60_000
 START = ms_of("2026-01-01T00:00:00Z")

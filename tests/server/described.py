@@ -12,7 +12,7 @@ from quart import Quart
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from solward.service import Solward
+from solward.service.service import Solward
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe
 

@@ -13,13 +13,13 @@ from tests.support.agents import agent_body
 from tests.support.api import NOBODY, SECRET, STRANGER, Api, serving_api, settings
 from tests.support.event_client import serving_events
 
-from solward.clock import iso, now_ms
-from solward.durations import HOUR_MS
-from solward.errors import KeyRevoked
-from solward.roles import Role
+from solward.database.database import Database
 from solward.schedules.run import actor_of
-from solward.service import Solward
-from solward.vault.store.database import Database
+from solward.service.service import Solward
+from solward.support.clock import iso, now_ms
+from solward.support.durations import HOUR_MS
+from solward.types.errors import KeyRevoked
+from solward.types.roles import Role
 from solward_server.http.admin_credentials import MOST, AdminCredentials
 from solward_server.http.api_keys import hash_of
 from solward_server.http.auth import Access, access_of, role_of

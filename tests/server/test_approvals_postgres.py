@@ -12,10 +12,10 @@ from tests.support.api import STRANGER
 from tests.support.approval_desk import asks, guardrails
 from tests.support.shared_services import several_apis
 
-from solward import service as service_module
-from solward.errors import HoldDecided
-from solward.hold import HoldState
-from solward.money import LAMPORTS_PER_SOL
+from solward.service import service as service_module
+from solward.types.errors import HoldDecided
+from solward.types.hold import HoldState
+from solward.types.money import LAMPORTS_PER_SOL
 
 pytestmark = pytest.mark.more
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.api import serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.vault.guardrails.grants.dollars import NoPrice, Price, worth
+from solward.vault.grants.dollars import NoPrice, Price, worth
 
 
 async def test_it_is_shown_where_it_is_asked_for_and_what_has_no_price_is_named(

@@ -16,11 +16,11 @@ from tests.support.agents import agent_body
 from tests.support.api import NOBODY, SECRET, settings
 from tests.support.scripted_provider import installed
 
-from solward import jsontext
-from solward.errors import ModelRefused, ProviderError
-from solward.provider import Completion, CompletionRequest, ToolCall, Usage
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.support import jsontext
 from solward.testing import ScriptedProvider
+from solward.types.errors import ModelRefused, ProviderError
+from solward.types.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward_server.listening import listen
 from solward_server.serve import Address, serve
 

@@ -8,8 +8,8 @@ import pytest
 from solders.pubkey import Pubkey
 from tests.support.api import STRANGER, Api
 
-from solward.solana.base58 import is_address
-from solward.vault.wallets import contacts
+from solward.operations import contacts
+from solward.support.base58 import is_address
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 

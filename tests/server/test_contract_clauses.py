@@ -10,8 +10,8 @@ import pytest
 from tests.support.agents import agent_body
 from tests.support.api import STRANGER, Api, serving_api
 
-from solward.record import TransactionRecord, TransactionStatus
 from solward.settings import Settings
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store.transactions import insert_record
 
 SKILLS = [

@@ -16,8 +16,8 @@ from tests.support.api import Answer, serving_api
 
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.provider import Completion, CompletionRequest
-from solward.store import agents as agent_store
+from solward.agents.store import agents as agent_store
+from solward.types.provider import Completion, CompletionRequest
 
 CEILING = 50_000_000  # MAX_COSTS_SOL_PER_DAY by default
 RENT, FEE = 2_039_280, 5_000

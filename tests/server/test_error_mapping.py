@@ -7,8 +7,8 @@ import inspect
 import pytest
 from tests.support.api import SECRET, Api
 
-from solward import errors
-from solward.errors import LedgerUnavailable, SkillError, SolwardError
+from solward.types import errors
+from solward.types.errors import LedgerUnavailable, SkillError, SolwardError
 from solward_server.http.errors import status_of
 
 STATUS = {

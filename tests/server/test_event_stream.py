@@ -14,9 +14,9 @@ from tests.support.api import NOBODY, settings
 from tests.support.audit_places import places, seq_at
 from tests.support.event_client import Served, serving_events
 
-from solward import jsontext
-from solward.events import EventKind
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.support import jsontext
+from solward.types.events import EventKind
 from solward_server.resources import events
 
 ORIGIN = "http://localhost:3000"

@@ -18,9 +18,9 @@ from tests.support.event_client import Served, serving_events
 from tests.support.shared_services import shared_ledger
 
 from solward.audit.log import AuditEntry, AuditLog
-from solward.service import Solward
-from solward.store import event_feed as feed
-from solward.vault.store.database import Database
+from solward.database.database import Database
+from solward.service import event_feed as feed
+from solward.service.service import Solward
 from solward_server.resources import events
 
 pytestmark = pytest.mark.more

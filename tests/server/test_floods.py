@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.api import SECRET, STRANGER, Answer, Api
 
-from solward.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
+from solward.support.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.credential_lookups import AT_ONCE, MOST_KNOWN, CredentialLookups
 

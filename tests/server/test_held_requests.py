@@ -11,10 +11,10 @@ import pytest
 from tests.support.api import STRANGER, Api, serving_api
 from tests.support.approval_desk import asks, guardrails
 
-from solward import service as service_module
-from solward.errors import HoldDecided
-from solward.hold import HoldState
-from solward.money import LAMPORTS_PER_SOL
+from solward.service import service as service_module
+from solward.types.errors import HoldDecided
+from solward.types.hold import HoldState
+from solward.types.money import LAMPORTS_PER_SOL
 
 PAY = {"to": STRANGER, "amount": 1}
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.support.api import NOBODY, Answer, Api, serving_api
 
-from solward.errors import LedgerUnavailable
-from solward.vault.transactions.assess import Assessor
+from solward.types.errors import LedgerUnavailable
+from solward.vault.money.judge.assess import Assessor
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 ASKS = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "2"}, "hold": "0.1"}}}

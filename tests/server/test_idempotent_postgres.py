@@ -12,13 +12,13 @@ from sqlalchemy import insert, select, update
 from tests.support.api import STRANGER, Api
 from tests.support.shared_services import several_apis
 
-from solward.errors import IdempotencyInFlight
-from solward.service import Solward
+from solward.database.database import Database
+from solward.database.tables import attempts, idempotency, processes
+from solward.service.service import Solward
+from solward.types.errors import IdempotencyInFlight
 from solward.vault.store import idempotency as store
 from solward.vault.store import processes as store_processes
-from solward.vault.store.database import Database
 from solward.vault.store.idempotency import StoredResponse
-from solward.vault.store.tables import attempts, idempotency, processes
 
 pytestmark = pytest.mark.more
 

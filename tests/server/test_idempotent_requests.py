@@ -11,7 +11,7 @@ from sqlalchemy import update
 from tests.support.api import SECRET, STRANGER, Api, serving_api
 from werkzeug.datastructures import Headers
 
-from solward.vault.store.tables import idempotency
+from solward.database.tables import idempotency
 from solward_server.resources import PREFIX
 
 ONE = {"Idempotency-Key": "one"}

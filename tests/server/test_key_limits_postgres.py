@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import func, select, update
 from tests.support.shared_services import several_apis
 
-from solward.store import api_keys as store
-from solward.store.tables import key_requests, key_traffic
-from solward.vault.store.database import Database
+from solward.credentials import api_keys as store
+from solward.database.database import Database
+from solward.database.service_tables import key_requests, key_traffic
 from solward_server.http.api_keys import new_key
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.limits import SharedRateLimiter, SharedTraffic, TooManyRequests

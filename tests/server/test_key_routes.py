@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import update
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
-from solward.clock import iso, ms_of, now_ms
-from solward.store import tables
+from solward.database import service_tables as tables
+from solward.database.database import clock
+from solward.support.clock import iso, ms_of, now_ms
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.store.database import clock
 from solward_server.http import api_keys
 from solward_server.http.api_keys import DEFAULT_PERMISSIONS
 from solward_server.http.auth import KEY_INVALID

@@ -17,13 +17,13 @@ from tests.support import rpc_nodes
 from tests.support.api import STRANGER, serving_api, settings
 from tests.support.process_logs import written_log
 
-from solward import service as service_module
-from solward.cluster import GENESIS, open_cluster
-from solward.errors import StoreError
-from solward.guardrail import SOL
-from solward.vault.ledger import display
-from solward.vault.store.database import Database
-from solward.vault.transactions.prices import Prices
+from solward.database.database import Database
+from solward.service import display_reads as display
+from solward.service import service as service_module
+from solward.service.cluster import GENESIS, open_cluster
+from solward.types.errors import StoreError
+from solward.types.guardrail import SOL
+from solward.vault.money.judge.prices import Prices
 from solward_cli.doctor import ledger, vendors
 from solward_cli.doctor.report import text
 from solward_cli.doctor.subject import Subject

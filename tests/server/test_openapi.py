@@ -17,8 +17,8 @@ from tests.server.described import Described, target
 from tests.support.api import Api
 
 from solward import SkillSpec
-from solward.registry import load_registry
-from solward.webhook import REFUSALS
+from solward.notify.webhook import REFUSALS
+from solward.plugins import load_registry
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, access_of
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX

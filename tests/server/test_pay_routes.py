@@ -15,11 +15,11 @@ from tests.support.fake_seller import Asked, Reply, receipt
 from tests.support.market import USDC
 from tests.support.shop import OWNER, PRICE, Shop, open_shop, reopened
 
-from solward.clock import now_ms
-from solward.durations import DAY_MS
+from solward.database.tables import payments
 from solward.operations.payments import pay
-from solward.store.retention import retain
-from solward.vault.store.tables import payments
+from solward.service.retention import retain
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
 from solward_server.http.body import MAX_PAY_BYTES
 
 

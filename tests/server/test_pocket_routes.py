@@ -10,7 +10,7 @@ from tests.support.api import serving_api
 from tests.support.swap import pay_sol
 
 from solward.context.pocket import PocketRequest
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
 from solward_server.http.field_names import NO_DRY_RUN
 
 LAMPORTS = 5_000_000

@@ -11,9 +11,9 @@ from solders.keypair import Keypair
 from tests.support.agents import agent_body
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
-from solward import jsontext
+from solward.operations.policies.changes import replace_set
+from solward.support import jsontext
 from solward.vault.store import grants as grant_store
-from solward.vault.transactions.policy import replace_set
 from solward_server.http.body import MAX_POLICY_BYTES
 
 SPENDS = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}

@@ -22,13 +22,13 @@ from solders.keypair import Keypair
 from tests.support.agents import Scripted, agent_body, calls
 from tests.support.api import Api, serving_api
 
-from solward import jsontext
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.service import Solward
-from solward.store import agents as agent_store
+from solward.agents.store import agents as agent_store
+from solward.service.service import Solward
+from solward.support import jsontext
+from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
-from solward.vault.transactions.request import ADMIN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

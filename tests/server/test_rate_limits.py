@@ -10,7 +10,7 @@ import pytest
 from tests.support.agents import agent_body
 from tests.support.api import NOBODY, Api, serving_api, settings
 
-from solward.errors import ConfigError
+from solward.types.errors import ConfigError
 from solward_server.http.limits import RateLimiter, TooManyRequests
 
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 from sqlalchemy import func, select
 from tests.support.api import STRANGER, Api, serving_api
 
-from solward.skill import Effects
-from solward.vault.store.tables import attempts, reservations, transactions
+from solward.database.tables import attempts, reservations, transactions
+from solward.types.skill import Effects
 
 # One service for all: nothing here changes what another test sees.
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
-from solward.errors import StoreError
+from solward.types.errors import StoreError
 
 
 async def test_wallets_are_made_listed_and_tagged(api: Api) -> None:

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from tests.support.api import SECRET, settings
 
-from solward.errors import ConfigError
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings.access import DEVELOPMENT_SECRET
+from solward.types.errors import ConfigError
 from solward_server.listening import listen
 from solward_server.serve import Address, serve, stop_on_signals
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.api import STRANGER, serving_api
 from tests.support.grants import grant, limit
 
-from solward.vault.transactions.policy import replace_policy, replace_set
+from solward.operations.policies.changes import replace_policy, replace_set
 
 
 async def test_a_skill_and_its_plugin_are_bound_and_the_operation_itself_is_not(

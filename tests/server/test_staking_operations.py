@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
-from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.solana.ledger import NOT_SERVED
 from solward.solana.stakes import RecordedStakes, read_stakes
+from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.types.ledger import NOT_SERVED
 from solward.vault.ledger.client import RpcLedger
 
 

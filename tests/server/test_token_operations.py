@@ -13,7 +13,7 @@ import pytest
 from tests.support.agents import agent_body
 from tests.support.api import Api, serving_api
 
-from solward.errors import LedgerUnavailable
+from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.client import RpcLedger
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

@@ -11,10 +11,10 @@ from solders.keypair import Keypair
 from tests.support.api import Api
 
 from solward.context import SkillContext, WalletView
-from solward.errors import SkillError
 from solward.operations.perform import SkillCalls
-from solward.skill import Effects
-from solward.vault.transactions.request import ADMIN
+from solward.types.errors import SkillError
+from solward.types.skill import Effects
+from solward.vault.money.request import ADMIN
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 TO = str(Keypair().pubkey())

@@ -19,13 +19,13 @@ from tests.support.api import STRANGER, Api, settings
 from tests.support.event_client import serving_events
 from tests.support.statements import statements_of
 
-from solward import service as service_module
-from solward.known_addresses import KnownAddress, KnownAddresses
-from solward.record import TransactionRecord, TransactionStatus
-from solward.service import Solward
+from solward.database import tables
+from solward.service import service as service_module
+from solward.service.record_filter import RecordFilter
+from solward.service.service import Solward
 from solward.solana.token_list import token_list
-from solward.vault.store import tables
-from solward.vault.store.record_filter import RecordFilter
+from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward_server import history_csv
 from solward_server.history_csv import COLUMNS, Naming, harmless
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import update
 from tests.support.api import STRANGER, Api
 
-from solward.vault.store import record_filter
-from solward.vault.store.tables import transactions
+from solward.database.tables import transactions
+from solward.service import record_filter
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 

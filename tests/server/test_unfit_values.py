@@ -17,7 +17,7 @@ from tests.support.agents import agent_body
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 from tests.support.shared_services import several_apis
 
-from solward.registry import load_registry
+from solward.plugins import load_registry
 from solward_server.http.errors import INTERNAL_ERROR
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.support.api import NOBODY, SECRET, STRANGER, Answer, Api, serving_api, settings
 
-from solward.service import Solward
+from solward.service.service import Solward
 from solward_server.listening import listen
 from solward_server.serve import Address, serve
 

@@ -9,11 +9,11 @@ import pytest
 from tests.support.api import serving_api
 from tests.support.grants import grant, limit
 
-from solward.service import wallet_limits
+from solward.operations.policies.changes import replace_policy
+from solward.operations.policies.grant_report import wallet_grants
+from solward.service.service import wallet_limits
 from solward.settings import Settings
-from solward.vault.guardrails.grants.model import Grant
-from solward.vault.transactions.grant_report import wallet_grants
-from solward.vault.transactions.policy import replace_policy
+from solward.vault.grants.model import Grant
 from solward_server.http.api_keys import ApiKey
 from solward_server.http.api_keys_database import DatabaseKeys
 

@@ -10,10 +10,10 @@ import pytest
 from tests.support.api import NOBODY, Api, serving_api
 from tests.support.shared_services import several_apis
 
-from solward import jsontext
-from solward.errors import TooManyWallets
-from solward.vault.wallets import service
-from solward.vault.wallets.service import MOST_OF_A_KEY
+from solward.support import jsontext
+from solward.types.errors import TooManyWallets
+from solward.vault.custody import service
+from solward.vault.custody.service import MOST_OF_A_KEY
 
 
 async def test_a_key_makes_100_wallets_and_no_more(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from tests.support.api import Answer, Api, serving_api
 from solward.audit.acts import principal
 from solward.audit.log import AuditLog
 from solward.client import sign_decision
-from solward.clock import now_ms
-from solward.durations import DAY_MS
-from solward.errors import DecisionRefused, InvalidRequest
-from solward.store.tables import webhook_nonces
-from solward.vault.store.database import Database
-from solward.webhook import REFUSALS, Pace, SentDecision, Webhook
-from solward.webhook_signature import WINDOW_S, decision_signature, delivery_signature
+from solward.database.database import Database
+from solward.database.service_tables import webhook_nonces
+from solward.notify.webhook import REFUSALS, Pace, SentDecision, Webhook
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
+from solward.support.webhook_signature import WINDOW_S, decision_signature, delivery_signature
+from solward.types.errors import DecisionRefused, InvalidRequest
 
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"
 OTHER = "another-secret-of-the-webhook-32-byt"
@@ -213,7 +213,7 @@ async def test_a_clock_that_is_set_back_lets_no_decision_in_again(
     await webhook.decide(people, sent)
 
     def set_clock(ms: int) -> None:
-        monkeypatch.setattr("solward.vault.store.database.now_ms", lambda: ms)
+        monkeypatch.setattr("solward.database.database.now_ms", lambda: ms)
 
     set_clock(real + DAY_MS)
     await webhook.decide(people, signed(later_s=DAY_MS / 1000))

@@ -22,9 +22,9 @@ from tests.support.approval_desk import asks, guardrails
 from tests.support.repository import ROOT
 from tests.support.service_process import NO_TLS, free_port
 
-from solward import service as service_module
 from solward.client import Delivery, sign_decision, verify_delivery
-from solward.service import Solward
+from solward.service import service as service_module
+from solward.service.service import Solward
 from solward_server.serve import serve
 
 pytestmark = pytest.mark.samples(

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.worker import Worker
-from solward.vault.store.database import Database
+from solward.database.database import Database
 from solward_server.worker_endpoint import create_worker_app
 
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"

@@ -13,9 +13,9 @@ from solders.keypair import Keypair
 from tests.support.agents import agent_body
 from tests.support.api import Api, serving_api
 
-from solward import jsontext
-from solward.store import agents as agent_store
-from solward.vault.transactions.request import ADMIN
+from solward.agents.store import agents as agent_store
+from solward.support import jsontext
+from solward.vault.money.request import ADMIN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from solward.errors import ConfigError
 from solward.settings import Settings
 from solward.settings.access import DEVELOPMENT_SECRET
+from solward.types.errors import ConfigError
 
 
 def settings(home: Path, **given: Any) -> Settings:

@@ -10,11 +10,11 @@ import pytest
 from pydantic import SecretStr
 from tests.support.repository import ROOT
 
-from solward.errors import ConfigError
 from solward.settings import Settings
 from solward.settings.addresses import address_fields, origin_of, shown_address
 from solward.settings.report import report
 from solward.telemetry.scrub import scrub_text
+from solward.types.errors import ConfigError
 
 MARK = "m4rk-9e7b4f1d0c-of-a-vendors-key"
 PLACES = {

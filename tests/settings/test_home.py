@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from solward.errors import ConfigError, HomeLocked
 from solward.settings.home import Home
+from solward.types.errors import ConfigError, HomeLocked
 
 HOLD = """
 import sys, time

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from solward.errors import ConfigError
-from solward.provider import ProviderContext, ProviderSpec
+from solward.database.database import database_file
 from solward.settings import Settings, default_home
 from solward.settings.access import DEVELOPMENT_SECRET
 from solward.settings.masking import forget_secrets
 from solward.settings.secret_rules import weaknesses
 from solward.settings.settings import allowed_for_providers
-from solward.vault.store.database import database_file
+from solward.types.errors import ConfigError
+from solward.types.provider import ProviderContext, ProviderSpec
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

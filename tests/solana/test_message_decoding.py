@@ -18,7 +18,6 @@ from solders.transaction import VersionedTransaction
 from tests.vault.guardrails.attacks import pay
 from tests.vault.guardrails.bank import SOL, Bank, key
 
-from solward.errors import InvalidRequest
 from solward.solana.fees import network_fee
 from solward.solana.message import (
     MalformedTransaction,
@@ -29,6 +28,7 @@ from solward.solana.message import (
     resolve,
 )
 from solward.solana.programs import ED25519_PROGRAM, SECP256R1_PROGRAM
+from solward.types.errors import InvalidRequest
 
 
 @pytest.mark.parametrize("version", ["legacy", "0", "1"])

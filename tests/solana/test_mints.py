@@ -12,8 +12,8 @@ from tests.support.localnet_wire import (
     named_mint_instructions,
 )
 
-from solward.solana.accounts import Account
 from solward.solana.tokens import Mint, mint_account
+from solward.types.ledger import Account
 
 RENT = 10_000_000
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 
-from solward.errors import LedgerUnavailable
-from solward.solana.accounts import Account
-from solward.solana.ledger import VoteAccount
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
 from solward.solana.stakes import StakeState, StakeTime, read_stake, stake_at, stake_time
+from solward.types.errors import LedgerUnavailable
+from solward.types.ledger import Account, VoteAccount
 from solward.vault.ledger.client import RpcLedger
 
 SOL = 10**9

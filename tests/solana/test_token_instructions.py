@@ -11,10 +11,10 @@ from solders.pubkey import Pubkey
 from spl.token import instructions as spl
 from spl.token import models
 
-from solward.money import U64_MAX
 from solward.solana import token_instructions as ours
 from solward.solana.instructions import TOKEN_AUTHORITIES
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
+from solward.types.money import U64_MAX
 
 keys = st.binary(min_size=32, max_size=32).map(Pubkey)
 programs = st.sampled_from([TOKEN_PROGRAM, TOKEN_2022_PROGRAM]).map(Pubkey.from_string)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest
 from solward.solana.token_list import KnownToken, TokenList, skeleton, token_list
+from solward.types.errors import InvalidRequest
 
 MAINNET = token_list("mainnet-beta")
 USDC = MAINNET.resolve("USDC", "mint")

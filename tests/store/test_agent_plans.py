@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.agent_rows import WALLET, decision, fields
 from tests.support.query_plans import query_plans
 
-from solward.store import agents, cycles
+from solward.agents.store import agents, cycles
+from solward.database.database import Database
+from solward.database.tables import wallets
 from solward.vault.store import transactions
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
 
 
 async def everything(connection: AsyncConnection) -> None:

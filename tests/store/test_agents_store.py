@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import insert
 from tests.support.agent_rows import WALLET, decision, fields
 
-from solward.record import TransactionRecord, TransactionStatus
-from solward.store import agents as store
-from solward.store import cycles
-from solward.store.cycles import LeavingCycle, LeftCycle, Recalled
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
+from solward.agents.store import agents as store
+from solward.agents.store import cycles
+from solward.agents.store.cycles import LeavingCycle, LeftCycle, Recalled
+from solward.database.database import Database
+from solward.database.tables import wallets
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store.transactions import insert_record, recent
 
 

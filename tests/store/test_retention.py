@@ -13,32 +13,33 @@ from sqlalchemy import func, insert, select, text
 from structlog.testing import capture_logs
 from tests.support.agent_rows import WALLET, fields
 
-from solward.audit import outbox
+from solward.agents.store import agents
 from solward.audit.log import AuditLog, Log
-from solward.audit.tables import audit as entries_table
-from solward.clock import iso, now_ms
-from solward.durations import DAY_MS, HOUR_MS
-from solward.errors import AuditBroken, ConfigError, StoreError
-from solward.payment import PaymentMode, Served
-from solward.service import Solward
-from solward.settings import Settings
-from solward.store import agents, retention
-from solward.store.retention import Retained, hourly_retention, retain
-from solward.store.tables import agent_usage, decisions, memory
-from solward.vault.guardrails.grants.decide import Case
-from solward.vault.guardrails.grants.judged import Judged, to_row
-from solward.vault.store import judged, payments
-from solward.vault.store.database import Database, try_lock_exclusive
-from solward.vault.store.payments import PaymentRow, StoredAnswer
-from solward.vault.store.tables import (
+from solward.database import outbox
+from solward.database.audit_tables import audit as entries_table
+from solward.database.database import Database, try_lock_exclusive
+from solward.database.service_tables import agent_usage, decisions, memory
+from solward.database.tables import (
     judged_effects,
     reservation_totals,
     reservations,
     transactions,
     wallets,
 )
-from solward.vault.transactions.replay_run import MAX_DAYS
-from solward.vault.wallets import Wallets
+from solward.operations.policies.replay_run import MAX_DAYS
+from solward.service import retention
+from solward.service.retention import Retained, hourly_retention, retain
+from solward.service.service import Solward
+from solward.settings import Settings
+from solward.support.clock import iso, now_ms
+from solward.support.durations import DAY_MS, HOUR_MS
+from solward.types.errors import AuditBroken, ConfigError, StoreError
+from solward.types.payment import PaymentMode, Served
+from solward.vault.custody import Wallets
+from solward.vault.grants.decide import Case
+from solward.vault.grants.judged import Judged, to_row
+from solward.vault.store import judged, payments
+from solward.vault.store.payments import PaymentRow, StoredAnswer
 
 NOW = 1000 * DAY_MS
 DAYS = 30

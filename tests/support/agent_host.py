@@ -12,9 +12,14 @@ from tests.support.agents import ADDRESS, agent_body
 
 from solward.agents.cycle import no_hook
 from solward.context import AgentView
-from solward.errors import WalletNotFound
-from solward.events import Event
-from solward.provider import (
+from solward.database.database import Database
+from solward.database.tables import wallets
+from solward.plugins.parameters import Parameters
+from solward.solana.balances import Balances
+from solward.solana.token_list import TokenList
+from solward.types.errors import WalletNotFound
+from solward.types.events import Event
+from solward.types.provider import (
     Completion,
     CompletionRequest,
     ModelPrice,
@@ -22,13 +27,8 @@ from solward.provider import (
     ProviderSpec,
     Usage,
 )
-from solward.registry.parameters import Parameters
-from solward.skill import Effects
-from solward.solana.balances import Balances
-from solward.solana.token_list import TokenList
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
-from solward.vault.transactions.request import Actor
+from solward.types.skill import Effects
+from solward.vault.money.request import Actor
 
 OPTIONS = {
     "type": "object",

@@ -12,14 +12,14 @@ from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
+from solward.agents.store import agents as agent_store
 from solward.agents.stored_reads import Stored
 from solward.context import AgentView
-from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
-from solward.record import TransactionRecord, TransactionStatus
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.solana.balances import Balances, TokenBalance
-from solward.store import agents as agent_store
-from solward.vault.transactions.request import ADMIN, Actor
+from solward.types.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.money.request import ADMIN, Actor
 
 SOL = 10**9
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

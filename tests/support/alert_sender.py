@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from solward.alert_webhook import AlertWebhook
-from solward.audit import outbox
-from solward.events import Event
-from solward.vault.store.database import Database
-from solward.webhook_sender import Pace
+from solward.database import outbox
+from solward.database.database import Database
+from solward.notify.alert_webhook import AlertWebhook
+from solward.notify.webhook_sender import Pace
+from solward.types.events import Event
 
 
 def die(_events: Sequence[Event]) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from quart import Quart
 from tests.server.described import described
 
-from solward import jsontext
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
+from solward.support import jsontext
 from solward_server.app import create_app
 from solward_server.resources import PREFIX
 

@@ -10,18 +10,18 @@ from typing import Any
 
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
-from solward.errors import Held, KeyRevoked
-from solward.guardrail import Hold as Ask
-from solward.guardrail import Intent, TransactionEffects
-from solward.hold import Hold
 from solward.operations.approvals import Approvals
 from solward.operations.perform import Operations
-from solward.record import TransactionRecord
-from solward.registry.loaded import LoadedGuardrail
-from solward.registry.threaded import ThreadedRule
+from solward.plugins.loaded import LoadedGuardrail
+from solward.plugins.threaded import ThreadedRule
+from solward.types.errors import Held, KeyRevoked
+from solward.types.guardrail import Hold as Ask
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.hold import Hold
+from solward.types.record import TransactionRecord
 from solward.vault.guardrails import PluginGuardrail
+from solward.vault.money.request import Actor
 from solward.vault.store import holds as store
-from solward.vault.transactions.request import Actor
 
 KEY = Actor("key:k1", limits=(("key:k1", LIMITS),))
 ASKS = "more than a person lets pass"

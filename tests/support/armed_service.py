@@ -35,19 +35,19 @@ from spl.token.instructions import (
 )
 from spl.token.models import CloseAccountParams, SyncNativeParams
 
-from solward import service
-from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.operations.payments import offers
 from solward.operations.perform import Operations
-from solward.record import TransactionRecord
-from solward.registry.loaded import LoadedGuardrail, LoadedVenue
-from solward.registry.threaded import ThreadedRule
-from solward.service import Solward
+from solward.plugins.loaded import LoadedGuardrail, LoadedVenue
+from solward.plugins.threaded import ThreadedRule
+from solward.service import service
+from solward.service.service import Solward
+from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.types.record import TransactionRecord
+from solward.types.venue import Quote, SwapTransaction, VenueContext
+from solward.vault.money.judge.assess import MAX_AGE_S, BlockhashSource
+from solward.vault.money.reserve.reservation import Reservation, Reserver
+from solward.vault.money.steps import Step
 from solward.vault.store import spending
-from solward.vault.transactions.assess import MAX_AGE_S, BlockhashSource
-from solward.vault.transactions.reservation import Reservation, Reserver
-from solward.vault.transactions.steps import Step
-from solward.venue import Quote, SwapTransaction, VenueContext
 
 
 def kill_at(step: Step, nth: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
-from solward.audit.tables import audit
-from solward.vault.store.database import Database
+from solward.database.audit_tables import audit
+from solward.database.database import Database
 
 
 async def places(database: Database, *seqs: int) -> list[int]:

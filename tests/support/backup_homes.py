@@ -7,9 +7,9 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from solward.database.database import Database
 from solward.settings import Settings
-from solward.vault.store.database import Database
-from solward.vault.wallets import Wallet, Wallets
+from solward.vault.custody import Wallet, Wallets
 from solward_cli import main
 
 PASSPHRASE = "correct horse battery"

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.support.service_process import SECRET
 from tests.support.up_process import running
 
-from solward import jsontext
+from solward.support import jsontext
 from solward_cli import main
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"

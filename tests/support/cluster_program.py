@@ -23,7 +23,7 @@ if __name__ == "__main__":
     set_clock(int(os.environ.get("CLOCK_AHEAD_MS", "0")))
 
     import solward_cli
-    from solward.service import Solward
+    from solward.service.service import Solward
 
     Solward.open = functools.partial(Solward.open, demo=True)  # type: ignore[method-assign]
     solward_cli.main()

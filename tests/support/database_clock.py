@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from solward.vault.store import database
+from solward.database import database
 
 
 def set_clock(patch: pytest.MonkeyPatch, now_ms: Callable[[], int], sql: str) -> None:

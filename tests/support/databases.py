@@ -19,9 +19,9 @@ from tests.support.postgres_server import Postgres
 from tests.support.queue_placement import Beside
 
 from solward.agents import placement
-from solward.store import jobs
-from solward.vault.store import database, schema
-from solward.vault.store.database import Database
+from solward.agents.store import jobs
+from solward.database import database, schema
+from solward.database.database import Database
 
 ON_POSTGRES = os.environ.get("SOLWARD_TEST_DATABASE", "sqlite") == "postgresql"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 _REFUSAL = "an ended record was changed"
 _ON_SQLITE = f"""

@@ -16,22 +16,22 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests.support.ended_records import refuse_changes_of_ended_records
 
-from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.money import LAMPORTS_PER_SOL, sol_to_lamports
+from solward.database.database import Database
 from solward.operations.perform import Operations
 from solward.operations.transfer import plan_transfer
 from solward.operations.venues import Venue
-from solward.record import TransactionRecord
 from solward.settings import Settings
 from solward.solana.token_list import TokenList, token_list
+from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.types.money import LAMPORTS_PER_SOL, sol_to_lamports
+from solward.types.record import TransactionRecord
+from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.transport import IN_PROCESS
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN, Actor, Draft
 from solward.vault.store import transactions as store
-from solward.vault.store.database import Database
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.request import ADMIN, Actor, Draft
-from solward.vault.wallets import Wallet, Wallets
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -135,7 +135,7 @@ class Bench:
 
     async def reserved_units(self) -> int:
         """All SOL units counted against the wallet in 24 hours."""
-        from solward.clock import now_ms
+        from solward.support.clock import now_ms
         from solward.vault.store import spending
 
         scope = f"wallet:{self.wallet.id}"

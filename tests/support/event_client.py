@@ -12,9 +12,9 @@ import httpx
 from tests.support.api import SECRET
 from tests.support.audit_places import places
 
-from solward import jsontext
-from solward.events import EventKind
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.support import jsontext
+from solward.types.events import EventKind
 from solward_server.listening import listen
 from solward_server.serve import Address, serve
 

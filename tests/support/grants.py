@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from solward.durations import DAY_MS
-from solward.guardrail import Operation
-from solward.vault.guardrails.grants.model import AssetLimit, Grant, Window
-from solward.vault.guardrails.grants.stored_form import grant_id
+from solward.support.durations import DAY_MS
+from solward.types.guardrail import Operation
+from solward.vault.grants.model import AssetLimit, Grant, Window
+from solward.vault.grants.stored_form import grant_id
 
 ALL = frozenset(Operation) - {Operation.BURN}
 

@@ -15,12 +15,12 @@ from solders.keypair import Keypair
 from tests.support.api import Api, serving_api
 from tests.support.sql_steps import Statements, recorded_statements
 
-from solward.clock import now_ms
+from solward.agents.store import agents, cycles
+from solward.database.database import Database
+from solward.service.retention import retain_now
 from solward.settings import Settings
-from solward.store import agents, cycles
-from solward.store.retention import retain_now
+from solward.support.clock import now_ms
 from solward.vault.store import payments, transactions
-from solward.vault.store.database import Database
 
 GRANT = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "10"}}}, "costs": "1"}
 

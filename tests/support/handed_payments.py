@@ -29,14 +29,14 @@ from tests.support.engine_harness import Bench
 from tests.support.localnet_wire import TOKEN
 from tests.support.tokens import TokenBench, open_tokens
 
-from solward.clock import now_ms
-from solward.guardrail import Intent
-from solward.payment import PaymentMode, Served
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import MEMO_PROGRAM
+from solward.support.clock import now_ms
+from solward.types.guardrail import Intent
+from solward.types.payment import PaymentMode, Served
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.vault.money.request import ADMIN, Actor, Draft, HandedOver, Payment
 from solward.vault.store import spending
 from solward.vault.store.payments import StoredAnswer
-from solward.vault.transactions.request import ADMIN, Actor, Draft, HandedOver, Payment
 
 SOL = 1_000_000_000
 PRICE = 10_000
@@ -182,7 +182,7 @@ class Shop:
         """Of the only attempt."""
         from sqlalchemy import select
 
-        from solward.vault.store.tables import attempts
+        from solward.database.tables import attempts
 
         async with self.bench.database.read() as connection:
             found = await connection.execute(

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from solward.hold import Hold, HoldState
+from solward.types.hold import Hold, HoldState
 from solward.vault.store.holds import HoldRow
 
 

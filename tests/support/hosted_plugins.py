@@ -17,7 +17,7 @@ from solward.hosts import plugins
 from solward.hosts.host import SupervisionLimits
 from solward.hosts.supervisor import Hosts
 from solward.testing.stand import Stand, open_stand
-from solward.vault.transactions.request import ADMIN, Actor
+from solward.vault.money.request import ADMIN, Actor
 
 # Short, so that no test waits; long enough for two busy cores.
 QUICK = SupervisionLimits(answer_s=2.0, watch_s=0.1, grace_s=0.3, nice=0)

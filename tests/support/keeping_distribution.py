@@ -8,8 +8,8 @@ import pytest
 from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
-from solward.folders.install import install
-from solward.manifest import Terms
+from solward.plugins.folders.install import install
+from solward.types.manifest import Terms
 
 DISTRIBUTION = "acme-tools"
 SKILL = "acme"
@@ -35,7 +35,7 @@ def install_keeping(home: Path, folder: Path) -> None:
     source = skill_source(SKILL, schema=_PARAMETERS, settings=SETTINGS, body=_KEEPS)
     with pytest.MonkeyPatch.context() as patch:
         # pip takes a second, and has nothing to find.
-        patch.setattr("solward.folders.resolve._resolved", lambda *_: {DISTRIBUTION: {}})
+        patch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {DISTRIBUTION: {}})
         install(
             home,
             str(wheel(folder, source=source)),

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from solward import Effects, SkillContext, SkillSpec, hookimpl
-from solward.registry import LoadedSkill
+from solward.plugins import LoadedSkill
 from solward.testing import TestWallet
 
 

@@ -14,15 +14,15 @@ from tests.support.hosted_plugins import QUICK, Hosted, opened_hosts
 from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
-from solward import live_plugins
-from solward.errors import SolwardError
-from solward.folders import install as folders
-from solward.folders.layout import Installed
 from solward.hosts import plugins as plugins_module
 from solward.hosts.declarations import loadable_terms
 from solward.hosts.supervisor import Hosts
-from solward.manifest import Terms
+from solward.plugins.folders import install as folders
+from solward.plugins.folders.layout import Installed
+from solward.service import live_plugins
 from solward.testing.stand import TestWallet, open_stand
+from solward.types.errors import SolwardError
+from solward.types.manifest import Terms
 
 GUARDRAILS = "solward.guardrails"
 FORBIDDEN = 30_000_000
@@ -37,7 +37,7 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(_target: str, name: str, _into: Path, _have: object) -> object:
         return {name: {}}
 
-    monkeypatch.setattr("solward.folders.resolve._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.resolve._resolved", alone)
     monkeypatch.setattr("os.sync", lambda: None)
     monkeypatch.setattr(live_plugins, "POLL_S", 0.02)
 

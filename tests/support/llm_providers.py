@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.vendors.server import VendorServer
 
 from solward import Completion, CompletionRequest, Message, ProviderContext, ToolDefinition, Usage
-from solward.registry import LoadedProvider, Registry, load_registry
+from solward.plugins import LoadedProvider, Registry, load_registry
 from solward_plugins.llm import call
 from solward_plugins.llm.retries import RetryPolicy
 from solward_plugins.llm.vendor import Vendor

@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 from tests.support.service_process import SECRET, Service
 
-from solward import jsontext
+from solward.support import jsontext
 
 MODES = ("auto", "legacy")
 """The protocol of 2026, which has no handshake, and the one before it."""

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from solward.folders.models import default_root
 from solward.hosts.models import ModelHosts
-from solward.registry import LoadedProvider, load_registry
+from solward.plugins import LoadedProvider, load_registry
+from solward.settings.home import default_models_folder
 
 
 @asynccontextmanager
@@ -18,7 +18,7 @@ async def model_hosts(
     count: int = 1,
 ) -> AsyncIterator[tuple[ModelHosts, Mapping[str, LoadedProvider]]]:
     """The hosts, and the providers by name; they belong to the running event loop."""
-    hosts = ModelHosts(count, default_root())
+    hosts = ModelHosts(count, default_models_folder())
     try:
         yield hosts, load_registry(["solward"], demo=True, models=hosts).providers
     finally:

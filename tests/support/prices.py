@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from solward.clock import now_ms
-from solward.vault.guardrails.grants.dollars import Price
+from solward.support.clock import now_ms
+from solward.vault.grants.dollars import Price
 
 NOW_MS = 1_800_000_000_000
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 # What a sum of windows is asked for, and its parts: no table (`window_sums.counted`).
 OF_NEEDS = ("SCAN json_each", "SCAN needs", "SCAN parts")

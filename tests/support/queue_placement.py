@@ -7,9 +7,9 @@ import contextvars
 
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.runner import RunCycle
+from solward.agents.store import agents as store
 from solward.agents.worker import Worker
-from solward.store import agents as store
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 
 class Beside:

@@ -16,7 +16,7 @@ from solders.pubkey import Pubkey
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 
-from solward.registry.loaded import LoadedVenue
+from solward.plugins.loaded import LoadedVenue
 from solward.solana.accounts import rent_exempt_minimum
 from solward_plugins.venues import raydium_cpmm
 

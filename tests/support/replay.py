@@ -23,8 +23,8 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 from aiohttp import web
 
-from solward import jsontext
-from solward.solana.base58 import b58decode, b58encode
+from solward.support import jsontext
+from solward.support.base58 import b58decode, b58encode
 from solward_cli.doctor.recording import decoded_base64, is_address, placeholder
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"

@@ -24,18 +24,18 @@ from aiohttp import web
 from solders.transaction import VersionedTransaction
 from tests.support.rpc_batches import answer_each
 
-from solward.cluster import open_cluster
-from solward.errors import TransactionError
-from solward.money import LAMPORTS_PER_SOL, lamports_to_sol
+from solward.database.database import Database
 from solward.operations.transfer import plan_transfer
-from solward.record import TransactionRecord, TransactionStatus
+from solward.service.cluster import open_cluster
 from solward.settings import Settings
+from solward.types.errors import TransactionError
+from solward.types.money import LAMPORTS_PER_SOL, lamports_to_sol
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN, Draft
 from solward.vault.store import transactions as store
-from solward.vault.store.database import Database
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.request import ADMIN, Draft
-from solward.vault.wallets import Wallet, Wallets
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
 

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.api import Answer, Api, settings
 
-from solward.clock import iso, ms_of
 from solward.schedules.run import ScheduleHook, no_hook
 from solward.schedules.service import ScheduleService
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.support.clock import iso, ms_of
 from solward_server.app import create_app
 
 START = ms_of("2026-06-01T12:00:00Z")

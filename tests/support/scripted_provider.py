@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from tests.support.plugin_distributions import Shelf
 
-from solward import service
-from solward.registry.discovery import Candidate
-from solward.registry.load import Found, in_process
-from solward.registry.problems import Problem
+from solward.plugins.discovery import Candidate
+from solward.plugins.load import Found, in_process
+from solward.plugins.problems import Problem
+from solward.service import service
 from solward.testing import ScriptedProvider
 
 MODELS: dict[str, ScriptedProvider] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.api import Api, serving_api, settings
 
-from solward.cluster import localnet_options
+from solward.service.cluster import localnet_options
 from solward_localnet.node import Localnet
 from solward_localnet.server import serving
 from solward_localnet.venue import PREFIX, venue_app

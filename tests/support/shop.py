@@ -29,10 +29,10 @@ from tests.support.fake_seller import (
 from tests.support.localnet_wire import TOKEN
 from tests.support.market import USDC
 
-from solward.paid import PaidAnswer, PayRequest
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
-from solward.vault.transactions.request import ADMIN, Actor
+from solward.types.paid import PaidAnswer, PayRequest
+from solward.vault.money.request import ADMIN, Actor
 from solward_server.app import create_app
 
 PRICE = 10_000

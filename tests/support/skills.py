@@ -22,10 +22,10 @@ from tests.support.plugin_distributions import built_ins
 
 from solward.context import SkillContext, WalletView
 from solward.operations.perform import Operations, SkillCalls
-from solward.registry import load_registry, run_skill
+from solward.plugins import load_registry, run_skill
 from solward.solana.token_list import KnownToken, TokenList, token_list
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN, Actor
+from solward.vault.money.request import ADMIN, Actor
 
 SOL = 1_000_000_000
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import psycopg
 
-from solward.vault.store import sqlite
+from solward.database import sqlite
 
 # The progress handler is called once for so many steps of SQLite's virtual machine.
 _GRAIN = 10
@@ -65,7 +65,7 @@ def recorded_statements() -> Iterator[Statements]:
             return super().executemany(statement, rows)
 
     class Connection(sqlite.InlineConnection):
-        # As `solward.prepared` runs statements; these ask no cursor of ours.
+        # As `solward.database.prepared` runs statements; these ask no cursor of ours.
         def execute(self, statement: str, parameters: Any = ()) -> Any:
             found.on_sqlite(self, statement, parameters)
             return super().execute(statement, parameters)

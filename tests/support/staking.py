@@ -13,10 +13,10 @@ from solders.system_program import CreateAccountWithSeedParams, create_account_w
 from solders.transaction import VersionedTransaction
 from tests.support.engine_harness import Bench
 
-from solward.guardrail import Intent
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_PROGRAM
-from solward.vault.transactions.assess import compile_instructions
-from solward.vault.transactions.request import Draft
+from solward.types.guardrail import Intent
+from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.request import Draft
 
 PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
 CLOCK = AccountMeta(Pubkey.from_string(CLOCK_SYSVAR), False, False)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 from unittest import mock
 
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 
 @asynccontextmanager

@@ -37,12 +37,11 @@ from tests.support.plugin_distributions import built_ins
 
 from solward.operations.perform import Operations
 from solward.operations.venues import Venue, VenuePlugin
-from solward.record import TransactionRecord
-from solward.registry import load_registry
-from solward.solana.ledger import ReadOnlyLedger
+from solward.plugins import load_registry
 from solward.solana.tokens import token_account
-from solward.vault.transactions.request import ADMIN, Actor
-from solward.venue import (
+from solward.types.ledger import ReadOnlyLedger
+from solward.types.record import TransactionRecord
+from solward.types.venue import (
     Quote,
     QuoteRequest,
     SwapInstructions,
@@ -50,6 +49,7 @@ from solward.venue import (
     VenueContext,
     VenueSpec,
 )
+from solward.vault.money.request import ADMIN, Actor
 from solward_localnet.market import POOLS, genesis_accounts
 from solward_localnet.venue import venue_app
 

@@ -28,9 +28,9 @@ from spl.token.models import InitializeAccount3Params, InitializeMint2Params, Mi
 from tests.support.engine_harness import Bench, open_bench
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
-from solward.errors import InvalidRequest
 from solward.operations.perform import Operations
 from solward.solana.tokens import Mint, read_mint
+from solward.types.errors import InvalidRequest
 
 SOL = 1_000_000_000
 FEE = 5_000

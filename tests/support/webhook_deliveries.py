@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from solward.store.tables import webhook_deliveries
-from solward.vault.store.database import Database
-from solward.webhook_sender import Pace
+from solward.database.database import Database
+from solward.database.service_tables import webhook_deliveries
+from solward.notify.webhook_sender import Pace
 
 TOKEN = "token-of-the-receivers-address"
 FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=0.5, lease_s=1, poll_s=0.1)

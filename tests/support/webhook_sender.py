@@ -14,11 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from solward.audit import outbox
-from solward.events import Event
-from solward.vault.store.database import Database
-from solward.webhook import Webhook
-from solward.webhook_sender import Pace
+from solward.database import outbox
+from solward.database.database import Database
+from solward.notify.webhook import Webhook
+from solward.notify.webhook_sender import Pace
+from solward.types.events import Event
 
 
 def die(_events: Sequence[Event]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.support.processor_time import cost
 
-from solward.provider import ProviderSpec
 from solward.settings import Settings
 from solward.settings.access import DEVELOPMENT_SECRET
 from solward.telemetry.scrub import (
@@ -19,6 +18,7 @@ from solward.telemetry.scrub import (
     secrets_of_database_url,
     secrets_of_url,
 )
+from solward.types.provider import ProviderSpec
 
 
 def settings(home: Path, **given: str) -> Settings:

@@ -17,9 +17,9 @@ from tests.support.api import STRANGER, Api, serving_api
 from tests.support.engine_harness import open_bench
 
 from solward.telemetry.logs import configure
-from solward.vault.transactions.lease import Process
-from solward.vault.transactions.reconcile import reconcile
-from solward.vault.transactions.request import Actor
+from solward.vault.money.request import Actor
+from solward.vault.money.send.lease import Process
+from solward.vault.money.send.reconcile import reconcile
 
 STEPS = ["transaction_reserved", "transaction_signed", "transaction_sent", "transaction_settled"]
 MADE = re.compile(r"[0-9a-f]{32}")

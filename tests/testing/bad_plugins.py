@@ -37,7 +37,7 @@ from solward import (
     VenueSpec,
     hookimpl,
 )
-from solward.guardrail import Hold, Intent, TransactionEffects
+from solward.types.guardrail import Hold, Intent, TransactionEffects
 
 SITE = "api.mine.example"
 STRANGER = "11111111111111111111111111111112"

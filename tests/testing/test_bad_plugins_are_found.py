@@ -12,8 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.testing import bad_plugins as bad
 
-from solward.guardrail import Intent, TransactionEffects
-from solward.registry.parameters import Parameters
+from solward.plugins.parameters import Parameters
 from solward.testing import Stand
 from solward.testing.conformance import (
     Outcome,
@@ -25,6 +24,7 @@ from solward.testing.conformance import (
 from solward.testing.conformance.runner import open_conformance
 from solward.testing.conformance.skills import skill_findings
 from solward.testing.conformance.watch import ProcessWatch
+from solward.types.guardrail import Intent, TransactionEffects
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

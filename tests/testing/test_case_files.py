@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from solward.errors import InvalidRequest
 from solward.testing.conformance.cases import read_cases
+from solward.types.errors import InvalidRequest
 from solward_cli import main
 from solward_cli.plugins.new import KINDS, create
 

@@ -12,7 +12,8 @@ import pytest
 from tests.plugins import test_mpp, test_x402
 
 from solward import InvalidRequest, hookimpl
-from solward.payment import (
+from solward.testing.conformance import Outcome, check_payment
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -20,7 +21,6 @@ from solward.payment import (
     PaymentReceipt,
     PaymentSpec,
 )
-from solward.testing.conformance import Outcome, check_payment
 
 URL = "https://api.example.com/"
 SELLER = "7WduLbRfYhTJktjLw5FDEyrqoEv61aTTCuGAetgLjzN5"

@@ -87,9 +87,9 @@ def test_a_folders_plugin_must_not_take_a_built_ins_name(tmp_path: Path) -> None
         ("[project\n", "cannot read"),
         ('[project]\nname = "x"\n', "declares no entry point of solward.skills"),
         (
-            '[project.entry-points."solward.skill"]\nx = "x"\n'
+            '[project.entry-points."solward.types.skill"]\nx = "x"\n'
             '[project.entry-points."solward.skills"]\ny = "y"\n',
-            "solward.skill is no group of Solward's entry points, which are solward.skills, ",
+            "solward.types.skill is no group of Solward's entry points, which are solward.skills, ",
         ),
     ],
 )

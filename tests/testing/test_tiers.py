@@ -208,8 +208,8 @@ async def test_money_that_no_record_accounts_for_or_that_leaves_a_frozen_wallet_
 
 
 def test_a_wheel_reaches_platinum_and_its_folder_the_same(tmp_path: Path) -> None:
-    from solward.folders.install import install
-    from solward.manifest import Manifest, Terms
+    from solward.plugins.folders.install import install
+    from solward.types.manifest import Manifest, Terms
 
     file = wheel(tmp_path, source=PAYER)
     [made] = check_path_or_name(str(file))

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
-from solward import jsontext
 from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
-from solward.errors import SolwardError
-from solward.hold import Hold
-from solward.provider import ToolCall
-from solward.record import TransactionRecord, TransactionStatus
+from solward.support import jsontext
 from solward.telemetry.scrub import concealed, scrub_text
-from solward.vault.transactions.failures import refusal
-from solward.vault.transactions.request import Actor, AgentRun
+from solward.types.errors import SolwardError
+from solward.types.hold import Hold
+from solward.types.provider import ToolCall
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.money.failures import refusal
+from solward.vault.money.request import Actor, AgentRun
 
 NO_ACTION = "No action was taken."
 RESUMED_REASONING = (

@@ -9,10 +9,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from solward import jsontext
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
-from solward.clock import iso
-from solward.money import lamports_to_sol
+from solward.support import jsontext
+from solward.support.clock import iso
+from solward.types.money import lamports_to_sol
 from solward.vault.guardrails import ScopeLimits
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from solward import jsontext
-from solward.errors import TokenBudgetReached
-from solward.money import from_units
-from solward.provider import CompletionRequest, ModelPrice
+from solward.support import jsontext
+from solward.types.errors import TokenBudgetReached
+from solward.types.money import from_units
+from solward.types.provider import CompletionRequest, ModelPrice
 
 _USD_DECIMALS = 9
 NANOUSD = 10**_USD_DECIMALS

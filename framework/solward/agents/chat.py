@@ -11,7 +11,7 @@ from solward.agents.decisions import MemoryEntry
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import chat_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
-from solward.provider import Completion, CompletionRequest, Message, Usage
+from solward.types.provider import Completion, CompletionRequest, Message, Usage
 
 
 def chat_request(

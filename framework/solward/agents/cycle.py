@@ -23,13 +23,13 @@ from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
 from solward.agents.stored_reads import Stored
 from solward.agents.think import NO_REASONING, storable, think
-from solward.clock import now_ms
-from solward.errors import SolwardError, StoreError, TokenBudgetReached
-from solward.hold import Hold
-from solward.provider import ToolDefinition, Usage
-from solward.record import TransactionRecord
 from solward.solana.balances import Balances
+from solward.support.clock import now_ms
 from solward.telemetry import metrics, tracing
+from solward.types.errors import SolwardError, StoreError, TokenBudgetReached
+from solward.types.hold import Hold
+from solward.types.provider import ToolDefinition, Usage
+from solward.types.record import TransactionRecord
 
 ERROR_AFTER = 3
 BACKOFF_CAP_MS = 300_000

@@ -12,20 +12,20 @@ from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
 from solward.agents.stored_reads import StoredReads
 from solward.context import AgentView
-from solward.policies import Policies
-from solward.registry import Registry
+from solward.database.database import Database
+from solward.operations.policies.documents import Policies
+from solward.plugins import Registry
 from solward.settings import Settings
-from solward.skill import Effects
 from solward.solana.balances import Balances
 from solward.solana.token_list import TokenList
+from solward.types.skill import Effects
+from solward.vault.custody import Wallets
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.store.database import Database
-from solward.vault.transactions.request import Actor
-from solward.vault.wallets import Wallets
+from solward.vault.money.request import Actor
 
 
 class ServiceForAgents(Protocol):
-    """The part of `solward.service.Solward` that agents use."""
+    """The part of `solward.service.service.Solward` that agents use."""
 
     settings: Settings
     network: str

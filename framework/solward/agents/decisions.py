@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from solward import jsontext
 from solward.agents.budget import usd_of
-from solward.clock import iso
-from solward.provider import Usage
+from solward.support import jsontext
+from solward.support.clock import iso
+from solward.types.provider import Usage
 
 
 class MemoryEntry(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
 from solward.agents.templates.template import Filled
-from solward.errors import InvalidRequest
-from solward.money import sol_to_lamports
+from solward.types.errors import InvalidRequest
+from solward.types.money import sol_to_lamports
 
 DEFAULT_INTERVAL_MS = 60_000
 MIN_INTERVAL_MS = 1_000

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry
-from solward.store.cycles import MEMORY_GIVEN
+from solward.agents.store.cycles import MEMORY_GIVEN
 
 # Ten entries take a few kilobytes, at most 200.
 AGENTS = 4_096

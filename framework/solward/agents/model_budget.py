@@ -22,12 +22,12 @@ from solward.agents.budget import (
     estimated_tokens,
     output_allowance,
 )
-from solward.durations import HOUR_MS
-from solward.errors import ProviderError, TokenBudgetReached
-from solward.provider import CompletionRequest, ModelPrice, Usage
-from solward.registry import Registry
-from solward.store import agents as store
-from solward.vault.store.database import Database
+from solward.agents.store import agents as store
+from solward.database.database import Database
+from solward.plugins import Registry
+from solward.support.durations import HOUR_MS
+from solward.types.errors import ProviderError, TokenBudgetReached
+from solward.types.provider import CompletionRequest, ModelPrice, Usage
 
 _NOTHING = Usage(cost_nanousd=0)
 

@@ -10,12 +10,12 @@ import structlog
 from solward.agents.agent import Agent
 from solward.agents.permissions import Permissions
 from solward.agents.stored_reads import Stored
-from solward.clock import iso
-from solward.errors import SolwardError
-from solward.hold import Hold
-from solward.money import lamports_to_sol
-from solward.record import TransactionRecord
 from solward.solana.balances import Balances
+from solward.support.clock import iso
+from solward.types.errors import SolwardError
+from solward.types.hold import Hold
+from solward.types.money import lamports_to_sol
+from solward.types.record import TransactionRecord
 
 _log = structlog.get_logger(__name__)
 

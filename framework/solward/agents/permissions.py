@@ -10,19 +10,15 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.agent import Agent
-from solward.guardrail import SOL, Operation
-from solward.provider import ToolDefinition
+from solward.database.database import Database
 from solward.solana.token_list import TokenList
-from solward.vault.guardrails.grants.model import Grant
-from solward.vault.guardrails.grants.sentences import (
-    DEFAULTS_SENTENCE,
-    grant_sentence,
-    read_only_sentence,
-)
-from solward.vault.guardrails.grants.stored_form import from_stored
+from solward.types.guardrail import SOL, Operation
+from solward.types.provider import ToolDefinition
+from solward.vault.grants.model import Grant
+from solward.vault.grants.sentences import DEFAULTS_SENTENCE, grant_sentence, read_only_sentence
+from solward.vault.grants.stored_form import from_stored
+from solward.vault.money.judge.principal_names import names_of
 from solward.vault.store import grants as store
-from solward.vault.store.database import Database
-from solward.vault.transactions.principal_names import names_of
 
 # Some kilobytes each; 1,000 agents on one service are the most that were measured.
 _KEPT: Final = 4_096

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from solward.agents.runner import RunCycle, Runner
-from solward.clock import now_ms
-from solward.store import agents as store
-from solward.vault.store.database import Database
+from solward.agents.store import agents as store
+from solward.database.database import Database
+from solward.support.clock import now_ms
 
 
 class Placement(Protocol):

@@ -13,7 +13,7 @@ from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.decisions import MemoryEntry
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.quoting import block, observation_block, quoted
-from solward.money import format_sol
+from solward.types.money import format_sol
 
 NO_MEMORY = "No previous actions are recorded."
 

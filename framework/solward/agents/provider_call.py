@@ -21,15 +21,19 @@ from typing import Any, Final
 import structlog
 
 from solward.agents.agent import Agent
-from solward.errors import (
+from solward.hosts.wire.failures import HostBug
+from solward.plugins import LoadedProvider, Registry
+from solward.settings import Settings
+from solward.telemetry import metrics, tracing
+from solward.telemetry.scrub import scrub_text
+from solward.types.errors import (
     ConfigError,
     InvalidRequest,
     ModelRefused,
     ProviderError,
     SolwardError,
 )
-from solward.hosts.wire.failures import HostBug
-from solward.provider import (
+from solward.types.provider import (
     MAX_NANOUSD,
     MAX_TOKENS,
     Completion,
@@ -38,10 +42,6 @@ from solward.provider import (
     ProviderContext,
     Usage,
 )
-from solward.registry import LoadedProvider, Registry
-from solward.settings import Settings
-from solward.telemetry import metrics, tracing
-from solward.telemetry.scrub import scrub_text
 
 # Built-in providers have deadlines of their own; this one holds for plugins that have none.
 PROVIDER_TIMEOUT_S = 180.0

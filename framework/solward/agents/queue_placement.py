@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import structlog
 
-from solward.clock import now_ms
-from solward.store import agents as agent_store
-from solward.store import jobs as store
-from solward.vault.store.database import Database
+from solward.agents.store import agents as agent_store
+from solward.agents.store import jobs as store
+from solward.database.database import Database
+from solward.support.clock import now_ms
 
 # While a halt waits: how often the cycle's end and its worker's heartbeat are read.
 POLL_S = 0.05

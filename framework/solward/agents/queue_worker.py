@@ -23,7 +23,7 @@ from procrastinate.worker import Worker
 
 from solward.agents.act import run_to_end
 from solward.agents.batch import Batcher
-from solward.store import jobs as store
+from solward.agents.store import jobs as store
 
 # Most jobs of one fetch, which leaves some to other workers.
 FETCH_MOST = 100

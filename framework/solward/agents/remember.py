@@ -15,14 +15,14 @@ from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.memory_cache import MemoryCache
 from solward.agents.model_budget import tokens_used, usage_row
-from solward.audit import outbox
+from solward.agents.store import agents as agent_store
+from solward.agents.store import cycles as store
 from solward.audit.acts import record_act
-from solward.durations import HOUR_MS
-from solward.events import EventKind
-from solward.store import agents as agent_store
-from solward.store import cycles as store
+from solward.database import outbox
+from solward.database.database import Database
+from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics
-from solward.vault.store.database import Database
+from solward.types.events import EventKind
 
 
 @dataclass(frozen=True, slots=True)

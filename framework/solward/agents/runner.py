@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from solward.agents.cycle import NextCycle
-from solward.clock import now_ms
+from solward.support.clock import now_ms
 
 # Most cycles wait for a model: this bounds memory and open connections, not throughput.
 CONCURRENCY = 200

@@ -41,6 +41,8 @@ from solward.agents.provider_call import (
     streamer,
 )
 from solward.agents.remember import record_status, tokens_of
+from solward.agents.store import agents as store
+from solward.agents.store.cycles import MEMORY_GIVEN
 from solward.agents.templates import (
     TEMPLATES,
     AgentTemplate,
@@ -49,22 +51,20 @@ from solward.agents.templates import (
     template_of,
 )
 from solward.audit.acts import record_act
-from solward.clock import now_ms
-from solward.errors import (
+from solward.operations.policies.changes import drop_set, lock_policy, put_set
+from solward.operations.policies.grant_report import can_leave
+from solward.operations.policies.limits_report import limits_report
+from solward.support.clock import now_ms
+from solward.types.errors import (
     AgentNotFound,
     InvalidRequest,
     ModelRefused,
     NotFound,
     ProviderError,
 )
-from solward.events import EventKind
-from solward.provider import CompletionRequest, Usage
-from solward.store import agents as store
-from solward.store.cycles import MEMORY_GIVEN
-from solward.vault.guardrails.grants.model import Grant
-from solward.vault.transactions.grant_report import can_leave
-from solward.vault.transactions.limits_report import limits_report
-from solward.vault.transactions.policy import drop_set, lock_policy, put_set
+from solward.types.events import EventKind
+from solward.types.provider import CompletionRequest, Usage
+from solward.vault.grants.model import Grant
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)

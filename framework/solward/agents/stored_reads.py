@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from solward.agents.agent import Agent
 from solward.agents.batch import Batcher
 from solward.agents.permissions import WITHOUT_GRANTS, PermissionReader, Permissions
-from solward.hold import Hold
-from solward.record import TransactionRecord
+from solward.database.database import Database
+from solward.types.hold import Hold
+from solward.types.record import TransactionRecord
 from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.database import Database
 
 RECENT_TRANSACTIONS = 5
 

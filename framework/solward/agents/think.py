@@ -13,8 +13,8 @@ from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import cycle_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
-from solward.errors import ModelRefused, ProviderError
-from solward.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
+from solward.types.errors import ModelRefused, ProviderError
+from solward.types.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
 
 NO_REASONING = "No explicit reasoning was given."
 # Enough for any sensible reasoning; a runaway model must not fill the store.

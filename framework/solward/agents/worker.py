@@ -21,10 +21,10 @@ from psycopg import AsyncConnection
 
 from solward.agents.queue_worker import BatchJobManager, BatchWorker
 from solward.agents.runner import RunCycle
-from solward.clock import now_ms
-from solward.errors import SolwardError, StoreError
-from solward.store import jobs as store
-from solward.vault.store.database import Database
+from solward.agents.store import jobs as store
+from solward.database.database import Database
+from solward.support.clock import now_ms
+from solward.types.errors import SolwardError, StoreError
 
 # Most cycles wait for a model, so a worker holds many at once (measured: benchmarks/scale.py).
 CONCURRENCY = 300

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit import outbox
+from solward.database import outbox
 
 CLI = "cli"
 """The command line on a stopped service."""
@@ -63,7 +63,7 @@ def record_act(
     """Record a change as an event of this write transaction.
 
     Args:
-        event: one of `solward.events.EventKind`.
+        event: one of `solward.types.events.EventKind`.
         subject: what was changed: its id and name.
         before: the fields as they were; None for what is new.
         after: the fields as they are; None for what is gone. Of fields that both have, those that

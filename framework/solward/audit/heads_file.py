@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from solward.audit.heads import Head
-from solward.errors import ConfigError
+from solward.database.audit_heads import Head
+from solward.types.errors import ConfigError
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 

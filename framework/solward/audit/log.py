@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, bindparam, func, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.audit import outbox
-from solward.audit.heads import Head
-from solward.audit.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
-from solward.audit.tables import audit, audit_heads
-from solward.clock import iso
-from solward.errors import AuditBroken
+from solward.database import outbox
+from solward.database.audit_heads import Head
+from solward.database.audit_tables import audit, audit_heads
+from solward.database.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
+from solward.support import jsontext
+from solward.support.clock import iso
+from solward.types.errors import AuditBroken
 
 # Entries in memory at a time.
 PAGE = 1000
@@ -268,8 +268,8 @@ class Database(Protocol):
 class AuditLog:
     """The hash-chained log of a database.
 
-    A change records its event in its own transaction (`solward.audit.outbox`); `append` is for what
-    is no change of the database.
+    A change records its event in its own transaction (`solward.database.outbox`); `append`
+    is for what is no change of the database.
     """
 
     def __init__(self, database: Database) -> None:

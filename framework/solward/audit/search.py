@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
 from solward.audit.log import SETTLED, AuditEntry, entry_of, latest
-from solward.audit.tables import FREQUENT, RARE, audit
+from solward.database.audit_tables import FREQUENT, RARE, audit
+from solward.support import jsontext
 
 WALKED: Final = 10_000
 """Entries that one page looks at, at most."""

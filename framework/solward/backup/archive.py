@@ -13,8 +13,8 @@ from typing import IO, Final, cast
 from solward.backup.manifest import MANIFEST, Manifest, parse_manifest
 from solward.backup.plugins import make_folder
 from solward.backup.sealed import SealedReader, SealedWriter
-from solward.errors import BackupError
-from solward.vault.wallets.keyfile import sync_folder
+from solward.types.errors import BackupError
+from solward.vault.custody.keyfile import sync_folder
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -13,16 +13,16 @@ from solward.backup.archive import refuse_existing, write_archive
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
 from solward.backup.plugins import copy_plugins
 from solward.backup.snapshot import copy_files
-from solward.clock import iso, now_ms
-from solward.errors import BackupError, ConfigError, KeystoreError
+from solward.database import schema
+from solward.database.database import Database, database_file
 from solward.settings import Settings
-from solward.vault.store import schema
+from solward.support.clock import iso, now_ms
+from solward.types.errors import BackupError, ConfigError, KeystoreError
+from solward.vault.custody import KeySource, keyfile, keyring
+from solward.vault.custody.keyring import KeystoreRow
+from solward.vault.custody.keystore import keystore_row
+from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
 from solward.vault.store import wallets as store
-from solward.vault.store.database import Database, database_file
-from solward.vault.wallets import KeySource, keyfile, keyring
-from solward.vault.wallets.keyring import KeystoreRow
-from solward.vault.wallets.keystore import keystore_row
-from solward.vault.wallets.service import KEY_FILE as HOME_KEY_FILE
 
 _POSTGRESQL = (
     "DATABASE_URL is a PostgreSQL database: back it up with its own tools (pg_dump, or its"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, Manifest
 from solward.backup.snapshot import check_file
-from solward.errors import BackupError, KeystoreError
-from solward.vault.store import schema
+from solward.database import schema
+from solward.database.database import Database
+from solward.types.errors import BackupError, KeystoreError
+from solward.vault.custody import KeySource, keyring
+from solward.vault.custody.envelope import open_envelope
+from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.store import wallets as store
-from solward.vault.store.database import Database
-from solward.vault.wallets import KeySource, keyring
-from solward.vault.wallets.envelope import open_envelope
-from solward.vault.wallets.keystore import envelope_of, keystore_row
 
 _BATCH = 500
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from solward import jsontext
 from solward.backup.plugins import is_path
-from solward.errors import BackupError
+from solward.support import jsontext
+from solward.types.errors import BackupError
 
 MANIFEST = "manifest.json"
 DATABASE = "solward.db"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from solward.folders import layout, storage
+from solward.plugins.folders import layout, storage
 
 FOLDERS = (layout.FOLDER, storage.FOLDER)
 # A home that a backup is restored to may have a longer path; the system's own limit is 4,096.

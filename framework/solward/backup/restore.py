@@ -17,14 +17,14 @@ from solward.backup.create import sqlite_file
 from solward.backup.drill import drill
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
 from solward.backup.plugins import FOLDERS, refused
-from solward.clock import now_ms
-from solward.errors import BackupError
-from solward.folders.layout import plugins_folder
+from solward.plugins.folders.layout import plugins_folder
 from solward.settings import Settings
 from solward.settings.home import LOCK_NAME, Home
-from solward.vault.wallets import keyring
-from solward.vault.wallets.keyfile import sync_folder
-from solward.vault.wallets.service import KEY_FILE as HOME_KEY_FILE
+from solward.support.clock import now_ms
+from solward.types.errors import BackupError
+from solward.vault.custody import keyring
+from solward.vault.custody.keyfile import sync_folder
+from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
 
 # More than a wallet uses between two backups.
 SKIPPED_POCKETS = 1_000

@@ -18,9 +18,9 @@ from argon2.low_level import Type, hash_secret_raw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from solward import jsontext
-from solward.errors import BackupError, KeystoreError
-from solward.vault.wallets.envelope import KEY_BYTES, decrypt, encrypt
+from solward.support import jsontext
+from solward.types.errors import BackupError, KeystoreError
+from solward.vault.custody.envelope import KEY_BYTES, decrypt, encrypt
 
 FORMAT: Final = 1
 MAGIC: Final = b"solward-backup\n"

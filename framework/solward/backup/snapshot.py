@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from solward.errors import BackupError
+from solward.types.errors import BackupError
 
 _BUSY_S = 10.0
 _TRIES = 40

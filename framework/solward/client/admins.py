@@ -8,7 +8,7 @@ from datetime import datetime
 from solward.client.arguments import json_fields, segment
 from solward.client.http import Http
 from solward.client.models import Raw, moment
-from solward.roles import Role
+from solward.types.roles import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from solward.client.models import Raw, moment
-from solward.manifest import Manifest, Terms, read_manifest, read_terms
+from solward.types.manifest import Manifest, Terms, read_manifest, read_terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from solward import jsontext
 from solward.client.agent_models import (
     Agent,
     AgentTemplate,
@@ -19,6 +18,7 @@ from solward.client.errors import BadAnswer, ServerError
 from solward.client.http import Http
 from solward.client.policy import Grants
 from solward.client.wallets import find_one
+from solward.support import jsontext
 
 # A model may think long before its first word; the provider's deadline bounds it.
 _CHAT_SILENCE_S = 300.0

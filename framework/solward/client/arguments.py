@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from solward.errors import InvalidRequest
+from solward.types.errors import InvalidRequest
 
 PREFIX = "/api/v1"
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from solward import jsontext
 from solward.client.admins import Admins
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
@@ -26,6 +25,7 @@ from solward.client.policy import Holds, Policies
 from solward.client.schedules import Schedules
 from solward.client.sse import ServerSentEvent
 from solward.client.wallets import Transactions, Wallets
+from solward.support import jsontext
 
 if TYPE_CHECKING:
     from solward.settings import Settings

@@ -30,7 +30,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from solward.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER, SolwardError
+from solward.types.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER, SolwardError
 
 
 class ClientError(SolwardError):

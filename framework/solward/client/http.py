@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 import httpx
 
-from solward import jsontext
 from solward.client.arguments import PREFIX, authorization, base_url, idempotency_key, refuse_floats
 from solward.client.errors import (
     BadAnswer,
@@ -24,7 +23,8 @@ from solward.client.errors import (
     error_of,
 )
 from solward.client.sse import EventParser, ServerSentEvent
-from solward.errors import InvalidRequest
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)

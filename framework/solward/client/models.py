@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from solward.errors import InvalidRequest
+from solward.types.errors import InvalidRequest
 
 Raw: TypeAlias = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from solward.client.arguments import json_fields, refuse_floats, segment
 from solward.client.http import Http
 from solward.client.models import Raw, moment
-from solward.errors import InvalidRequest
+from solward.types.errors import InvalidRequest
 
 Moment = datetime | str
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from solward import jsontext
 from solward.client.errors import BadSignature
-from solward.errors import InvalidRequest
-from solward.webhook_signature import (
+from solward.support import jsontext
+from solward.support.webhook_signature import (
     DELIVERY,
     MIN_SECRET_BYTES,
     NONCE,
@@ -30,6 +29,7 @@ from solward.webhook_signature import (
     is_signature,
     seconds_of,
 )
+from solward.types.errors import InvalidRequest
 
 _NONCE_BYTES = 24
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from solward.context.lifetime import Lifetime
 from solward.context.operations import OperationMethods
 from solward.context.store import Store, StoreCalls
-from solward.entries import HistoryRequest, Put, Remember, checked_remember
-from solward.errors import SkillError
-from solward.guardrail import Intent
-from solward.manifest import secret_text
-from solward.paid import PaidAnswer, PayRequest
-from solward.record import TransactionRecord
+from solward.types.entries import HistoryRequest, Put, Remember, checked_remember
+from solward.types.errors import SkillError
+from solward.types.guardrail import Intent
+from solward.types.manifest import secret_text
+from solward.types.paid import PaidAnswer, PayRequest
+from solward.types.record import TransactionRecord
 
 if TYPE_CHECKING:
     import httpx
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from solward.context.pocket import Build, PocketRequest
     from solward.solana.balances import Balances
-    from solward.solana.ledger import ReadLedger
     from solward.solana.stakes import Stake
     from solward.solana.token_list import TokenList
-    from solward.venue import Quote
+    from solward.types.ledger import ReadLedger
+    from solward.types.venue import Quote
 
 
 class MoneyCalls(StoreCalls, Protocol):
@@ -126,7 +126,7 @@ class SkillContext(OperationMethods):
         settings: Mapping[str, Any] = {},
     ) -> None:
         # Imported at first use, as below: it brings solders.
-        from solward.solana.ledger import ReadOnlyLedger
+        from solward.types.ledger import ReadOnlyLedger
 
         self._wallet = wallet
         self._agent = agent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.errors import SkillError
+from solward.types.errors import SkillError
 
 
 class Lifetime:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from solward.record import TransactionRecord
+from solward.types.record import TransactionRecord
 
 if TYPE_CHECKING:
-    from solward.entries import Remember
-    from solward.venue import Quote
+    from solward.types.entries import Remember
+    from solward.types.venue import Quote
 
 
 class OperationMethods:

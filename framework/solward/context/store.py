@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from solward.entries import (
-    Entry,
-    Put,
-    check_page,
-    checked_key,
-    checked_put,
-    checked_version,
-)
+from solward.types.entries import Entry, Put, check_page, checked_key, checked_put, checked_version
 
 
 class StoreCalls(Protocol):

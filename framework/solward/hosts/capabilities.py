@@ -24,17 +24,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from solward.context import SkillContext
-from solward.entries import Put
-from solward.errors import (
-    Held,
-    InvalidRequest,
-    LedgerRejected,
-    LedgerUnavailable,
-    SkillError,
-    SolwardError,
-    TransactionError,
-)
-from solward.guardrail import SOL
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
@@ -53,7 +42,20 @@ from solward.hosts.wire.values import (
     from_json,
     instructions_from_wire,
 )
-from solward.manifest import (
+from solward.solana.token_list import TokenList
+from solward.types.entries import Put
+from solward.types.errors import (
+    Held,
+    InvalidRequest,
+    LedgerRejected,
+    LedgerUnavailable,
+    SkillError,
+    SolwardError,
+    TransactionError,
+)
+from solward.types.guardrail import SOL
+from solward.types.ledger import ReadLedger
+from solward.types.manifest import (
     PAY,
     POCKET,
     TRANSACT,
@@ -62,10 +64,8 @@ from solward.manifest import (
     may_move,
     may_operate,
 )
-from solward.paid import max_parts
-from solward.skill import Effects
-from solward.solana.ledger import ReadLedger
-from solward.solana.token_list import TokenList
+from solward.types.paid import max_parts
+from solward.types.skill import Effects
 from solward.vault.ledger.patience import READ_WAIT_S, within
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
-from solward.errors import FolderError
-from solward.folders.layout import Installed
 from solward.hosts.plugins import plugin_hosts
-from solward.manifest import Terms
-from solward.registry.discovery import Candidate, Folders, environment, of_folder, survey
-from solward.registry.load import Declared, checked
-from solward.registry.problems import Problem, Rejected
+from solward.plugins.discovery import Candidate, Folders, environment, of_folder, survey
+from solward.plugins.folders.layout import Installed
+from solward.plugins.load import Declared, checked
+from solward.plugins.problems import Problem, Rejected
+from solward.types.errors import FolderError
+from solward.types.manifest import Terms
 
 
 def terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:

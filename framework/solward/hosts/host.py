@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from solward.errors import ProviderError, SkillError, SolwardError
 from solward.hosts.forking import Forked, Zygote, ZygoteEnded, end_process
 from solward.hosts.inside.kernel import EXIT_UNCONFINED
 from solward.hosts.wire.channel import Channel, Handler
@@ -23,6 +22,7 @@ from solward.hosts.wire.frames import ChannelClosed, HostileFrame, Log
 from solward.hosts.wire.methods import PING, START, Method, StreamMethod
 from solward.hosts.wire.values import Empty, Wire
 from solward.telemetry.scrub import scrub_start, scrub_text
+from solward.types.errors import ProviderError, SkillError, SolwardError
 
 Req = TypeVar("Req", bound=Wire)
 Res = TypeVar("Res", bound=Wire)

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from solward.errors import ProviderError, SkillError, SolwardError
 from solward.hosts.capabilities import RunningCall
 from solward.hosts.egress import EgressCall
 from solward.hosts.tenant_host import TenantHost
@@ -19,7 +18,8 @@ from solward.hosts.wire.values import (
     USAGE,
     to_json,
 )
-from solward.provider import (
+from solward.types.errors import ProviderError, SkillError, SolwardError
+from solward.types.provider import (
     Completion,
     CompletionRequest,
     ModelPrice,

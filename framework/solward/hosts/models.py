@@ -24,9 +24,6 @@ from typing import Any, Final
 
 import structlog
 
-from solward import jsontext
-from solward.errors import ProviderError, SolwardError
-from solward.folders import models
 from solward.hosts.capabilities import Capabilities
 from solward.hosts.egress import Egress, Limits
 from solward.hosts.forking import SharedZygote
@@ -36,7 +33,11 @@ from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
 from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire.values import to_json
-from solward.provider import (
+from solward.plugins.folders import models
+from solward.plugins.hooks import PROVIDERS
+from solward.support import jsontext
+from solward.types.errors import ProviderError, SolwardError
+from solward.types.provider import (
     Completion,
     CompletionRequest,
     ModelPrice,
@@ -44,7 +45,6 @@ from solward.provider import (
     ProviderSpec,
     Usage,
 )
-from solward.registry.hooks import PROVIDERS
 
 NAME: Final = "litellm"
 """The hosts' name; who runs them where nothing can be confined names it."""

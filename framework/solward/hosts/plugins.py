@@ -25,16 +25,7 @@ from typing import Any, Final
 import httpx
 import structlog
 
-from solward import jsontext
 from solward.context import SkillContext
-from solward.errors import (
-    InvalidRequest,
-    LedgerUnavailable,
-    SkillError,
-    SolwardError,
-)
-from solward.folders.storage import make_storage, storage_folder
-from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.forking import SharedZygote
@@ -68,27 +59,26 @@ from solward.hosts.wire.values import (
     Unreadable,
     to_json,
 )
-from solward.manifest import MAX_STORAGE_MB, Manifest, Terms
-from solward.payment import HttpAnswer, PaymentOffer, PaymentProof, PaymentReceipt, PaymentSpec
-from solward.provider import (
-    ProviderSpec,
+from solward.plugins.discovery import Candidate, canonical
+from solward.plugins.folders.storage import make_storage, storage_folder
+from solward.plugins.hooks import GUARDRAILS, HOOKS, OPTIONAL, PAYMENTS, SKILLS, VENUES, broken
+from solward.plugins.load import Declared, Found
+from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
+from solward.plugins.problems import Problem, ProblemCode, Rejected, shortened
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
+from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.types.manifest import MAX_STORAGE_MB, Manifest, Terms
+from solward.types.payment import (
+    HttpAnswer,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    PaymentSpec,
 )
-from solward.registry.discovery import Candidate, canonical
-from solward.registry.hooks import (
-    GUARDRAILS,
-    HOOKS,
-    OPTIONAL,
-    PAYMENTS,
-    SKILLS,
-    VENUES,
-    broken,
-)
-from solward.registry.load import Declared, Found
-from solward.registry.loaded import PROTOCOL_TIME_LIMIT_S
-from solward.registry.problems import Problem, ProblemCode, Rejected, shortened
-from solward.skill import Effects, SkillSpec
-from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
-from solward.venue import (
+from solward.types.provider import ProviderSpec
+from solward.types.skill import Effects, SkillSpec
+from solward.types.venue import (
     Quote,
     QuoteRequest,
     SwapInstructions,
@@ -96,6 +86,7 @@ from solward.venue import (
     VenueContext,
     VenueSpec,
 )
+from solward.vault.money.judge.plugin_rules import TIME_LIMIT_S
 
 _log = structlog.get_logger(__name__)
 

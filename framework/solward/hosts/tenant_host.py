@@ -8,13 +8,13 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from solward.errors import SkillError
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.host import Host
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.methods import Method, StreamMethod
 from solward.hosts.wire.values import Unreadable
+from solward.types.errors import SkillError
 
 _TOO_LONG: Final = "a time limit that passed"
 

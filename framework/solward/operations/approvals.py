@@ -17,8 +17,12 @@ from typing import Any, Final, Protocol
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import iso
-from solward.errors import (
+from solward.database.database import Database
+from solward.operations.perform import Operations
+from solward.operations.policies.grant_report import WalletKeys
+from solward.operations.recipe import read_recipe
+from solward.support.clock import iso
+from solward.types.errors import (
     HoldDecided,
     InvalidRequest,
     MayNotDecide,
@@ -27,19 +31,15 @@ from solward.errors import (
     StoreError,
     TransactionError,
 )
-from solward.hold import Hold, HoldState
-from solward.operations.perform import Operations
-from solward.operations.recipe import read_recipe
-from solward.roles import is_admin
+from solward.types.hold import Hold, HoldState
+from solward.types.roles import is_admin
+from solward.vault.money.plugin_entries import read_remember
+from solward.vault.money.request import Actor, HoldTaken
+from solward.vault.money.reserve.holding import venue_of
+from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import holds as store
 from solward.vault.store import spending
-from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
-from solward.vault.transactions.grant_report import WalletKeys
-from solward.vault.transactions.holding import venue_of
-from solward.vault.transactions.plugin_entries import read_remember
-from solward.vault.transactions.request import Actor, HoldTaken
-from solward.vault.transactions.steps import Step, StepHook, no_hook
 
 SWEEP_S: Final = 10.0
 """Between two looks for what is over, and for what a dead process left approved."""

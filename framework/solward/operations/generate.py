@@ -11,10 +11,10 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from solward.child_processes import child_environment
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.fields import Amount, Whole
 from solward.operations.declared.swap import SWAP
+from solward.support.child_processes import child_environment
 
 _PACKAGE = Path(__file__).parents[1]
 _HEADER = "# Written by `make operations` from solward/operations/declared; change it there.\n"
@@ -27,11 +27,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from solward.record import TransactionRecord
+from solward.types.record import TransactionRecord
 
 if TYPE_CHECKING:
-    from solward.entries import Remember
-    from solward.venue import Quote
+    from solward.types.entries import Remember
+    from solward.types.venue import Quote
 
 
 class OperationMethods:

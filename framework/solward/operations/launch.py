@@ -13,21 +13,21 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 
-from solward.guardrail import Intent
-from solward.money import from_units, to_units
 from solward.operations.declared.tokens import LAUNCH_TOKEN
 from solward.operations.plans import plans
 from solward.operations.tokens import associated_account, mint_to
-from solward.record import TransactionType
 from solward.solana.instructions import (
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
 )
-from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_2022_PROGRAM
 from solward.solana.token_instructions import create_associated, initialize_mint
 from solward.solana.tokens import TOKEN_METADATA_FIXED_BYTES, Mint, associated_account_size
-from solward.vault.transactions.request import Draft
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.money import from_units, to_units
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 # A mint padded to an account's size, the account type, and the pointer with its header.
 _MINT_WITH_POINTER_BYTES = 166 + 4 + 64

@@ -16,9 +16,6 @@ from solders.instruction import Instruction
 
 from solward.context.lifetime import Lifetime
 from solward.context.pocket import PocketRequest
-from solward.entries import Entry, HistoryRequest, Put
-from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable, SkillError
-from solward.guardrail import Intent
 
 # The families are imported for the plans they register.
 from solward.operations import launch as _launch  # noqa: F401
@@ -36,18 +33,21 @@ from solward.operations.pocket_use import plan_use, read_request
 from solward.operations.recipe import recipe_of
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import Venue, Venues
-from solward.paid import PaidAnswer, PayRequest, max_parts
-from solward.record import TransactionRecord
-from solward.registry.containment import contained
-from solward.skill import Effects
-from solward.solana.ledger import ReadLedger
+from solward.plugins.containment import contained
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.vault.transactions.engine import Engine
-from solward.vault.transactions.plugin_entries import PluginEntries
-from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketTaken
-from solward.vault.wallets import Pocket, Wallet, Wallets
-from solward.venue import BEST_VENUE, Quote
+from solward.types.entries import Entry, HistoryRequest, Put
+from solward.types.errors import InvalidRequest, LedgerError, LedgerUnavailable, SkillError
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.paid import PaidAnswer, PayRequest, max_parts
+from solward.types.record import TransactionRecord
+from solward.types.skill import Effects
+from solward.types.venue import BEST_VENUE, Quote
+from solward.vault.custody import Pocket, Wallet, Wallets
+from solward.vault.money.engine import Engine
+from solward.vault.money.plugin_entries import PluginEntries
+from solward.vault.money.request import Actor, Draft, PocketDraft, PocketTaken
 
 __all__ = ["Operations", "SkillCalls"]
 

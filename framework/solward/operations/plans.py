@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from solward.guardrail import Intent
 from solward.operations.declared import Operation
-from solward.vault.transactions.request import Draft, PocketDraft
+from solward.types.guardrail import Intent
+from solward.vault.money.request import Draft, PocketDraft
 
 # A faucet signs an airdrop itself, so there is nothing to draft: the intent and its lamports.
 Planned: TypeAlias = Draft | PocketDraft | tuple[Intent, int]

@@ -14,11 +14,6 @@ from typing import Any, Final
 
 from solders.instruction import Instruction
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.money import SOL_DECIMALS, U64_MAX, from_units
-from solward.record import TransactionType
 from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, System, Token
 from solward.solana.message import Call, decode_transaction, top_level_calls
 from solward.solana.programs import (
@@ -30,7 +25,12 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.solana.tokens import associated_address
-from solward.vault.transactions.request import Draft
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.money import SOL_DECIMALS, U64_MAX, from_units
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 Details = dict[str, Any]
 

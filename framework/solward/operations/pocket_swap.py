@@ -15,14 +15,9 @@ from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 
-from solward.errors import LedgerUnavailable
 from solward.solana.token_instructions import sync_native
-from solward.vault.transactions.pocket_instructions import (
-    PocketToken,
-    close,
-    open_account,
-    send,
-)
+from solward.types.errors import LedgerUnavailable
+from solward.vault.money.pocket.instructions import PocketToken, close, open_account, send
 
 # Accounts of the taker that a venue may ask for beside those of the two mints.
 MAX_EXTRA_ACCOUNTS = 3

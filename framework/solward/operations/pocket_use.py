@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from solders.pubkey import Pubkey
 
 from solward.context.pocket import PocketRequest
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.money import U64_MAX
 from solward.operations.plugin_draft import plain, plain_details, plain_text, plain_units
-from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.ledger import ReadLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import (
     TRANSFER_FEE,
     associated_account_size,
     read_mint,
 )
-from solward.vault.transactions.pocket_instructions import PocketToken, funding
-from solward.vault.transactions.request import PocketDraft, PocketUse
-from solward.vault.wallets import Pocket
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.money import U64_MAX
+from solward.types.record import TransactionType
+from solward.vault.custody import Pocket
+from solward.vault.money.pocket.instructions import PocketToken, funding
+from solward.vault.money.request import PocketDraft, PocketUse
 
 _MAX_MINTS = 4
 _MAX_NAME = 64

@@ -8,7 +8,7 @@ from typing import Any
 
 from solders.instruction import Instruction
 
-from solward.guardrail import Intent
+from solward.types.guardrail import Intent
 
 
 def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, Any]:

@@ -16,16 +16,11 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 
-from solward.errors import InvalidRequest, LedgerRejected
-from solward.guardrail import Intent
-from solward.money import format_sol, lamports_to_sol, sol_to_lamports
 from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.operations.validator_choice import ChosenValidator, choose_validator
-from solward.record import TransactionType
 from solward.solana.instructions import Stake as StakeInstruction
-from solward.solana.ledger import ReadLedger
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     RENT_SYSVAR,
@@ -35,7 +30,12 @@ from solward.solana.programs import (
     VOTE_PROGRAM,
 )
 from solward.solana.stakes import STAKE_ACCOUNT_BYTES, Stake, StakeState, read_stake
-from solward.vault.transactions.request import Draft
+from solward.types.errors import InvalidRequest, LedgerRejected
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.money import format_sol, lamports_to_sol, sol_to_lamports
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 _PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
 # A seed has at most 32 bytes: 128 random bits as hex.

@@ -11,16 +11,6 @@ from functools import partial
 
 from solders.hash import Hash
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
-from solward.guardrail import Intent
-from solward.money import (
-    SOL_DECIMALS,
-    U64_MAX,
-    format_amount,
-    format_sol,
-    from_units,
-    to_units,
-)
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
@@ -30,9 +20,7 @@ from solward.operations.pocket_swap import (
     check_swap,
 )
 from solward.operations.venues import Venue, Venues, every_offer
-from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
@@ -44,12 +32,24 @@ from solward.solana.tokens import (
     token_account,
     transfer_fee,
 )
-from solward.vault.transactions.assess import TooLarge, compile_instructions
-from solward.vault.transactions.pocket_instructions import PocketToken, funding
-from solward.vault.transactions.priority import LARGEST
-from solward.vault.transactions.request import Draft, PocketCall, PocketDraft, PocketUse
-from solward.vault.wallets import Pocket
-from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
+from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.money import (
+    SOL_DECIMALS,
+    U64_MAX,
+    format_amount,
+    format_sol,
+    from_units,
+    to_units,
+)
+from solward.types.record import TransactionType
+from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
+from solward.vault.custody import Pocket
+from solward.vault.money.judge.assess import TooLarge, compile_instructions
+from solward.vault.money.judge.priority import LARGEST
+from solward.vault.money.pocket.instructions import PocketToken, funding
+from solward.vault.money.request import Draft, PocketCall, PocketDraft, PocketUse
 
 # No trade moves a price by more; what a venue says beyond it is not a number to keep.
 _MOST_IMPACT = 100

@@ -13,9 +13,6 @@ from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
 from solward.operations.declared.tokens import (
     BURN,
     CLOSE_ACCOUNT,
@@ -23,9 +20,7 @@ from solward.operations.declared.tokens import (
     REVOKE_AUTHORITY,
 )
 from solward.operations.plans import plans
-from solward.record import TransactionType
 from solward.solana.instructions import TOKEN_AUTHORITIES
-from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_instructions import (
     burn_checked,
@@ -36,7 +31,12 @@ from solward.solana.token_instructions import (
 )
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import Mint, associated_account_size, read_mint
-from solward.vault.transactions.request import Draft
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger, TokenHolding
+from solward.types.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 _AUTHORITIES = {name.removesuffix("_authority"): kind for kind, name in TOKEN_AUTHORITIES.items()}
 

@@ -7,13 +7,13 @@ from decimal import Decimal
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
 from solward.operations.declared.sol import AIRDROP, MAX_AIRDROP_SOL, TRANSFER
 from solward.operations.plans import plans
-from solward.record import TransactionType
-from solward.vault.transactions.request import Draft
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 
 def parse_address(value: object, field: str) -> Pubkey:

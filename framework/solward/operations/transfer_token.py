@@ -17,16 +17,11 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import ID as SYSTEM_PROGRAM
 
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.money import format_amount, from_units, to_units
 from solward.operations.declared.tokens import TRANSFER_TOKEN
 from solward.operations.plans import plans
 from solward.operations.tokens import accounts_of, associated_account
 from solward.operations.transfer import parse_address
-from solward.record import TransactionType
 from solward.solana.instructions import TOKEN_TRANSFER_CHECKED_WITH_FEE
-from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_instructions import create_associated, transfer_checked
 from solward.solana.token_list import TokenList
@@ -40,7 +35,12 @@ from solward.solana.tokens import (
     token_account,
     transfer_fee,
 )
-from solward.vault.transactions.request import Draft
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger, TokenHolding
+from solward.types.money import format_amount, from_units, to_units
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 # Data of TransferCheckedWithFee: its two numbers, then amount, decimals and fee.
 _WITH_FEE = struct.Struct("<2sQBQ")

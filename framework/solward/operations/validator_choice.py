@@ -32,8 +32,8 @@ from fractions import Fraction
 from statistics import median_low
 from typing import Final
 
-from solward.errors import InvalidRequest
-from solward.solana.ledger import VoteAccount
+from solward.types.errors import InvalidRequest
+from solward.types.ledger import VoteAccount
 
 MAX_COMMISSION_PERCENT: Final = 10
 MIN_CREDITS_PERCENT: Final = 90

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
-from solward.venue import (
+from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
+from solward.types.venue import (
     BEST_VENUE,
     Quote,
     QuoteRequest,

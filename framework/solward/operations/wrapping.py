@@ -8,17 +8,17 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
 
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
-from solward.money import lamports_to_sol, sol_to_lamports
 from solward.operations.declared.sol import UNWRAP_SOL, WRAP_SOL
 from solward.operations.plans import plans
-from solward.record import TransactionType
-from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_instructions import close_account, create_associated, sync_native
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
-from solward.vault.transactions.request import Draft
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.ledger import ReadLedger
+from solward.types.money import lamports_to_sol, sol_to_lamports
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
 
 _MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)

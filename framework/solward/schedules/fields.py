@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from solward.clock import ms_of
-from solward.errors import InvalidRequest
 from solward.schedules.schedule import Missed
 from solward.schedules.when import When, check_cron, check_zone
-from solward.vault.guardrails.grants.spelling import window_ms
+from solward.support.clock import ms_of
+from solward.types.errors import InvalidRequest
+from solward.vault.grants.spelling import window_ms
 
 MAX_NAME: Final = 100
 MAX_RUNS: Final = 1_000_000

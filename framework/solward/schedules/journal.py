@@ -10,11 +10,9 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
-from solward.clock import iso
-from solward.durations import HOUR_MS, MINUTE_MS
-from solward.errors import TakenOver
-from solward.events import EventKind
-from solward.registry import Registry
+from solward.database.database import Database
+from solward.plugins import Registry
+from solward.schedules import store
 from solward.schedules.run import Outcome, spends
 from solward.schedules.schedule import (
     Missed,
@@ -23,9 +21,11 @@ from solward.schedules.schedule import (
     ScheduleStatus,
     schedule_of,
 )
-from solward.store import schedules as store
+from solward.support.clock import iso
+from solward.support.durations import HOUR_MS, MINUTE_MS
+from solward.types.errors import TakenOver
+from solward.types.events import EventKind
 from solward.vault.store import spending
-from solward.vault.store.database import Database
 
 LATE_MS: Final = MINUTE_MS
 """A due time that is found later than this after it was missed."""

@@ -9,8 +9,14 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from solward.clock import iso
-from solward.errors import (
+from solward.operations.approvals import BoundKeys
+from solward.plugins import Registry
+from solward.plugins.loaded import LoadedSkill
+from solward.schedules.schedule import RunStatus, Schedule
+from solward.schedules.store import action_prefix
+from solward.support.clock import iso
+from solward.telemetry.scrub import concealed, scrub_text
+from solward.types.errors import (
     Held,
     KeyRevoked,
     SkillError,
@@ -19,15 +25,9 @@ from solward.errors import (
     StoreError,
     TakenOver,
 )
-from solward.operations.approvals import BoundKeys
-from solward.registry import Registry
-from solward.registry.loaded import LoadedSkill
-from solward.schedules.schedule import RunStatus, Schedule
-from solward.skill import Effects
-from solward.store.schedules import action_prefix
-from solward.telemetry.scrub import concealed, scrub_text
+from solward.types.skill import Effects
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import Actor, ScheduleRun
+from solward.vault.money.request import Actor, ScheduleRun
 
 MAX_TEXT: Final = 4_000
 KEY_ENDED: Final = "The API key's secret that made it has ended"

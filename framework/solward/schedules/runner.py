@@ -15,13 +15,13 @@ from typing import Final, Protocol
 
 import structlog
 
-from solward.errors import StoreError, TakenOver
 from solward.operations.approvals import BoundKeys
-from solward.registry import Registry
+from solward.plugins import Registry
 from solward.schedules.journal import Journal
 from solward.schedules.run import RunSkill, ScheduleHook, SchedulePhase, run_once
 from solward.schedules.schedule import Schedule
 from solward.telemetry import metrics
+from solward.types.errors import StoreError, TakenOver
 
 # Runs at one time in a process; the others wait in order of their due times.
 CONCURRENCY: Final = 20
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ServiceForRuns(Protocol):
-    """The part of `solward.service.Solward` that runs use."""
+    """The part of `solward.service.service.Solward` that runs use."""
 
     registry: Registry
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from solward import jsontext
-from solward.clock import iso
 from solward.schedules.when import When
-from solward.vault.guardrails.grants.spelling import window_text
+from solward.support import jsontext
+from solward.support.clock import iso
+from solward.vault.grants.spelling import window_text
 
 
 class ScheduleStatus(StrEnum):

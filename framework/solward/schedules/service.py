@@ -9,20 +9,12 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
 from solward.audit.acts import record_act
-from solward.clock import iso, now_ms
-from solward.errors import (
-    InvalidRequest,
-    KeyRevoked,
-    NotFound,
-    ScheduleBusy,
-    SkillNotFound,
-)
-from solward.events import EventKind
-from solward.policies import Policies
-from solward.registry.loaded import LoadedSkill
-from solward.roles import is_admin
+from solward.database.database import Database, lock_exclusive
+from solward.operations.policies.changes import drop_set, lock_policy, put_set
+from solward.operations.policies.documents import Policies
+from solward.plugins.loaded import LoadedSkill
+from solward.schedules import store
 from solward.schedules.fields import (
     WHEN_FIELDS,
     check_fields,
@@ -43,13 +35,15 @@ from solward.schedules.schedule import (
     ScheduleStatus,
     schedule_of,
 )
-from solward.store import schedules as store
-from solward.vault.guardrails.grants.model import Grant
+from solward.support import jsontext
+from solward.support.clock import iso, now_ms
+from solward.types.errors import InvalidRequest, KeyRevoked, NotFound, ScheduleBusy, SkillNotFound
+from solward.types.events import EventKind
+from solward.types.roles import is_admin
+from solward.vault.custody import Wallets
+from solward.vault.grants.model import Grant
+from solward.vault.money.request import IdempotencyKey
 from solward.vault.store import idempotency
-from solward.vault.store.database import Database, lock_exclusive
-from solward.vault.transactions.policy import drop_set, lock_policy, put_set
-from solward.vault.transactions.request import IdempotencyKey
-from solward.vault.wallets import Wallets
 
 MAX_OF_WALLET: Final = 50
 MAX_OF_KEY: Final = 20
@@ -73,7 +67,7 @@ class Maker:
 
 
 class ServiceForSchedules(ServiceForRuns, Protocol):
-    """The part of `solward.service.Solward` that schedules use."""
+    """The part of `solward.service.service.Solward` that schedules use."""
 
     database: Database
     wallets: Wallets

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from solward.errors import InvalidRequest
+from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.types.errors import InvalidRequest
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_EXPRESSION: Final = 200

@@ -1,6 +1,6 @@
 """The configuration from the environment, checked: one value, `Settings`."""
 
-from solward.extras import needs
+from solward.support.extras import needs
 
 with needs(__name__, "up"):
     from solward.settings.settings import DEFAULT_MAX_COSTS_SOL, MAINNET, Settings, default_home

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
-from solward.errors import ConfigError
 from solward.settings.addresses import ADDRESS, is_loopback, service_address
+from solward.types.errors import ConfigError
 
 # Public, as it stands here; good for a loopback address and play money only.
 DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known

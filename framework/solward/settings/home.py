@@ -6,14 +6,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from solward.errors import ConfigError, HomeLocked
+from solward.types.errors import ConfigError, HomeLocked
 
 LOCK_NAME = "solward.lock"
+
+
+def default_models_folder() -> Path:
+    """Returns where language models are installed by default: in this interpreter's environment."""
+    return Path(sys.prefix, "share", "solward", "models")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from solward.webhook_signature import MIN_SECRET_BYTES
+from solward.support.webhook_signature import MIN_SECRET_BYTES
 
 LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {

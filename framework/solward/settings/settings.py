@@ -32,10 +32,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from solward.errors import ConfigError, InvalidRequest
-from solward.folders import models
-from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
-from solward.provider import ProviderContext, ProviderSpec
 from solward.settings.access import AccessSettings
 from solward.settings.addresses import (
     ADDRESS,
@@ -48,14 +44,18 @@ from solward.settings.addresses import (
     service_address,
 )
 from solward.settings.env_file import PlainEnvFile
+from solward.settings.home import default_models_folder
 from solward.settings.masking import masked_value, secret_fields
 from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
-from solward.site import read_site
 from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
+from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
-from solward.venue import BEST_VENUE, VenueSpec
-from solward.webhook_signature import MIN_SECRET_BYTES
+from solward.types.errors import ConfigError, InvalidRequest
+from solward.types.money import U64_MAX, lamports_to_sol, sol_to_lamports
+from solward.types.provider import ProviderContext, ProviderSpec
+from solward.types.site import read_site
+from solward.types.venue import BEST_VENUE, VenueSpec
 
 # Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
 DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
@@ -236,7 +236,7 @@ class Settings(AccessSettings, VendorSettings):
     payments_private_sites: Annotated[tuple[str, ...], NoDecode] = ()
 
     model_processes: int = Field(1, ge=1, le=64)
-    models_folder: Path = Field(default_factory=models.default_root)
+    models_folder: Path = Field(default_factory=default_models_folder)
 
     # None keeps for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)

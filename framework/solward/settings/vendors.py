@@ -13,13 +13,13 @@ from typing import Annotated
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
-from solward.errors import ConfigError
-from solward.manifest import Terms
-from solward.provider import ProviderContext, ProviderSpec
 from solward.settings.addresses import ADDRESS, http_address, service_address
 from solward.settings.env_file import env_file_values
 from solward.telemetry.scrub import conceal
-from solward.venue import VenueSpec
+from solward.types.errors import ConfigError
+from solward.types.manifest import Terms
+from solward.types.provider import ProviderContext, ProviderSpec
+from solward.types.venue import VenueSpec
 
 ADDRESS_ENDINGS = ("_BASE_URL", "_API_BASE", "_URL")
 """What the name of a third party's variable of an address ends in."""

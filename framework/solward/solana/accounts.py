@@ -1,4 +1,4 @@
-"""An account's state, the rent it must hold, and the layouts of nonces and lookup tables."""
+"""The rent that an account must hold, and the layouts of nonces and lookup tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from solders.pubkey import Pubkey
 
 from solward.solana.programs import SYSTEM_PROGRAM
+from solward.types.ledger import Account
 
 # (data length + 128) bytes at 3,480 lamports a byte-year, two years: the rent-exempt minimum.
 RENT_PER_BYTE: Final = 6_960
@@ -22,15 +23,6 @@ NONCE_BYTES: Final = 80
 # u32 version, u32 state, authority, durable nonce, u64 lamports per signature.
 _NONCE = struct.Struct("<II32s32sQ")
 _NONCE_INITIALIZED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """An account's state: lamports, owner program, raw data."""
-
-    lamports: int
-    owner: str
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from solward.money import from_units, lamports_to_sol
-from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.token_list import TokenList
+from solward.types.ledger import ReadLedger, TokenHolding
+from solward.types.money import from_units, lamports_to_sol
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
 from solders.transaction import VersionedTransaction
 
-from solward.errors import InvalidRequest
 from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, lookup_table_addresses
 from solward.solana.instructions import System
 from solward.solana.programs import SYSTEM_PROGRAM
+from solward.types.errors import InvalidRequest
 
 AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
 

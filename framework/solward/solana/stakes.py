@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest, LedgerRejected, LedgerUnavailable
-from solward.solana.accounts import Account, key_at
-from solward.solana.ledger import NOT_SERVED, ReadLedger, ReadOnlyLedger
+from solward.solana.accounts import key_at
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
+from solward.types.errors import InvalidRequest, LedgerRejected, LedgerUnavailable
+from solward.types.ledger import NOT_SERVED, Account, ReadLedger, ReadOnlyLedger
 
 NEVER: Final = 2**64 - 1
 """An epoch that does not come. As an activation epoch: effective since genesis."""

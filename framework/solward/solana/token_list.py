@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from solward.errors import InvalidRequest
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
+from solward.types.errors import InvalidRequest
 
 # Symbols that a refusal lists; a list may have hundreds.
 _MOST_NAMED = 20

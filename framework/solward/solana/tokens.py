@@ -15,9 +15,7 @@ from typing import Final
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.errors import InvalidRequest, LedgerUnavailable
-from solward.solana.accounts import Account, key_at, rent_exempt_minimum
-from solward.solana.ledger import ReadLedger
+from solward.solana.accounts import key_at, rent_exempt_minimum
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     PROGRAM_NAMES,
@@ -26,6 +24,8 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
 )
 from solward.solana.token_list import known_decimals
+from solward.types.errors import InvalidRequest, LedgerUnavailable
+from solward.types.ledger import Account, ReadLedger
 
 MINT_BYTES: Final = 82
 TOKEN_ACCOUNT_BYTES: Final = 165

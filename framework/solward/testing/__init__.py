@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from solward.extras import needs
+from solward.support.extras import needs
 
 if TYPE_CHECKING:
     from solward.testing.provider_requests import provider_request

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from solders.keypair import Keypair
 
-from solward.solana.base58 import b58encode
+from solward.support.base58 import b58encode
 from solward.telemetry.scrub import REDACTED
 
 # Environment variables of every secret a service may have.

@@ -15,9 +15,9 @@ import pytest
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.provider import CompletionRequest
     from solward.testing.scripted import ScriptedProvider
     from solward.testing.stand import Stand, TestWallet
+    from solward.types.provider import CompletionRequest
     from solward_localnet.node import Localnet
 
 

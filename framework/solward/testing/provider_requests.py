@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from solward.provider import CompletionRequest, Message, ToolDefinition
+from solward.types.provider import CompletionRequest, Message, ToolDefinition
 
 WAIT = ToolDefinition(
     "wait",

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from solward.hookspecs import hookimpl
-from solward.provider import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage
+from solward.types.provider import (
+    Completion,
+    CompletionRequest,
+    ProviderContext,
+    ProviderSpec,
+    Usage,
+)
 
 Answer = Completion | BaseException
 

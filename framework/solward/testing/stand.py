@@ -15,19 +15,19 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.context import SkillContext
-from solward.errors import InvalidRequest
-from solward.money import sol_to_lamports
-from solward.record import TransactionRecord
-from solward.registry import LoadedProvider, LoadedSkill, run_skill
-from solward.registry.discovery import canonical
-from solward.service import Solward
+from solward.plugins import LoadedProvider, LoadedSkill, run_skill
+from solward.plugins.discovery import canonical
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.skill import Effects
 from solward.solana.balances import Balances
 from solward.testing.canaries import Canaries
 from solward.testing.targets import target_of
-from solward.vault.transactions.request import ADMIN
-from solward.vault.wallets import Wallet
+from solward.types.errors import InvalidRequest
+from solward.types.money import sol_to_lamports
+from solward.types.record import TransactionRecord
+from solward.types.skill import Effects
+from solward.vault.custody import Wallet
+from solward.vault.money.request import ADMIN
 from solward_localnet.node import Localnet
 
 # Room for several transactions of the default limit of 2 SOL.

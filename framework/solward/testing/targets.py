@@ -13,19 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from solward.errors import InvalidRequest, PluginError
-from solward.manifest import GROUPS, misspelt_group
-from solward.registry.discovery import BUILT_IN, canonical, discover
-from solward.registry.hooks import HOOKS
-from solward.registry.load import load_registry
-from solward.registry.loaded import (
-    LoadedPayment,
-    LoadedProvider,
-    LoadedSkill,
-    LoadedVenue,
-    Registry,
-)
-from solward.registry.problems import Problem, ProblemCode
+from solward.plugins.discovery import BUILT_IN, canonical, discover
+from solward.plugins.hooks import HOOKS
+from solward.plugins.load import load_registry
+from solward.plugins.loaded import LoadedPayment, LoadedProvider, LoadedSkill, LoadedVenue, Registry
+from solward.plugins.problems import Problem, ProblemCode
+from solward.types.errors import InvalidRequest, PluginError
+from solward.types.manifest import GROUPS, misspelt_group
 
 KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
 

@@ -8,8 +8,8 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.solana.base58 import b58decode
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_STATE_AT
+from solward.support.base58 import b58decode
 from solward_localnet.encoding import check_account_encoding, encode_account
 from solward_localnet.errors import invalid_params
 from solward_localnet.ledger import LocalLedger

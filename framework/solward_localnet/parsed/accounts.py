@@ -7,7 +7,6 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.solana import accounts as layouts
-from solward.solana.base58 import b58encode
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     EPOCH_SCHEDULE_SYSVAR,
@@ -22,6 +21,7 @@ from solward.solana.programs import (
     VOTE_PROGRAM,
 )
 from solward.solana.stakes import CLOCK, Delegation, StakeAccount, read_stake_history, stake_account
+from solward.support.base58 import b58encode
 from solward_localnet.accountindex import plain
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable, json_float
 from solward_localnet.parsed.tokens import parse_token

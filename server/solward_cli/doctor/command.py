@@ -63,7 +63,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
 
     Exit code 1 where something would not work.
     """
-    from solward.vault.wallets.hardening import protect_memory
+    from solward.vault.custody.hardening import protect_memory
     from solward_cli.entrypoint import read_settings, refusals
 
     names = checks or (_RECORDED if folder is not None else tuple(CHECKS))
@@ -74,7 +74,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
         spends = folder is not None or "models" in checks
         found = asyncio.run(_run(read_settings(), names, spends, folder, as_json))
     if as_json:
-        from solward import jsontext
+        from solward.support import jsontext
 
         lines = [line.to_json(name) for name, each in found.items() for line in each]
         good = not failed(line for each in found.values() for line in each)
@@ -98,7 +98,7 @@ def _no_logs() -> Iterator[None]:
 
 
 def _make(folder: Path) -> None:
-    from solward.errors import ConfigError
+    from solward.types.errors import ConfigError
 
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from solward.errors import ConfigError, KeystoreError, StoreError
-from solward.money import format_amount, format_sol
+from solward.types.errors import ConfigError, KeystoreError, StoreError
+from solward.types.money import format_amount, format_sol
 from solward_cli.doctor.report import Line, fail, ok, warn
 from solward_cli.doctor.subject import NotThisVersion
 
@@ -44,7 +44,7 @@ def _serving(settings: Settings) -> Iterator[Line]:
 
 def not_served(settings: Settings) -> Iterator[str]:
     """Why no service starts with these settings, though each has a value that it may have."""
-    from solward.vault.store.database import database_file
+    from solward.database.database import database_file
 
     for check in (
         settings.check_serving,
@@ -75,8 +75,8 @@ def _home(settings: Settings) -> Line:
 
 async def database(subject: Subject) -> list[Line]:
     """Whether the database is there, at this version's schema, and of this network."""
-    from solward.vault.store import schema
-    from solward.vault.store.ledger_network import network_mismatch
+    from solward.database import schema
+    from solward.database.ledger_network import network_mismatch
 
     network, shared = subject.settings.solana_network, subject.settings.shared_database
     kind = "PostgreSQL" if shared else "SQLite"
@@ -101,10 +101,10 @@ async def database(subject: Subject) -> list[Line]:
 
 async def keystore(subject: Subject) -> list[Line]:
     """Whether the configured secret opens the keystore of this database."""
+    from solward.vault.custody.keyring import unlock
+    from solward.vault.custody.keystore import keystore_row
+    from solward.vault.custody.service import key_source
     from solward.vault.store.wallets import keystore_rows
-    from solward.vault.wallets.keyring import unlock
-    from solward.vault.wallets.keystore import keystore_row
-    from solward.vault.wallets.service import key_source
 
     settings = subject.settings
     try:
@@ -158,9 +158,9 @@ def _percent(bps: int) -> str:
 
 
 async def _leaving(subject: Subject) -> list[Line]:
-    from solward.service import wallet_limits
+    from solward.operations.policies.grant_report import wallet_grants
+    from solward.service.service import wallet_limits
     from solward.solana.token_list import token_list
-    from solward.vault.transactions.grant_report import wallet_grants
 
     settings = subject.settings
     wallets = await subject.wallets()

@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from solward.errors import LedgerError, LedgerRejected, SkillError, SolwardError
-from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.types.errors import LedgerError, LedgerRejected, SkillError, SolwardError
+from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from solward.vault.ledger.client import RpcLedger
     from solward.vault.ledger.protocol import Tip
     from solward.vault.ledger.transport import HttpTransport
-    from solward.vault.transactions.prices import PriceSource
+    from solward.vault.money.judge.prices import PriceSource
     from solward_cli.doctor.subject import Subject
 
 _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
@@ -74,7 +74,7 @@ class _Node:
         return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, RpcLedger(transport))
 
     async def check(self, subject: Subject) -> list[Line]:
-        from solward.cluster import judge_genesis
+        from solward.service.cluster import judge_genesis
 
         began = time.monotonic()
         try:
@@ -263,7 +263,7 @@ def _is_local(url: str) -> bool:
 
 
 def _advice(error: Exception) -> str:
-    from solward.cluster import WrongCluster
+    from solward.service.cluster import WrongCluster
 
     if isinstance(error, WrongCluster):
         return "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
@@ -330,7 +330,7 @@ async def venue(subject: Subject) -> list[Line]:
         return [ok("Market", _EMBEDDED)]
     from solward.solana.programs import WRAPPED_SOL_MINT
     from solward.solana.token_list import token_list
-    from solward.venue import BEST_VENUE
+    from solward.types.venue import BEST_VENUE
 
     tokens = token_list(subject.settings.solana_network)
     into = next((each for each in tokens if each.symbol == "USDC"), None)
@@ -365,7 +365,7 @@ async def _offers(subject: Subject, venue: Venue, sold: str, into: KnownToken) -
 
     from solward.solana.programs import TOKEN_PROGRAM
     from solward.solana.tokens import associated_address
-    from solward.venue import FUNDS_FIRST, QuoteRequest
+    from solward.types.venue import FUNDS_FIRST, QuoteRequest
 
     plugin, context = venue.plugin, venue.context
     name = plugin.spec.name
@@ -419,9 +419,9 @@ async def prices(subject: Subject) -> list[Line]:
 
 
 async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Line]:
-    from solward.guardrail import SOL
-    from solward.vault.guardrails.grants.dollars import NoPrice
-    from solward.vault.transactions.prices import Prices
+    from solward.types.guardrail import SOL
+    from solward.vault.grants.dollars import NoPrice
+    from solward.vault.money.judge.prices import Prices
 
     lines = []
     questions = [(each.name, [each]) for each in sources]

@@ -103,7 +103,7 @@ def _landlock(abi: int) -> str:
 
 
 def _models(root: Path) -> Line:
-    from solward.folders.models import COMMAND, beside_the_service, installed
+    from solward.plugins.folders.models import COMMAND, beside_the_service, installed
 
     folder = installed(root)
     if beside_the_service():

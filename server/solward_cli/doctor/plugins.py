@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from solward.errors import PluginError
+from solward.types.errors import PluginError
 from solward_cli.doctor.report import Line, fail, ok, warn
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsp
 
 from pydantic import SecretStr
 
-from solward import jsontext
-from solward.errors import ConfigError
 from solward.solana import programs
-from solward.solana.base58 import b58decode, b58encode
+from solward.support import jsontext
+from solward.support.base58 import b58decode, b58encode
 from solward.telemetry.scrub import REDACTED, known_secrets, names_secret, scrub_text
+from solward.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,8 +122,8 @@ class Recorder:
 
 def routes(settings: Settings) -> list[Route]:
     """Every address that checks ask, of the settings or the product's own."""
-    from solward.cluster import venue_url
-    from solward.price_sources import coingecko_headers
+    from solward.service.cluster import venue_url
+    from solward.service.price_sources import coingecko_headers
     from solward.settings.vendors import VendorSettings
     from solward_plugins.providers import anthropic, gemini, grok, openai
 

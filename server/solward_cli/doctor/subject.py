@@ -7,16 +7,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from solward.errors import StoreError
+from solward.types.errors import StoreError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from solward.cluster import Cluster
+    from solward.database.database import Database
     from solward.operations.venues import Venue
-    from solward.registry import Registry
+    from solward.plugins import Registry
+    from solward.service.cluster import Cluster
     from solward.settings import Settings
-    from solward.vault.store.database import Database
 
 
 class NotThisVersion(StoreError):
@@ -68,8 +68,8 @@ class Subject:
             ConfigError, StoreError: there is none, or it cannot be read.
             NotThisVersion: no service made its tables yet, or one of another version.
         """
-        from solward.vault.store import schema
-        from solward.vault.store.database import Database
+        from solward.database import schema
+        from solward.database.database import Database
 
         if self._database is None:
             opened = Database.inspect(self.settings.database_url, self.settings.solward_home)
@@ -95,7 +95,7 @@ class Subject:
 
     async def agents(self) -> list[dict[str, Any]]:
         """The rows of the service's agents, oldest first; none where there is no database yet."""
-        from solward.store.agents import list_agents
+        from solward.agents.store.agents import list_agents
 
         try:
             async with (await self.database()).read() as connection:
@@ -109,7 +109,7 @@ class Subject:
         Raises:
             ConfigError: it is not the network of the settings.
         """
-        from solward.cluster import open_cluster
+        from solward.service.cluster import open_cluster
 
         if self._cluster is None:
             self._cluster = await self._stack.enter_async_context(open_cluster(self.settings))
@@ -121,7 +121,7 @@ class Subject:
         Raises:
             ConfigError, PluginError: as `cluster` and `registry`.
         """
-        from solward.venue_clients import VenueClients
+        from solward.service.venue_clients import VenueClients
 
         if self._venues is None:
             clients = VenueClients(self.settings, await self.cluster())
@@ -137,7 +137,7 @@ class Subject:
         """
         from solward.hosts.models import ModelHosts
         from solward.hosts.plugins import plugin_hosts, shared_zygote
-        from solward.registry import open_registry
+        from solward.plugins import open_registry
 
         if self._registry is None:
             settings = self.settings

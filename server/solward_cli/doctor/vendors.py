@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from solward.errors import PluginError, SolwardError
+from solward.types.errors import PluginError, SolwardError
 from solward_cli.doctor.report import Line, fail, ok, warn
 
 if TYPE_CHECKING:
-    from solward.registry import LoadedProvider
+    from solward.plugins import LoadedProvider
     from solward_cli.doctor.subject import Subject
 
 # Of the answer: one word, and what a model that reasons needs before it.
@@ -79,7 +79,7 @@ async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Lin
     import asyncio
     import time
 
-    from solward.provider import CompletionRequest, Message
+    from solward.types.provider import CompletionRequest, Message
 
     request = CompletionRequest(
         model=model,

@@ -45,8 +45,8 @@ def _serve(wallet: str | None, url: str | None, log_level: str) -> None:
     import asyncio
     import signal
 
-    from solward.errors import InvalidRequest
     from solward.telemetry import logs
+    from solward.types.errors import InvalidRequest
     from solward_cli.entrypoint import read_settings, refusals, refuse
     from solward_mcp.stdio import serve
 

@@ -80,7 +80,7 @@ async def config(
     the same name is replaced, and its key revoked. The new key is in the file, which its owner
     alone can read, and on no command line.
     """
-    from solward import jsontext
+    from solward.support import jsontext
     from solward_cli.mcp.hosts import HOSTS, HostFile, file_of
     from solward_cli.render import plain, visible
 
@@ -133,7 +133,7 @@ async def _grant(call: ServiceCall, made: CreatedKey, said: Sequence[str]) -> No
 async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
     """The key of an entry, where it is one of this service that still works."""
     from solward.client import ClientError, SolwardClient
-    from solward.errors import InvalidRequest
+    from solward.types.errors import InvalidRequest
     from solward_cli.mcp.hosts import KEY, URL
 
     environment = {} if entry is None else entry.get("env")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from solward import jsontext
-from solward.atomic_files import write_file
-from solward.errors import InvalidRequest
+from solward.support import jsontext
+from solward.support.atomic_files import write_file
+from solward.types.errors import InvalidRequest
 
 URL: Final = "SOLWARD_API_URL"
 KEY: Final = "SOLWARD_API_KEY"

@@ -158,7 +158,7 @@ def exit_code(answer: PaidAnswer) -> int:
 
 
 async def _wallet(call: ServiceCall, named: str | None) -> Wallet:
-    from solward.errors import InvalidRequest
+    from solward.types.errors import InvalidRequest
 
     if named is not None:
         return await call.wallet(named)

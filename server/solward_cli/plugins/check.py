@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from solward.check_results import CheckKey
+    from solward.plugins.check_results import CheckKey
     from solward.testing.conformance import Grade, Report
     from solward.testing.conformance.runner import Checked
 
@@ -50,12 +50,12 @@ def check(
     installed distribution or plugin. Says which tier it reaches, and what keeps it from the next.
     Ends with exit code 1 where a check fails. The plugin's code runs, with test money only.
     """
-    from solward.check_results import read_key
-    from solward.errors import InvalidRequest
+    from solward.plugins.check_results import read_key
     from solward.settings import Settings
     from solward.telemetry import logs
     from solward.testing.conformance.cases import read_cases
     from solward.testing.conformance.runner import check_target
+    from solward.types.errors import InvalidRequest
     from solward_cli.entrypoint import refusals, refuse
 
     logs.configure("error")
@@ -89,11 +89,11 @@ def _write(checked: Checked, key: CheckKey) -> Path:
         InvalidRequest: of what was checked nobody knows the bytes, or it ran unconfined.
     """
     from solward import __version__
-    from solward.check_results import CheckResult, signed
-    from solward.clock import iso, now_ms
-    from solward.errors import InvalidRequest
+    from solward.plugins.check_results import CheckResult, signed
+    from solward.support.clock import iso, now_ms
     from solward.testing.conformance import Outcome
     from solward.testing.conformance.report import lowest
+    from solward.types.errors import InvalidRequest
 
     own, reports = checked.own, checked.reports
     if own is None:

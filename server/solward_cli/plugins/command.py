@@ -19,10 +19,10 @@ from solward_cli.plugins.skill_show import list_skills, show
 from solward_cli.plugins.state import settings, store
 
 if TYPE_CHECKING:
-    from solward.manifest import Terms
-    from solward.registry import Registry
-    from solward.registry.discovery import Place
+    from solward.plugins import Registry
+    from solward.plugins.discovery import Place
     from solward.settings import Settings
+    from solward.types.manifest import Terms
 
 LOADED = "loaded"
 DEMO = "with --demo"
@@ -109,7 +109,7 @@ def list_plugins(as_json: bool, outdated: bool) -> None:
 
 
 def _place_json(place: Place) -> dict[str, Any]:
-    from solward.folders.layout import described
+    from solward.plugins.folders.layout import described
 
     own = None if place.installed is None else described(place.installed)
     return {
@@ -134,8 +134,8 @@ def _show_places(places: Sequence[Place]) -> None:
 
 def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
-    from solward.manifest import Terms
-    from solward.registry.discovery import BUILT_IN
+    from solward.plugins.discovery import BUILT_IN
+    from solward.types.manifest import Terms
 
     own = {each.distribution: each.installed for each in registry.places}
     left_out = {(_kind(each.group), each.plugin) for each in registry.problems}
@@ -191,8 +191,8 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
 def _of_running_service(settings: Settings) -> list[Row]:
     """Problems that a service has which runs in this home, such as another version elsewhere."""
     from solward.client import SolwardClient
-    from solward.errors import SolwardError
-    from solward.folders.layout import is_in_use
+    from solward.plugins.folders.layout import is_in_use
+    from solward.types.errors import SolwardError
     from solward_cli.render import visible
 
     async def asked() -> list[Row]:
@@ -235,7 +235,7 @@ def _settings() -> Settings:
 def _registry(settings: Settings) -> Registry:
     """The plugins as a service would load them, third parties' in plugin hosts."""
     from solward.hosts.plugins import plugin_hosts
-    from solward.registry import open_registry
+    from solward.plugins import open_registry
     from solward_cli.entrypoint import refusals
 
     async def loaded() -> Registry:

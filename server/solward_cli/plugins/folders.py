@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from solward.check_results import CheckResult
-    from solward.folders.install import Proposal
-    from solward.folders.layout import Installed, Plugin
-    from solward.manifest import Terms
+    from solward.plugins.check_results import CheckResult
+    from solward.plugins.folders.install import Proposal
+    from solward.plugins.folders.layout import Installed, Plugin
+    from solward.types.manifest import Terms
 
 
 _YES = click.option("--yes", is_flag=True, help="Accept what it needs without being asked.")
@@ -68,8 +68,8 @@ def remove(name: str, lost: bool, purge: bool) -> None:
     installed again, but with --purge, which also deletes those of a distribution that is not
     installed any more. Where a service runs, it is asked to, with the admin secret.
     """
-    from solward.folders.install import not_installed
-    from solward.folders.install import remove as removed
+    from solward.plugins.folders.install import not_installed
+    from solward.plugins.folders.install import remove as removed
     from solward_cli.entrypoint import keystore_settings, refusals
     from solward_cli.plugins.purge import purge_state
 
@@ -83,8 +83,8 @@ def remove(name: str, lost: bool, purge: bool) -> None:
 
 
 def _kept(name: str) -> str:
-    from solward.folders.layout import canonical
-    from solward.folders.storage import storage_folder
+    from solward.plugins.folders.layout import canonical
+    from solward.plugins.folders.storage import storage_folder
 
     also = "--purge deletes them, its entries and its settings."
     folder = storage_folder(_home(), canonical(name))
@@ -112,7 +112,7 @@ COMMANDS = (install, upgrade, remove, enable, disable)
 
 def _checked(result: Path | None, public: str | None) -> CheckResult | None:
     """The result that is to be shown, verified."""
-    from solward.check_results import read_result
+    from solward.plugins.check_results import read_result
     from solward_cli.entrypoint import refusals
 
     if (result is None) != (public is None):
@@ -124,8 +124,8 @@ def _checked(result: Path | None, public: str | None) -> CheckResult | None:
 
 
 def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | None) -> None:
-    from solward.folders.install import install as installed
-    from solward.registry.discovery import is_allowed
+    from solward.plugins.discovery import is_allowed
+    from solward.plugins.folders.install import install as installed
     from solward.settings import Settings
     from solward_cli.entrypoint import refusals
     from solward_cli.plugins.results import summary
@@ -164,7 +164,7 @@ def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | No
 
 
 def _enable(name: str, enabled: bool) -> None:
-    from solward.folders.install import enable as changed
+    from solward.plugins.folders.install import enable as changed
     from solward_cli.entrypoint import refusals
 
     with refusals():
@@ -195,7 +195,7 @@ def _kinds(plugins: Iterable[Plugin]) -> str:
 
 
 def _done(text: str) -> None:
-    from solward.folders.layout import is_in_use
+    from solward.plugins.folders.layout import is_in_use
 
     when = (
         "The running service takes it over; what it could not, `solward plugins list` says."

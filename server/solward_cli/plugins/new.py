@@ -174,7 +174,7 @@ def _conflict(name: str, kind: Kind) -> str | None:
     from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec
 
-    from solward.registry.discovery import discover
+    from solward.plugins.discovery import discover
     from solward.vault.guardrails import RULES
 
     wanted = kind.entry_points(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from solward.folders.outdated import Newer
+    from solward.plugins.folders.outdated import Newer
     from solward.settings import Settings
 
 _EXIT_UNKNOWN = 1
@@ -18,7 +18,7 @@ _EXIT_UNKNOWN = 1
 
 def list_outdated(settings: Settings, as_json: bool) -> None:
     """Print what could be upgraded, and how; exits with 1 where no package index answered."""
-    from solward.folders.outdated import newer
+    from solward.plugins.folders.outdated import newer
     from solward_cli.render import show, table, visible
 
     own, beside = _installed(settings)
@@ -45,8 +45,8 @@ def list_outdated(settings: Settings, as_json: bool) -> None:
 def _installed(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Version by name of the distributions in folders of their own, and of those with plugins in
     the service's environment."""
-    from solward.folders import layout
-    from solward.registry.discovery import survey
+    from solward.plugins.discovery import survey
+    from solward.plugins.folders import layout
 
     beside = {each.distribution: each.version for each in survey(("*",))[2]}
     own = {each.name: each.version for each in layout.installed(settings.solward_home)[0]}

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from solward.plugin_state import Purged
+    from solward.plugins.state import Purged
     from solward.settings import Settings
 
 # A service looks at its folders every second, and lets what runs of a plugin end.
@@ -22,8 +22,8 @@ def purge_state(settings: Settings, name: str) -> str:
         ConfigError: the running service did not do it, and why.
         KeystoreError, StoreError: the database cannot be used.
     """
-    from solward.errors import HomeLocked
-    from solward.vault.store.database import database_file
+    from solward.database.database import database_file
+    from solward.types.errors import HomeLocked
 
     file = database_file(settings.database_url, settings.solward_home)
     if file is not None and not file.exists():
@@ -36,10 +36,10 @@ def purge_state(settings: Settings, name: str) -> str:
 
 
 async def _offline(settings: Settings, name: str) -> tuple[int, int]:
-    from solward.folders.layout import canonical
-    from solward.plugin_state import purge
-    from solward.vault.wallets import Wallets
-    from solward.vault.wallets.plugin_settings import PluginSettings
+    from solward.plugins.folders.layout import canonical
+    from solward.plugins.settings import PluginSettings
+    from solward.plugins.state import purge
+    from solward.vault.custody import Wallets
     from solward_cli.offline import offline_database
 
     async with offline_database(settings) as database:
@@ -51,7 +51,7 @@ async def _offline(settings: Settings, name: str) -> tuple[int, int]:
 
 async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
     from solward.client import BadRequest, SolwardClient
-    from solward.errors import ConfigError, SolwardError
+    from solward.types.errors import ConfigError, SolwardError
 
     ends = asyncio.get_running_loop().time() + _UNLOADS_WITHIN_S
     async with SolwardClient.from_settings(settings) as client:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from solward.check_results import CheckResult
+    from solward.plugins.check_results import CheckResult
 
 
 @click.command("key")
@@ -18,7 +18,7 @@ def key(file: Path) -> None:
 
     Only its user can read FILE. What is printed is the public key, for those who verify results.
     """
-    from solward.check_results import create_key
+    from solward.plugins.check_results import create_key
     from solward_cli.entrypoint import refusals
 
     with refusals():
@@ -36,7 +36,7 @@ def verify(result: Path, public: str, target: str | None) -> None:
     NAME is a distribution in a folder of its own. A result says who ran the kit on which bytes, not
     that the plugin is harmless.
     """
-    from solward.check_results import read_result
+    from solward.plugins.check_results import read_result
     from solward_cli.entrypoint import refusals
     from solward_cli.render import visible
 
@@ -61,9 +61,9 @@ def summary(said: CheckResult) -> str:
 
 
 def _same(said: CheckResult, target: str) -> str:
-    from solward.errors import FolderError
-    from solward.folders.layout import canonical, read
+    from solward.plugins.folders.layout import canonical, read
     from solward.settings import Settings
+    from solward.types.errors import FolderError
 
     if target.endswith(".whl"):
         said.check_wheel(Path(target))

@@ -70,7 +70,7 @@ def parameters(
 
 
 def _object(text: str, option: str) -> dict[str, Any]:
-    from solward import jsontext
+    from solward.support import jsontext
 
     try:
         value = jsontext.loads(text)
@@ -82,7 +82,7 @@ def _object(text: str, option: str) -> dict[str, Any]:
 
 def value_of(text: str) -> Any:
     """A value as it was typed: JSON, and what is none a text."""
-    from solward import jsontext
+    from solward.support import jsontext
 
     try:
         return jsontext.loads(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward import jsontext
+from solward.support import jsontext
 from solward_cli.completed_names import skill_names
 from solward_cli.service_call import ServiceCall, fail, service_call
 

@@ -98,8 +98,8 @@ _wallet = click.option("--wallet", required=True, help="The wallet they are kept
 @service_call
 async def list_entries(call: ServiceCall, plugin: str, wallet: str, prefix: str) -> RenderableType:
     """List what a plugin's distribution keeps for a wallet, up to 200 entries."""
-    from solward import jsontext
-    from solward.folders.layout import canonical
+    from solward.plugins.folders.layout import canonical
+    from solward.support import jsontext
     from solward_cli.render import table
 
     wallet_id = (await call.wallet(wallet)).id
@@ -137,7 +137,7 @@ async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet: str) ->
 
 async def _distributions(call: ServiceCall) -> set[str]:
     """Canonical names of those that the service has."""
-    from solward.folders.layout import canonical
+    from solward.plugins.folders.layout import canonical
 
     found = await call.client.plugins()
     names = {each.distribution for each in found.plugins}
@@ -152,7 +152,7 @@ def _prompted(name: str) -> str:
 
 
 def _shown(setting: dict[str, Any]) -> str:
-    from solward import jsontext
+    from solward.support import jsontext
 
     if not setting["set"]:
         return ""

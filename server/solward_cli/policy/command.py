@@ -137,7 +137,7 @@ async def replay(call: ServiceCall, draft: str | None, days: int) -> RenderableT
 
 def _read(text: str) -> dict[str, Any]:
     """A policy's document from a file, standard input, or a sentence."""
-    from solward import jsontext
+    from solward.support import jsontext
     from solward_cli.service_call import fail
 
     # The service says what a sentence lacks; the name of a file has rarely a space.

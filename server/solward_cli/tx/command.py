@@ -113,7 +113,7 @@ async def export(call: ServiceCall, output: Path | None, **filters: Any) -> None
     A file is complete, or is not written. Cells that a spreadsheet would run as a formula begin
     with a quote.
     """
-    from solward.atomic_files import whole_file
+    from solward.support.atomic_files import whole_file
 
     if call.as_json:
         raise click.UsageError("An export is CSV; `solward tx list --json` is JSON.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from solward.money import format_sol
+from solward.types.money import format_sol
 from solward_cli.render import (
     amount,
     fields,

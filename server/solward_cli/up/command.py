@@ -12,7 +12,7 @@ import click
 from solward_cli.options import host_option, log_level_option, port_option
 
 if TYPE_CHECKING:
-    from solward.service import Solward
+    from solward.service.service import Solward
     from solward.settings import Settings
 
 # Where Solana's tools expect a local validator; its WebSocket port is one above.
@@ -75,7 +75,7 @@ def up(
     pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
 
     async def serve_all(pages: str | None, pages_problem: str | None) -> None:
-        from solward.service import Solward
+        from solward.service.service import Solward
         from solward_cli.up.demo import last_seller, seed_demo
         from solward_cli.up.screen import Screen, frozen_notice, ledger_notice, show
         from solward_cli.up.seller import listen_for_buyers, selling, site_of
@@ -163,9 +163,9 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
 
 
 def _reset_ledger(settings: Settings) -> None:
-    from solward.cluster import localnet_errors
-    from solward.errors import ConfigError
+    from solward.service.cluster import localnet_errors
     from solward.settings.home import Home
+    from solward.types.errors import ConfigError
     from solward_localnet.storage import reset
 
     if settings.solana_rpc_url is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from solward.child_processes import child_environment
+from solward.support.child_processes import child_environment
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -34,8 +34,8 @@ async def dashboard_process(
         api: the service's listening socket.
         port: of the pages; None serves none.
     """
-    from solward.errors import ConfigError
     from solward.settings.access import local_url
+    from solward.types.errors import ConfigError
     from solward_dashboard.options import Options
     from solward_server.listening import listen
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from solward.agents.agent import Agent, AgentStatus
-from solward.errors import ConfigError, InvalidRequest, StoreError
+from solward.types.errors import ConfigError, InvalidRequest, StoreError
 
 if TYPE_CHECKING:
-    from solward.service import Solward
+    from solward.service.service import Solward
     from solward.settings import Settings
-    from solward.vault.wallets import Wallet
+    from solward.vault.custody import Wallet
 
 DEMO_AGENT = "demo-agent"
 PROVIDER = "rules"
@@ -140,9 +140,9 @@ def grants(seller: str | None) -> list[Mapping[str, Any]]:
 async def last_seller(settings: Settings) -> str | None:
     """The site that the home's demo agent buys from, read before the service is opened; None where
     there is none yet."""
-    from solward.store.agents import list_agents
-    from solward.vault.store import schema
-    from solward.vault.store.database import Database
+    from solward.agents.store.agents import list_agents
+    from solward.database import schema
+    from solward.database.database import Database
 
     try:
         database = Database.inspect(settings.database_url, settings.solward_home)

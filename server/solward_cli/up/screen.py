@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from solward import __version__
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings.access import DEVELOPMENT_SECRET
 from solward.settings.settings import default_home
 from solward_cli.up.demo import FORECAST, PRICE, DemoSeed

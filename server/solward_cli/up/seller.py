@@ -57,7 +57,7 @@ def listen_for_buyers(last: str | None = None) -> socket.socket:
     Raises:
         ConfigError: this machine has no free one.
     """
-    from solward.errors import ConfigError
+    from solward.types.errors import ConfigError
 
     port = PORT if last is None else int(last.rpartition(":")[2])
     try:

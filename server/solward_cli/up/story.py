@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from solward.events import EventKind, Subscription
-from solward.hold import HoldState
-from solward.money import format_amount
-from solward.payment import Served
-from solward.service import Solward
+from solward.service.service import Solward
+from solward.types.events import EventKind, Subscription
+from solward.types.hold import HoldState
+from solward.types.money import format_amount
+from solward.types.payment import Served
 from solward_cli.render import visible
 from solward_cli.up.demo import DemoSeed
 

@@ -9,8 +9,8 @@ import click
 
 if TYPE_CHECKING:
     from solward.settings import Settings
-    from solward.vault.wallets import KeySource, Wallet
-    from solward.vault.wallets.keyring import KeystoreRow
+    from solward.vault.custody import KeySource, Wallet
+    from solward.vault.custody.keyring import KeystoreRow
 
 # A keypair file has 64 numbers of at most three digits; a larger file is something else.
 _MAX_FILE_BYTES = 4096
@@ -27,7 +27,7 @@ def import_(file: Path, name: str | None) -> None:
     """
     import asyncio
 
-    from solward.errors import InvalidRequest, LedgerError
+    from solward.types.errors import InvalidRequest, LedgerError
     from solward_cli.entrypoint import keystore_settings, refusals, refuse
 
     settings = keystore_settings()
@@ -61,7 +61,7 @@ def export(wallet: str, file: Path) -> None:
     """
     import asyncio
 
-    from solward.errors import InvalidRequest
+    from solward.types.errors import InvalidRequest
     from solward_cli.entrypoint import keystore_settings, refusals, refuse
 
     settings = keystore_settings()
@@ -80,12 +80,12 @@ def export(wallet: str, file: Path) -> None:
 
 
 async def _import(settings: Settings, file: Path, name: str) -> Wallet:
-    from solward.cluster import open_cluster
-    from solward.errors import InvalidRequest
-    from solward.vault.store.ledger_network import bind_network, check_network
-    from solward.vault.wallets import Wallets
-    from solward.vault.wallets.foreign_rights import foreign_rights
-    from solward.vault.wallets.model import parse_keypair_file
+    from solward.database.ledger_network import bind_network, check_network
+    from solward.service.cluster import open_cluster
+    from solward.types.errors import InvalidRequest
+    from solward.vault.custody import Wallets
+    from solward.vault.custody.foreign_rights import foreign_rights
+    from solward.vault.custody.model import parse_keypair_file
     from solward_cli.offline import offline_database
 
     with file.open("rb") as opened:
@@ -115,10 +115,10 @@ async def _import(settings: Settings, file: Path, name: str) -> Wallet:
 
 
 async def _export(settings: Settings, name: str, file: Path) -> Wallet:
-    from solward.errors import KeystoreError
+    from solward.types.errors import KeystoreError
+    from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
+    from solward.vault.custody.model import wallet_of
     from solward.vault.store import wallets as store
-    from solward.vault.wallets.export import check_free, choose, export_wallet, newest_keystore
-    from solward.vault.wallets.model import wallet_of
     from solward_cli.offline import offline_database
 
     check_free(file)
@@ -144,9 +144,9 @@ def _typed_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> Ke
     Never the environment's passphrase: a program that can run this command must not be able to
     export keys.
     """
-    from solward.errors import InvalidRequest
-    from solward.vault.wallets import KeySource
-    from solward.vault.wallets.service import KEY_FILE
+    from solward.types.errors import InvalidRequest
+    from solward.vault.custody import KeySource
+    from solward.vault.custody.service import KEY_FILE
 
     if newest.kdf.get("kind") == "argon2id":
         return KeySource(passphrase=click.prompt("Keystore passphrase", hide_input=True, err=True))

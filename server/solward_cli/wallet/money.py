@@ -149,9 +149,9 @@ async def _render_trial(
 async def _units(call: ServiceCall, wallet_id: str) -> Callable[[str, int], str]:
     """What writes an amount of a mint's smallest unit, in whole tokens where its decimals are
     known: by the network's list, or by the wallet that holds some."""
-    from solward.money import SOL_DECIMALS, from_units
     from solward.solana.programs import WRAPPED_SOL_MINT
     from solward.solana.token_list import known_decimals, token_list
+    from solward.types.money import SOL_DECIMALS, from_units
     from solward_cli.render import amount, visible
 
     tokens = token_list((await call.client.health()).network)

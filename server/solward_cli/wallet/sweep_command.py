@@ -67,7 +67,7 @@ async def sweep(
 async def _receiver(call: ServiceCall, wallet: Wallet, to: str) -> str:
     from solders.pubkey import Pubkey
 
-    from solward.errors import InvalidRequest
+    from solward.types.errors import InvalidRequest
 
     address = (await call.recipient(to)).address
     try:
@@ -81,7 +81,7 @@ async def _receiver(call: ServiceCall, wallet: Wallet, to: str) -> str:
 
 async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
     """Raise `InvalidRequest` while an agent or a schedule runs on the wallet, or it is frozen."""
-    from solward.errors import InvalidRequest
+    from solward.types.errors import InvalidRequest
     from solward_cli.wallet.sweep_plan import Headroom
 
     for agent in await call.client.agents.list():

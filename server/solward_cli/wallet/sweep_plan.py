@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from solward.client import SolwardClient, Wallet
-from solward.money import format_amount, format_sol, sol_to_lamports
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.money import format_amount, format_sol, sol_to_lamports
 
 # Lamports of a transfer by the engine: one signature, no priority fee.
 FEE = 5_000

@@ -26,8 +26,14 @@ from solward.client import (
     Unauthorized,
     Wallet,
 )
-from solward.money import format_amount, format_sol, from_units, lamports_to_sol, sol_to_lamports
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.money import (
+    format_amount,
+    format_sol,
+    from_units,
+    lamports_to_sol,
+    sol_to_lamports,
+)
 from solward_cli.wallet.sweep_plan import (
     FEE,
     RENT_EXEMPT,

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from solward.jsontext import dumps
+from solward.support.jsontext import dumps
 from solward_dashboard.wording import one_line
 
 _MAX_DEPTH = 4

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from solward.errors import InvalidRequest
-from solward.jsontext import loads
+from solward.support.jsontext import loads
+from solward.types.errors import InvalidRequest
 from solward_dashboard.forms.fields import Field, Kind
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -47,7 +47,7 @@ def read(
 def _validate(schema: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Raises `InvalidRequest` where the values do not fit."""
     # Here, because pages are shown more often than forms are sent: jsonschema takes 3 MB.
-    from solward.registry.parameters import Parameters
+    from solward.plugins.parameters import Parameters
 
     Parameters(schema).validate(values)
 

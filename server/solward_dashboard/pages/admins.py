@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from nicegui import ui
 
 from solward.client import AdminCredential
-from solward.errors import SolwardError
-from solward.roles import Role
+from solward.types.errors import SolwardError
+from solward.types.roles import Role
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form

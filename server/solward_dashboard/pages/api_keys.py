@@ -11,7 +11,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import ApiKey, KeyDetails, Wallet
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form

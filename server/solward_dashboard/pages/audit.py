@@ -11,11 +11,11 @@ from typing import Any
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import AuditFilter, AuditPage, Event
-from solward.errors import SolwardError
-from solward.events import EventKind
-from solward.roles import admin_principal
+from solward.support import jsontext
+from solward.types.errors import SolwardError
+from solward.types.events import EventKind
+from solward.types.roles import admin_principal
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact
 from solward_dashboard.frame import frame

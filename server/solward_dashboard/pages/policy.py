@@ -8,9 +8,9 @@ from typing import Any
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import Policy
-from solward.errors import SolwardError
+from solward.support import jsontext
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading, result_of, titled
 from solward_dashboard.frame import frame

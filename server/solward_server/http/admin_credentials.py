@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from solward.audit import outbox
 from solward.audit.acts import act
-from solward.clock import iso, now_ms
-from solward.errors import InvalidRequest, NotFound
-from solward.events import EventKind
-from solward.roles import Role, admin_principal
-from solward.store import admin_credentials as store
-from solward.vault.store.database import Database, lock_exclusive
+from solward.credentials import admin_credentials as store
+from solward.database import outbox
+from solward.database.database import Database, lock_exclusive
+from solward.support.clock import iso, now_ms
+from solward.types.errors import InvalidRequest, NotFound
+from solward.types.events import EventKind
+from solward.types.roles import Role, admin_principal
 from solward_server.http.api_keys import body_expiry, hash_of
 from solward_server.http.body import Body, body_text
 from solward_server.http.noted_uses import NotedUses

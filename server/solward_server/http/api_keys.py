@@ -13,15 +13,15 @@ from typing import Any, Protocol
 
 from solward.audit.acts import act
 from solward.audit.log import AuditLog
-from solward.clock import iso, ms_of, now_ms
-from solward.errors import InvalidRequest, KeyRevoked, NotFound
-from solward.events import EventKind
-from solward.money import lamports_to_sol, sol_to_lamports
+from solward.credentials.standing import usable_at
+from solward.operations.policies.grant_report import WalletKeys
 from solward.settings import DEFAULT_MAX_COSTS_SOL
+from solward.support.clock import iso, ms_of, now_ms
+from solward.types.errors import InvalidRequest, KeyRevoked, NotFound
+from solward.types.events import EventKind
+from solward.types.money import lamports_to_sol, sol_to_lamports
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.store.api_keys import usable_at
-from solward.vault.transactions.grant_report import WalletKeys
-from solward.vault.transactions.request import Actor
+from solward.vault.money.request import Actor
 from solward_server.http.body import (
     Body,
     body_number,

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from solward.audit import outbox
-from solward.events import EventKind
-from solward.store import api_keys as store
-from solward.vault.store.database import Database, clock
-from solward.vault.transactions.grant_report import WalletKeys
-from solward.vault.transactions.request import Actor
+from solward.credentials import api_keys as store
+from solward.database import outbox
+from solward.database.database import Database, clock
+from solward.operations.policies.grant_report import WalletKeys
+from solward.types.events import EventKind
+from solward.vault.money.request import Actor
 from solward_server.http.api_keys import (
     ApiKey,
     changed,

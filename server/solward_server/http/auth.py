@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from quart import Quart, g, request
 
 from solward.audit.acts import act_as
-from solward.clock import now_ms
-from solward.errors import KeyRevoked, WalletNotFound
-from solward.fair_turns import source_of
-from solward.roles import ADMIN, Role
+from solward.operations.policies.grant_report import WalletKeys
 from solward.settings import Settings
-from solward.vault.transactions.grant_report import WalletKeys
-from solward.vault.transactions.request import Actor
+from solward.support.clock import now_ms
+from solward.support.fair_turns import source_of
+from solward.types.errors import KeyRevoked, WalletNotFound
+from solward.types.roles import ADMIN, Role
+from solward.vault.money.request import Actor
 from solward_server.http.admin_credentials import PREFIX, AdminCredential, AdminCredentials
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.credential_lookups import CredentialLookups

@@ -11,9 +11,9 @@ from quart import Quart, Request, Response, request
 from quart.json.provider import JSONProvider
 from werkzeug.sansio.response import Response as BaseResponse
 
-from solward import jsontext
-from solward.clock import ms_of
-from solward.errors import InvalidRequest
+from solward.support import jsontext
+from solward.support.clock import ms_of
+from solward.types.errors import InvalidRequest
 from solward_server.http.field_names import refuse_misspelled
 
 JSON = "application/json"

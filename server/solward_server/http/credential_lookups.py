@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from solward.fair_turns import FairTurns
+from solward.support.fair_turns import FairTurns
 
 AT_ONCE: Final = 2
 """Look-ups of unknown credentials at the same time, of a pool of 10 connections."""

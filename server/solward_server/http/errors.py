@@ -8,7 +8,11 @@ import structlog
 from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
-from solward.errors import (
+from solward.support.fair_turns import Crowded
+from solward.support.webhook_signature import SIGNATURE
+from solward.telemetry import metrics
+from solward.telemetry.scrub import scrub_text
+from solward.types.errors import (
     RETRY_HEADER,
     RULE_HEADER,
     TRANSACTION_HEADER,
@@ -32,10 +36,6 @@ from solward.errors import (
     TokenBudgetReached,
     TransactionError,
 )
-from solward.fair_turns import Crowded
-from solward.telemetry import metrics
-from solward.telemetry.scrub import scrub_text
-from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
 from solward_server.http.credential_lookups import CROWDED

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from quart import Quart, current_app, request
 
-from solward.errors import InvalidRequest
+from solward.types.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from quart import Response, request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.clock import now_ms
-from solward.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
-from solward.hold import GENERATED_KEY
+from solward.database.database import Database
+from solward.support import jsontext
+from solward.support.clock import now_ms
+from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
+from solward.types.hold import GENERATED_KEY
+from solward.vault.money.request import IdempotencyKey
 from solward.vault.store import idempotency as store
-from solward.vault.store.database import Database
 from solward.vault.store.idempotency import StoredResponse
-from solward.vault.transactions.request import IdempotencyKey
 from solward_server.http.auth import caller
 from solward_server.http.body import Body
 

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from solward.store import api_keys as store
-from solward.vault.store.database import Database
+from solward.credentials import api_keys as store
+from solward.database.database import Database
 
 WINDOW_S = 60.0
 

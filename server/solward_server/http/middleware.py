@@ -18,9 +18,9 @@ from quart.typing import ResponseReturnValue, ResponseTypes
 from quart_cors import cors
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
-from solward.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
+from solward.types.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER
 from solward_server.http.connection import Connection
 
 REQUEST_ID = "X-Request-Id"

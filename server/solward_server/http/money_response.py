@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from quart import Quart, Response, request
 
-from solward import jsontext
-from solward.errors import RETRY_HEADER, IdempotencyInFlight, InvalidRequest, TransactionError
-from solward.record import TransactionRecord, TransactionStatus
+from solward.support import jsontext
+from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, InvalidRequest, TransactionError
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.money.failures import refusal
+from solward.vault.money.judge.trial import TrialEnded
+from solward.vault.money.request import Actor, IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
-from solward.vault.transactions.failures import refusal
-from solward.vault.transactions.request import Actor, IdempotencyKey
-from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller
 from solward_server.http.body import Body, json_response
 from solward_server.http.errors import refusal_headers, refused_response

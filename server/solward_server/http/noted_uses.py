@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 
 class NotedUses:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from solward.agents.agent import Agent
-from solward.errors import AgentNotFound
-from solward.service import Solward
-from solward.vault.wallets import Wallet
+from solward.service.service import Solward
+from solward.types.errors import AgentNotFound
+from solward.vault.custody import Wallet
 from solward_server.http.admin_credentials import AdminCredentials
 from solward_server.http.api_keys import ApiKeyStore, MemoryKeys
 from solward_server.http.api_keys_database import DatabaseKeys

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from solward.agents.agent import AgentStatus
-from solward.events import EventKind
-from solward.hold import HoldState
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
-from solward.record import TransactionStatus, TransactionType
 from solward.solana.stakes import StakeState
-from solward.vault.guardrails.grants.model import NewRecipient
+from solward.types.events import EventKind
+from solward.types.hold import HoldState
+from solward.types.record import TransactionStatus, TransactionType
+from solward.vault.grants.model import NewRecipient
 from solward_server.openapi.schema import (
     Schema,
     address,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from solward.errors import (
+from solward.support.webhook_signature import SIGNATURE
+from solward.types.errors import (
     RETRY_HEADER,
     RULE_HEADER,
     TRANSACTION_HEADER,
@@ -14,8 +15,7 @@ from solward.errors import (
     IdempotencyMismatch,
     WalletNotFound,
 )
-from solward.roles import Role
-from solward.webhook_signature import SIGNATURE
+from solward.types.roles import Role
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, RoleNeeded
 from solward_server.http.body import NUL_IN_PATH
 from solward_server.http.credential_lookups import CROWDED

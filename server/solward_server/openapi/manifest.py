@@ -1,4 +1,4 @@
-"""A plugin's manifest, as `solward.manifest.manifest_json` writes it."""
+"""A plugin's manifest, as `solward.types.manifest.manifest_json` writes it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from solward.operations.declared import Operation as Declared
 from solward.operations.declared.fields import Address, Amount, Choice, Number, Whole, camel
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails import RULES
-from solward.vault.transactions.engine import CONFIRM_WAIT_S
+from solward.vault.money.engine import CONFIRM_WAIT_S
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY

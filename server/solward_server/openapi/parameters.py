@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.events import EventKind
-from solward.record import TransactionStatus, TransactionType
 from solward.solana.token_list import token_list
+from solward.types.events import EventKind
+from solward.types.record import TransactionStatus, TransactionType
 from solward_server.openapi.schema import (
     Schema,
     address,

@@ -6,7 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.roles import ADMIN, Role
+from solward.types.roles import ADMIN, Role
 from solward_server.http.admin_credentials import new_credential
 from solward_server.http.auth import Access, admin, caller
 from solward_server.http.body import read_body

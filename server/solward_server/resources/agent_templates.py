@@ -6,7 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.roles import Role
+from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext

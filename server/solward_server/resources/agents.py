@@ -9,7 +9,7 @@ from quart import Blueprint
 
 from solward.agents.agent import AgentStatus
 from solward.agents.templates import TEMPLATES
-from solward.roles import Role
+from solward.types.roles import Role
 from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
 from solward_server.http.route_context import RouteContext

@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 from quart import Blueprint, Response, request
 
-from solward import jsontext
-from solward.errors import SolwardError
-from solward.roles import Role
+from solward.support import jsontext
+from solward.types.errors import SolwardError
+from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import body_text, read_body
 from solward_server.http.errors import shown_text

@@ -6,10 +6,10 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.clock import iso
-from solward.roles import Role
+from solward.operations.contacts import MAX_CONTACTS, MAX_NAME, Contacts
+from solward.support.clock import iso
+from solward.types.roles import Role
 from solward.vault.store.contacts import ContactRow
-from solward.vault.wallets.contacts import MAX_CONTACTS, MAX_NAME, Contacts
 from solward_server.http.auth import Access, admin
 from solward_server.http.body import body_text, read_body
 from solward_server.http.route_context import RouteContext

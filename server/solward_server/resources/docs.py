@@ -10,7 +10,7 @@ from typing import Any
 from quart import Blueprint, Response
 from werkzeug.exceptions import NotFound
 
-from solward.errors import ConfigError
+from solward.types.errors import ConfigError
 from solward_server.http.auth import Access, public
 from solward_server.openapi.operation import operation
 

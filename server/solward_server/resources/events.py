@@ -10,9 +10,9 @@ from quart import Blueprint, Response, request
 
 from solward.audit.log import AuditEntry
 from solward.audit.search import AuditFilter, search
-from solward.errors import InvalidRequest
-from solward.events import EventKind
-from solward.roles import Role
+from solward.types.errors import InvalidRequest
+from solward.types.events import EventKind
+from solward.types.roles import Role
 from solward_server.http.admin_credentials import AdminCredential
 from solward_server.http.auth import Access, admin, caller
 from solward_server.http.body import query_limit, query_text, query_time, query_whole

@@ -9,8 +9,8 @@ from quart import Blueprint
 
 from solward import __version__
 from solward.agents.agent import AgentStatistics
-from solward.errors import StoreError
-from solward.service import HEALTH_WAIT_S
+from solward.service.service import HEALTH_WAIT_S
+from solward.types.errors import StoreError
 from solward_server.http.auth import Access, public
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success

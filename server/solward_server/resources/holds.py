@@ -6,10 +6,10 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.errors import NotFound
-from solward.hold import HoldState
 from solward.operations.approvals import MAX_NOTE
-from solward.roles import Role
+from solward.types.errors import NotFound
+from solward.types.hold import HoldState
+from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
     body_optional_text,

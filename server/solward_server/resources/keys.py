@@ -6,10 +6,10 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.clock import iso
-from solward.roles import Role
+from solward.operations.policies.limits_report import limits_reports
 from solward.settings import DEFAULT_MAX_COSTS_SOL
-from solward.vault.transactions.limits_report import limits_reports
+from solward.support.clock import iso
+from solward.types.roles import Role
 from solward_server.http.api_keys import (
     DEFAULT_OVERLAP_S,
     LONGEST_OVERLAP_S,

@@ -13,8 +13,8 @@ from typing import Any
 
 from quart import Quart, Response, request
 
-from solward.roles import Role
 from solward.settings import Settings
+from solward.types.roles import Role
 from solward_server.http.auth import Access, bearer, caller, keyed
 from solward_server.http.body import MAX_BODY_BYTES
 from solward_server.http.middleware import origin_check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from quart import Blueprint, Response, request
 
-from solward.roles import Role
 from solward.telemetry import metrics
+from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.openapi.operation import operation
 

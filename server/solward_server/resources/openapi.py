@@ -11,10 +11,11 @@ from typing import Any
 from quart import Blueprint, Quart, Response
 from werkzeug.routing import Rule
 
-from solward import __version__, jsontext
-from solward.registry import Registry
-from solward.roles import Role
-from solward.webhook_signature import SIGNATURE
+from solward import __version__
+from solward.plugins import Registry
+from solward.support import jsontext
+from solward.support.webhook_signature import SIGNATURE
+from solward.types.roles import Role
 from solward_server.http.auth import public, role_of
 from solward_server.http.field_names import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS

@@ -8,13 +8,13 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import InvalidRequest
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.sol import TRANSFER
 from solward.operations.declared.tokens import TRANSFER_TOKEN
-from solward.record import TransactionRecord, TransactionStatus
-from solward.roles import Role
-from solward.vault.transactions.request import Actor
+from solward.types.errors import InvalidRequest
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.roles import Role
+from solward.vault.money.request import Actor
 from solward_server.http.auth import keyed
 from solward_server.http.body import read_body
 from solward_server.http.money_response import money_response

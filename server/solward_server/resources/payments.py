@@ -7,16 +7,16 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import NotFound, TransactionError
 from solward.operations.payments.pay import ANSWER_WAIT_S
 from solward.operations.payments.requests import METHODS, pay_request
 from solward.operations.payments.view import paid_json
-from solward.paid import PaidAnswer, PaymentState, PayRequest
-from solward.payment import PaymentMode, Served
-from solward.record import TransactionStatus
-from solward.roles import Role
+from solward.types.errors import NotFound, TransactionError
+from solward.types.paid import PaidAnswer, PaymentState, PayRequest
+from solward.types.payment import PaymentMode, Served
+from solward.types.record import TransactionStatus
+from solward.types.roles import Role
+from solward.vault.money.request import IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
-from solward.vault.transactions.request import IdempotencyKey
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
     json_response,

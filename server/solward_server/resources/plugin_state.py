@@ -7,11 +7,11 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.clock import iso
-from solward.entries import MAX_KEY, MAX_LISTED, Entry
-from solward.errors import InvalidRequest
-from solward.registry.discovery import canonical
-from solward.roles import Role
+from solward.plugins.discovery import canonical
+from solward.support.clock import iso
+from solward.types.entries import MAX_KEY, MAX_LISTED, Entry
+from solward.types.errors import InvalidRequest
+from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.http.body import query_limit, query_text, read_body
 from solward_server.http.route_context import RouteContext

@@ -7,12 +7,12 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.manifest import Terms, manifest_json, terms_json
-from solward.registry import ProblemCode, Registry
-from solward.registry.discovery import Place, canonical
-from solward.registry.loaded import LoadedProvider
-from solward.roles import Role
+from solward.plugins import ProblemCode, Registry
+from solward.plugins.discovery import Place, canonical
+from solward.plugins.loaded import LoadedProvider
 from solward.settings import Settings
+from solward.types.manifest import Terms, manifest_json, terms_json
+from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.manifest import MANIFEST

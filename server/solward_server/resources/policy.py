@@ -6,10 +6,10 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.errors import InvalidRequest
-from solward.roles import Role
-from solward.vault.transactions.replay import ReplayVerdict
-from solward.vault.transactions.replay_run import MAX_DAYS, MOST_CHANGES
+from solward.operations.policies.replay import ReplayVerdict
+from solward.operations.policies.replay_run import MAX_DAYS, MOST_CHANGES
+from solward.types.errors import InvalidRequest
+from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.http.body import body_whole, read_body
 from solward_server.http.route_context import RouteContext

@@ -6,8 +6,8 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.errors import NotFound
-from solward.roles import Role
+from solward.types.errors import NotFound
+from solward.types.roles import Role
 from solward.vault.store.transactions import REFUSALS_OF
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import query_limit, query_text

@@ -6,12 +6,12 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.clock import ms_of
-from solward.errors import InvalidRequest, NotFound, ScheduleBusy, SkillNotFound
-from solward.roles import Role
 from solward.schedules.fields import MAX_NAME, MAX_RUNS
 from solward.schedules.schedule import Missed, RunStatus, Schedule, ScheduleStatus
 from solward.schedules.service import Maker
+from solward.support.clock import ms_of
+from solward.types.errors import InvalidRequest, NotFound, ScheduleBusy, SkillNotFound
+from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import json_response, query_limit, query_text, read_body
 from solward_server.http.errors import Forbidden

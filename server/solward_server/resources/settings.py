@@ -6,9 +6,9 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.roles import Role
 from solward.settings.report import report
 from solward.settings.settings import Origin
+from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success

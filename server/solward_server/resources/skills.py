@@ -8,11 +8,11 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import Held, HoldDecided, IdempotencyInFlight, SkillNotFound, SolwardError
-from solward.manifest import manifest_json
-from solward.registry import LoadedSkill
-from solward.roles import Role
-from solward.skill import Effects
+from solward.plugins import LoadedSkill
+from solward.types.errors import Held, HoldDecided, IdempotencyInFlight, SkillNotFound, SolwardError
+from solward.types.manifest import manifest_json
+from solward.types.roles import Role
+from solward.types.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
 from solward_server.http.errors import refused_response

@@ -6,9 +6,9 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.money import lamports_to_sol
 from solward.operations.declared import samples
-from solward.roles import Role
+from solward.types.money import lamports_to_sol
+from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET

@@ -6,8 +6,8 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.clock import iso
-from solward.roles import Role
+from solward.support.clock import iso
+from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.http.body import body_optional_text, query_limit, read_body
 from solward_server.http.route_context import RouteContext

@@ -10,16 +10,16 @@ from collections.abc import AsyncGenerator, Sequence
 
 from quart import Blueprint, Response, request
 
-from solward.clock import iso, now_ms
-from solward.errors import InvalidRequest, NotFound, WalletNotFound
-from solward.known_addresses import KnownAddress, KnownAddresses
-from solward.record import TransactionRecord, TransactionStatus, TransactionType, recipient_of
-from solward.roles import Role
-from solward.solana.base58 import is_address
+from solward.operations.contacts import Contacts, known
+from solward.service.record_filter import RecordFilter
+from solward.support.base58 import is_address
+from solward.support.clock import iso, now_ms
+from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType, recipient_of
+from solward.types.roles import Role
 from solward.vault.store import contacts as contact_store
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.record_filter import RecordFilter
-from solward.vault.wallets.contacts import Contacts, known
 from solward_server import history_csv
 from solward_server.history_csv import Naming
 from solward_server.http.auth import Access, caller, keyed

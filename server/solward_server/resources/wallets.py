@@ -8,13 +8,13 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import InvalidRequest, TooManyWallets
-from solward.money import from_units
-from solward.roles import Role
-from solward.vault.guardrails.grants.dollars import Worth
-from solward.vault.guardrails.grants.model import USD_DECIMALS
-from solward.vault.wallets import MOST_OF_A_KEY
-from solward.vault.wallets.model import DEFAULT_NAME
+from solward.types.errors import InvalidRequest, TooManyWallets
+from solward.types.money import from_units
+from solward.types.roles import Role
+from solward.vault.custody import MOST_OF_A_KEY
+from solward.vault.custody.model import DEFAULT_NAME
+from solward.vault.grants.dollars import Worth
+from solward.vault.grants.model import USD_DECIMALS
 from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import (
     DEFAULT_LIST,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from solders.keypair import Keypair
 
-from solward.solana.base58 import b58encode
+from solward.support.base58 import b58encode
 
 ENCODINGS: tuple[Callable[[bytes], str], ...] = (
     b58encode,

@@ -26,21 +26,21 @@ from tests.support.plugin_distributions import Shelf, skill_source
 from tests.support.scripted_provider import installed
 from tests.support.swap import BONK
 
-from solward import jsontext
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.provider import Completion, CompletionRequest, ToolCall
-from solward.record import TransactionRecord, TransactionStatus
-from solward.service import Solward
+from solward.agents.store import agents as store
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.stakes import Stake
-from solward.store import agents as store
+from solward.support import jsontext
 from solward.testing import ScriptedProvider
-from solward.vault.transactions.request import ADMIN
-from solward.vault.wallets import Wallet
+from solward.types.provider import Completion, CompletionRequest, ToolCall
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.custody import Wallet
+from solward.vault.money.request import ADMIN
 from solward_localnet.errors import RpcError
 
 SOL = 10**9

@@ -26,9 +26,9 @@ from tests.agents.injection.lab import (
 )
 from tests.agents.injection.scripts import NOTHING_LANDS, SCRIPTS, Channel, Script
 
-from solward import jsontext
 from solward.agents.prompt import MAX_OUTCOME
-from solward.money import sol_to_lamports
+from solward.support import jsontext
+from solward.types.money import sol_to_lamports
 
 _BLOCKS = re.compile(r"<(observation|memory|message)>\n.*?\n</\1>", re.DOTALL)
 

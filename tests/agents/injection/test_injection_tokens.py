@@ -21,8 +21,8 @@ from tests.agents.injection.lab import (
 )
 from tests.agents.injection.scripts import TOKEN_SCRIPTS, Script
 
-from solward.vault.guardrails.grants.document import BookEntry
-from solward.vault.transactions.policy import replace_policy
+from solward.operations.policies.changes import replace_policy
+from solward.vault.grants.document import BookEntry
 
 pytestmark = pytest.mark.more
 

@@ -19,15 +19,15 @@ from tests.support.plugin_distributions import skill_source
 from tests.support.process_logs import written_log
 from tests.support.scripted_provider import installed
 
-from solward import jsontext
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.errors import ProviderError
-from solward.provider import Completion, CompletionRequest, ToolCall, Usage
-from solward.service import Solward
+from solward.agents.store import agents as store
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.store import agents as store
+from solward.support import jsontext
 from solward.testing import ScriptedProvider
+from solward.types.errors import ProviderError
+from solward.types.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.vault.ledger import node, patience
 from solward_localnet.errors import RpcError
 from solward_localnet.market import genesis_accounts

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import solward_cli
 from solward.agents.cycle import Phase
-from solward.registry import load_registry
+from solward.plugins import load_registry
 from solward.schedules.run import SchedulePhase
-from solward.service import Solward
-from solward.vault.transactions.steps import Step
+from solward.service.service import Solward
+from solward.vault.money.steps import Step
 
 _PR_SET_PDEATHSIG = 1
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from solward import jsontext
+from solward.agents.store.agents import MEMORY_KEPT
 from solward.audit import log as audit_log
-from solward.store.agents import MEMORY_KEPT
-from solward.vault.store.database import Database
+from solward.database.database import Database
+from solward.support import jsontext
 
 Entry = tuple[str, str | None, str, int]  # reasoning, action, outcome, created_ms
 

@@ -13,7 +13,7 @@ from tests.e2e.agents.supervised import Supervised
 from tests.support.localnet_process import localnet_process
 
 from solward.agents.cycle import Phase
-from solward.vault.transactions.steps import PAID_STEPS
+from solward.vault.money.steps import PAID_STEPS
 
 pytestmark = [
     pytest.mark.more,

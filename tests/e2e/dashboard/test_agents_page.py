@@ -17,7 +17,7 @@ from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.service_process import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
-from solward.jsontext import loads
+from solward.support.jsontext import loads
 
 pytestmark = pytest.mark.samples("test_an_agent_is_paused_started_and_stopped")
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.browser import Browser, Pages
 from tests.support.service_process import funded_wallet
 
-from solward.jsontext import loads
+from solward.support.jsontext import loads
 
 pytestmark = pytest.mark.more
 

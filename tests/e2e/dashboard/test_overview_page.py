@@ -9,7 +9,7 @@ import pytest
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.service_process import funded_wallet
 
-from solward.jsontext import loads
+from solward.support.jsontext import loads
 
 pytestmark = pytest.mark.samples("test_a_fresh_home_says_what_to_do_next")
 

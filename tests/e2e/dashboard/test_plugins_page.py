@@ -11,8 +11,8 @@ from tests.support.plugin_distributions import skill_source
 from tests.support.service_process import Service
 from tests.support.wheels import wheel
 
-from solward.folders.install import install
-from solward.manifest import Manifest, Secret, Terms
+from solward.plugins.folders.install import install
+from solward.types.manifest import Manifest, Secret, Terms
 
 MANIFEST = "sites=('a.example.com',), secrets=(__import__('solward').Secret('ACME_KEY', {}),)"
 
@@ -27,7 +27,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     terms = Terms(Manifest(sites=("a.example.com",), secrets=secrets))
     with pytest.MonkeyPatch.context() as patch:
         # pip takes a second, and has nothing to find.
-        patch.setattr("solward.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+        patch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
         install(
             folder / "home",
             str(file),

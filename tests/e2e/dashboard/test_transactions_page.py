@@ -16,9 +16,9 @@ from sqlalchemy import insert, select
 from tests.support.browser import PHONE, Browser, Pages
 from tests.support.service_process import Service, funded_wallet
 
-from solward.clock import now_ms
-from solward.vault.store.database import Database
-from solward.vault.store.tables import transactions, wallets
+from solward.database.database import Database
+from solward.database.tables import transactions, wallets
+from solward.support.clock import now_ms
 
 pytestmark = pytest.mark.more
 

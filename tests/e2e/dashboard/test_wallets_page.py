@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.support.browser import PHONE, Browser
 from tests.support.service_process import Service, funded_wallet, sol_of
 
-from solward.jsontext import loads
+from solward.support.jsontext import loads
 
 pytestmark = pytest.mark.samples("test_a_transfer_is_asked_once_more_and_paid_to_the_lamport")
 

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import schemathesis
 
-from solward.errors import TooManyWallets
-from solward.vault.wallets.service import MOST_OF_A_KEY
+from solward.types.errors import TooManyWallets
+from solward.vault.custody.service import MOST_OF_A_KEY
 
 FACTS: dict[str, Any] = json.loads(os.environ["FUZZ"])
 PREFIX = "/api/v1"

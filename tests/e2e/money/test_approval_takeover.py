@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.support.worker_cluster import Cluster, running_cluster
 
-from solward.vault.transactions.steps import PAID_STEPS, Step
+from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]
 

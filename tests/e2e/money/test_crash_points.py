@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.support.service_process import Service, free_port, funded_wallet, sol_of
 
-from solward.vault.transactions.steps import PAID_STEPS, Step
+from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = pytest.mark.samples(
     "test_an_intent_killed_with_its_embedded_ledger_lands_at_most_once[written_ahead]"

@@ -13,11 +13,11 @@ from sqlalchemy import select
 from tests.e2e.money.test_crash_points import settled
 from tests.support.service_process import Service, funded_wallet, sol_of
 
+from solward.database.database import Database
+from solward.database.tables import attempts, pockets
 from solward.solana.programs import TOKEN_PROGRAM
+from solward.vault.money.steps import PAID_STEPS, Step
 from solward.vault.store.attempts import AttemptState
-from solward.vault.store.database import Database
-from solward.vault.store.tables import attempts, pockets
-from solward.vault.transactions.steps import PAID_STEPS, Step
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

@@ -14,7 +14,7 @@ from tests.support.plugin_distributions import HEAD, skill_source
 from tests.support.repository import ROOT
 from tests.support.service_process import Service, funded_wallet, sol_of
 
-from solward.vault.transactions.steps import PAID_STEPS, Step
+from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = pytest.mark.samples(
     "test_a_purchase_killed_and_asked_for_again_is_made_once[written_ahead]"

@@ -39,11 +39,11 @@ from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
 from tests.support.worker_cluster import SOL, Cluster, Node, running_cluster
 
-from solward import jsontext
 from solward.client import sign_decision
-from solward.durations import DAY_MS, HOUR_MS
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.stakes import CLOCK
+from solward.support import jsontext
+from solward.support.durations import DAY_MS, HOUR_MS
 from solward_localnet.market import POOLS
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]

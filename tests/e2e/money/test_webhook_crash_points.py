@@ -15,7 +15,7 @@ import pytest
 from tests.support.service_process import NO_TLS, Service, funded_wallet, sol_of
 
 from solward.client import Delivery, sign_decision, verify_delivery
-from solward.vault.transactions.steps import PAID_STEPS, Step
+from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = pytest.mark.more
 

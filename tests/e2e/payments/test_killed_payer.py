@@ -19,7 +19,7 @@ from tests.support.payment_sellers import Counterparts, Ledger
 from tests.support.service_process import Service
 from tests.support.settling_seller import Handed, Reply, SettlingSeller
 
-from solward.vault.transactions.steps import Step
+from solward.vault.money.steps import Step
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(1200)]
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from tests.support.payment_sellers import Counterparts, Seller
 
-from solward.payment import HttpAnswer, PaymentMode, PaymentOffer
-from solward.registry import load_registry
+from solward.plugins import load_registry
+from solward.types.payment import HttpAnswer, PaymentMode, PaymentOffer
 
 # The first run makes the environments.
 pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]

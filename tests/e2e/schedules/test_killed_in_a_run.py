@@ -20,7 +20,7 @@ from tests.support.repository import ROOT
 from tests.support.service_process import funded_wallet, sol_of
 
 from solward.schedules.run import SchedulePhase
-from solward.vault.transactions.steps import PAID_STEPS, Step
+from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = [
     pytest.mark.more,

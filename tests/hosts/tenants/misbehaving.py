@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from solward.errors import SkillError
 from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.methods import (
@@ -22,6 +21,7 @@ from solward.hosts.wire.methods import (
     ProviderComplete,
     SkillExecute,
 )
+from solward.types.errors import SkillError
 
 _kept: list[Any] = []
 

@@ -12,16 +12,16 @@ from sqlalchemy import select
 from tests.operations.conservation.ledger import Landed
 from tests.support.engine_harness import Bench
 
-from solward.clock import now_ms
-from solward.durations import MINUTE_MS
-from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.database.tables import attempts, reservations, transactions
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.support.clock import now_ms
+from solward.support.durations import MINUTE_MS
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import AttemptState
-from solward.vault.store.tables import attempts, reservations, transactions
 
 # The types that pay for accounts beside their amount; a stake's amount is its whole account.
 PAYS_RENT = {"swap", "token_launch", "mint_supply", "token_transfer", "wrap_sol"}

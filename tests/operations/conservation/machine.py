@@ -25,8 +25,8 @@ from tests.operations.conservation.support import SOL, Call, Limits, Way, World,
 from tests.operations.conservation.weather import WEATHERS
 from tests.support.swap import BONK, USDC
 
-from solward.record import TransactionRecord
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.record import TransactionRecord
 from solward.vault.guardrails import ScopeLimits
 
 STRANGERS = [str(Keypair.from_seed(bytes([number] * 32)).pubkey()) for number in (1, 2)]

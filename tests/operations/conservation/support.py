@@ -19,19 +19,15 @@ from tests.support.engine_harness import UNLIMITED, Bench
 from tests.support.swap import BONK, USDC, SwapBench, open_swaps
 from tests.support.tokens import TokenBench
 
-from solward.errors import (
-    GuardrailBlocked,
-    InvalidRequest,
-    TransactionFailed,
-)
 from solward.operations.perform import Operations
-from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.custody import Wallet
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import Actor
-from solward.vault.transactions.sender import Sender
-from solward.vault.transactions.trial import TrialEnded
-from solward.vault.wallets import Wallet
+from solward.vault.money.judge.trial import TrialEnded
+from solward.vault.money.request import Actor
+from solward.vault.money.send.sender import Sender
 
 SOL = 1_000_000_000
 KEY = "key:shared"

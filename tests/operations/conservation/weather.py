@@ -14,8 +14,8 @@ from tests.support.engine_harness import Bench
 from tests.support.staking import by_hand
 from tests.support.swap import SwapBench
 
-from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.wallets import Wallet
+from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.vault.custody import Wallet
 
 WEATHERS = ("calm", "silent", "lost", "unheard", "overtaken")
 # More than the 150 blocks a blockhash lives.

@@ -25,7 +25,7 @@ from tests.operations.matrix.stand import FUNDS, SOL, Stand, stranger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.stakes import read_stakes
 from solward.solana.tokens import token_account
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
 from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)

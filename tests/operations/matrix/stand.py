@@ -15,19 +15,19 @@ from tests.support.api import Answer, Api
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.durations import DAY_MS
-from solward.errors import LedgerUnavailable
-from solward.guardrail import Operation
+from solward.agents.store import agents as agent_store
 from solward.operations.perform import Operations
-from solward.provider import Completion, CompletionRequest
+from solward.operations.policies.changes import replace_set
 from solward.solana.token_list import known_decimals
 from solward.solana.tokens import Mint, read_mint
-from solward.store import agents as agent_store
-from solward.vault.guardrails.grants.model import AssetLimit, Grant, Window
-from solward.vault.guardrails.grants.stored_form import grant_id
+from solward.support.durations import DAY_MS
+from solward.types.errors import LedgerUnavailable
+from solward.types.guardrail import Operation
+from solward.types.provider import Completion, CompletionRequest
+from solward.vault.grants.model import AssetLimit, Grant, Window
+from solward.vault.grants.stored_form import grant_id
 from solward.vault.ledger.transport import InProcessTransport
-from solward.vault.transactions.policy import replace_set
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
 
 SOL = 10**9
 FUNDS = 5 * SOL

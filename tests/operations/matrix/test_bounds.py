@@ -14,16 +14,16 @@ from tests.operations.matrix.row import Params, Route, Spends
 from tests.operations.matrix.stand import SOL, Stand, by_rest, by_skill, new_stand
 from tests.support.api import Api, serving_api
 
-from solward.guardrail import Line, Operation
+from solward.database.tables import attempts
 from solward.operations.declared import OPERATIONS
-from solward.record import TransactionType
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
+from solward.types.guardrail import Line, Operation
+from solward.types.record import TransactionType
 from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.money.reserve import reservation
 from solward.vault.store import pockets
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
-from solward.vault.store.tables import attempts
-from solward.vault.transactions import reservation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -25,8 +25,8 @@ from tests.operations.matrix.stand import (
 )
 from tests.support.api import NOBODY, Api, serving_api
 
-from solward.registry.discovery import BUILT_IN
-from solward.skill import Effects
+from solward.plugins.discovery import BUILT_IN
+from solward.types.skill import Effects
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from solward.errors import InvalidRequest
 from solward.operations.payments.requests import (
     MAX_BODY_BYTES,
     pay_request,
     read_request,
     shown_headers,
 )
-from solward.paid import PayRequest
+from solward.types.errors import InvalidRequest
+from solward.types.paid import PayRequest
 
 URL = "https://api.example.com/weather"
 

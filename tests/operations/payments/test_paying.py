@@ -18,11 +18,12 @@ from tests.support.engine_harness import until
 from tests.support.fake_seller import Asked, Reply, fake_seller, receipt
 from tests.support.shop import OWNER, PRICE, SPONSOR, Shop, charge, mpp, open_shop
 
-from solward.errors import InvalidRequest, TransactionError
 from solward.operations.payments import pay
 from solward.operations.payments.sites import MAX_ANSWER_BYTES
-from solward.paid import PaymentState, PayRequest
-from solward.payment import (
+from solward.solana.programs import MEMO_PROGRAM
+from solward.types.errors import InvalidRequest, TransactionError
+from solward.types.paid import PaymentState, PayRequest
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -31,10 +32,9 @@ from solward.payment import (
     PaymentSpec,
     Served,
 )
-from solward.record import TransactionStatus
-from solward.solana.programs import MEMO_PROGRAM
+from solward.types.record import TransactionStatus
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import recipients
-from solward.vault.transactions.request import ADMIN, Actor
 
 STRANGER = str(Keypair.from_seed(bytes(31) + b"\x23").pubkey())
 # A signature that nobody made.

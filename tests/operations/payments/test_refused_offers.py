@@ -13,18 +13,13 @@ from tests.support.fake_seller import DEVNET, Reply, encoded, requirement
 from tests.support.market import BONK, USDC
 from tests.support.shop import OWNER, SPONSOR, Shop, charge, mpp, open_shop
 
-from solward.errors import (
-    GuardrailBlocked,
-    InvalidRequest,
-    PaymentRefused,
-    TransactionFailed,
-)
 from solward.operations.payments.offers import acceptable
 from solward.operations.payments.requests import read_request
-from solward.paid import PayRequest
-from solward.payment import PaymentMode, PaymentOffer, PaymentSplit
 from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
-from solward.vault.transactions.request import Actor
+from solward.types.errors import GuardrailBlocked, InvalidRequest, PaymentRefused, TransactionFailed
+from solward.types.paid import PayRequest
+from solward.types.payment import PaymentMode, PaymentOffer, PaymentSplit
+from solward.vault.money.request import Actor
 
 # Fixed: test workers must name their cases alike.
 STRANGER = str(Keypair.from_seed(bytes(31) + b"\x23").pubkey())

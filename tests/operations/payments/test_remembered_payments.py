@@ -13,9 +13,9 @@ from tests.support.keeping_plugins import module
 from tests.support.shop import PRICE, Shop, open_shop
 
 from solward import Put, SkillContext, SkillError
-from solward.errors import PaymentRefused
 from solward.testing.targets import target_of
-from solward.vault.transactions.request import ADMIN
+from solward.types.errors import PaymentRefused
+from solward.vault.money.request import ADMIN
 
 
 @pytest.fixture

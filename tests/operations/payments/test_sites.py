@@ -12,10 +12,10 @@ import httpcore
 import pytest
 from tests.support.fake_seller import Asked, FakeSeller, Reply, fake_seller
 
-from solward.errors import InvalidRequest, PaymentRefused
 from solward.operations.payments.requests import SellerRequest, read_request
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, Sites
-from solward.paid import PayRequest
+from solward.types.errors import InvalidRequest, PaymentRefused
+from solward.types.paid import PayRequest
 
 BIG = b"x" * (MAX_ANSWER_BYTES + 5)
 

@@ -16,11 +16,11 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import SimulatedTransactionInfo
 from spl.token.instructions import get_associated_token_address
 
-from solward.guardrail import Intent, TransactionEffects
-from solward.solana.accounts import Account as AccountState
-from solward.solana.base58 import b58encode
 from solward.solana.message import decode_transaction, lookup_tables, resolve
 from solward.solana.programs import LOOKUP_TABLE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.support.base58 import b58encode
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.ledger import Account as AccountState
 from solward.vault.guardrails import (
     Invocation,
     Policy,

@@ -16,7 +16,7 @@ from solders.pubkey import Pubkey
 from tests.vault.guardrails.generated_messages import SHAPES, Case, Shape, generate
 from tests.vault.guardrails.world import NATIVE_MINTS, Accounts, Loss, World, total
 
-from solward.guardrail import Line, Operation, Outflow
+from solward.types.guardrail import Line, Operation, Outflow
 
 Judge: TypeAlias = Callable[[World, Case, Message | MessageV0], Outflow | None]
 """The bound of a message, None where it is refused; it knows nothing of the accounts' state."""

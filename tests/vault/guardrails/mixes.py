@@ -23,8 +23,8 @@ from tests.vault.guardrails.bank import (
     mint_data,
 )
 
-from solward.guardrail import Intent, TransactionEffects
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAM, TOKEN_PROGRAM
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
 DECLARED: Final = 10_000_000

@@ -51,7 +51,7 @@ from tests.vault.guardrails.attacks import ATTACKS
 
 import solward
 from solward.context import SkillContext
-from solward.vault.wallets import Signer
+from solward.vault.custody import Signer
 
 NAMED = {int(attack.name[:2]) for attack in ATTACKS if attack.name[:2].isdecimal()}
 

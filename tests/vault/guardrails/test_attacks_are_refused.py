@@ -27,8 +27,8 @@ from tests.vault.guardrails.attacks import (
 )
 from tests.vault.guardrails.bank import POLICY, ROUTER, SOL, Bank, key, verdict
 
-from solward.guardrail import Intent, TransactionEffects
 from solward.solana.message import resolve
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import Simulation, UntrustedSimulation, analyse, inner_from_json
 
 DECLARED = 10_000_000

@@ -22,7 +22,6 @@ from spl.token.instructions import get_associated_token_address
 from tests.support.raydium import fee_mint
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
-from solward.guardrail import Intent, TransactionEffects
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.programs import (
     MEMO_PROGRAM,
@@ -31,6 +30,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     WRAPPED_SOL_MINT,
 )
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import max_debit
 
 

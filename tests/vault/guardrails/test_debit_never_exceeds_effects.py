@@ -41,8 +41,8 @@ from tests.vault.guardrails.attacks import (
 )
 from tests.vault.guardrails.bank import SOL, Bank, key
 
-from solward.guardrail import Intent, TransactionEffects
 from solward.solana.programs import STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import max_debit
 
 

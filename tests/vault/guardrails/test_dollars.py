@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward.guardrail import Line, Operation
 from solward.solana.programs import LOCALNET_USDC_MINT
-from solward.vault.guardrails.grants.dollars import (
+from solward.types.guardrail import Line, Operation
+from solward.vault.grants.dollars import (
     AssetPrice,
     NoPrice,
     Price,

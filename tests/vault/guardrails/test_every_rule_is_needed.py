@@ -15,7 +15,7 @@ from tests.vault.guardrails.attacks import ATTACKS, move_tokens, pay
 from tests.vault.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank
 from tests.vault.guardrails.mixes import DECLARED, intent
 
-from solward.guardrail import Intent, TransactionEffects
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge, rules
 
 Scopes = Sequence[tuple[str, ScopeLimits, ScopeUsage]]

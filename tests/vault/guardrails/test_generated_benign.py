@@ -40,8 +40,8 @@ from tests.vault.guardrails.bank import (
     verdict,
 )
 
-from solward.guardrail import Intent
 from solward.solana.programs import MEMO_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.types.guardrail import Intent
 from solward.vault.guardrails import RULES, max_debit
 
 

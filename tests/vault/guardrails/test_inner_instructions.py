@@ -10,7 +10,6 @@ from spl.token.instructions import create_idempotent_associated_token_account
 from tests.vault.guardrails.attacks import ATTACKS, Attack
 from tests.vault.guardrails.bank import ROUTER, Bank
 
-from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import ResolvedKey
 from solward.solana.programs import (
     MEMO_PROGRAM,
@@ -19,6 +18,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     TOKEN_PROGRAMS,
 )
+from solward.support.base58 import b58decode, b58encode
 from solward.vault.guardrails import (
     Invocation,
     Simulation,

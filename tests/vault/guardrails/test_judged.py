@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward.guardrail import Line, Operation
-from solward.vault.guardrails.grants.dollars import NoPrice, Price
-from solward.vault.guardrails.grants.judged import Judged, from_row, to_row
-from solward.vault.guardrails.grants.model import Case, SwapTerms
+from solward.types.guardrail import Line, Operation
+from solward.vault.grants.dollars import NoPrice, Price
+from solward.vault.grants.judged import Judged, from_row, to_row
+from solward.vault.grants.model import Case, SwapTerms
 
 words = st.text(max_size=6)
 units = st.integers(0, 2**64 - 1)

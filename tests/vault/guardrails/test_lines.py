@@ -36,7 +36,6 @@ from tests.vault.guardrails.test_worst_case import (
     u64,
 )
 
-from solward.guardrail import SOL, Line, Operation, Outflow
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     STAKE_PROGRAM,
@@ -45,6 +44,7 @@ from solward.solana.programs import (
     TOKEN_2022_WRAPPED_SOL_MINT,
     TOKEN_PROGRAM,
 )
+from solward.types.guardrail import SOL, Line, Operation, Outflow
 from solward.vault.guardrails.worst_case import worst_case
 
 STAKES = Pubkey.from_string(STAKE_PROGRAM)

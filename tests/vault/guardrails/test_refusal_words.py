@@ -8,12 +8,12 @@ import pytest
 from tests.vault.guardrails.attacks import burn
 from tests.vault.guardrails.bank import SOL, Bank
 
-from solward.errors import GuardrailBlocked
-from solward.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
-from solward.record import TransactionRecord, TransactionStatus
+from solward.types.errors import GuardrailBlocked
+from solward.types.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, judge
 from solward.vault.guardrails.rules import BUILT_IN, LimitRule, PolicyRule
-from solward.vault.transactions.failures import refusal
+from solward.vault.money.failures import refusal
 
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 OTHER = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.vault.guardrails.bank import SOL
 
-from solward.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
+from solward.types.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
 from solward.vault.guardrails import (
     RULES,
     Policy,

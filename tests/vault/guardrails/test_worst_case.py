@@ -17,7 +17,6 @@ from solders.message import Message, MessageAddressTableLookup, MessageHeader, M
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.guardrail import Outflow
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     ED25519_PROGRAM,
@@ -28,6 +27,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     WRAPPED_SOL_MINT,
 )
+from solward.types.guardrail import Outflow
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
 
 W, STRANGER, ACCOUNT, OTHER, MINT = (Pubkey(bytes([n]) * 32) for n in (7, 8, 9, 10, 11))

@@ -23,8 +23,8 @@ from tests.vault.guardrails.hunt import Report, compile_case, hunt
 from tests.vault.guardrails.test_lines import assert_adds_up
 from tests.vault.guardrails.world import STAKE, SYSTEM, TOKEN, TOKEN_2022, World
 
-from solward.guardrail import Outflow
 from solward.solana.programs import MEMO_PROGRAM, PRECOMPILES
+from solward.types.guardrail import Outflow
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
 
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from tests.support.rpc_nodes import RpcNode, listening
 
-from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import MOST_ANSWER_BYTES
 from solward.vault.ledger.batches import (
     ALONE_S,

@@ -12,12 +12,12 @@ from solders.keypair import Keypair
 from tests.support.engine_harness import Bench
 from tests.support.tokens import TokenBench, tokens
 
-from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.record import TransactionStatus
-from solward.solana.ledger import ReadLedger
+from solward.service.display_reads import BEHIND_S, FRESH_S, LISTED_S, Display
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.testing.stand import open_stand
-from solward.vault.ledger.display import BEHIND_S, FRESH_S, LISTED_S, Display
+from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.types.ledger import ReadLedger
+from solward.types.record import TransactionStatus
 from solward.vault.ledger.patience import within
 
 __all__ = ["tokens"]

@@ -12,10 +12,10 @@ import pytest
 import structlog
 from tests.support.rpc_nodes import GENESIS, RpcNode, listening, named
 
-from solward.cluster import GENESIS as GENESIS_HASHES
-from solward.cluster import WrongCluster, open_cluster
-from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.service.cluster import GENESIS as GENESIS_HASHES
+from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.failover import FailoverTransport
 from solward.vault.ledger.node import ADMISSION_S, MAX_REST_S, Node
 from solward.vault.ledger.transport import HttpTransport

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solward.errors import LedgerUnavailable
+from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.protocol import Tip
 

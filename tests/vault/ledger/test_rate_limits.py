@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from tests.support.rpc_batches import answer_each
 from tests.support.rpc_nodes import GENESIS
 
-from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import patience
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from tests.support.rpc_nodes import GENESIS, RpcNode
 
-from solward.errors import LedgerUnavailable
+from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.transport import HttpTransport
 
 

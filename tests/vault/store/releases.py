@@ -18,12 +18,12 @@ from sqlalchemy import Connection, MetaData, create_engine, func, insert, select
 from tests.support import databases
 from tests.support.api import STRANGER, Api
 
-from solward import jsontext
 from solward.audit import heads_file
-from solward.vault.store.schema import MIGRATIONS
-from solward.vault.wallets import keyring
-from solward.vault.wallets.envelope import encrypt
-from solward.vault.wallets.service import KEY_FILE
+from solward.database.schema import MIGRATIONS
+from solward.support import jsontext
+from solward.vault.custody import keyring
+from solward.vault.custody.envelope import encrypt
+from solward.vault.custody.service import KEY_FILE
 from solward_cli.up.seller import selling, site_of
 from solward_localnet.market import POOLS
 

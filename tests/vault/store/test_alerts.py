@@ -16,15 +16,15 @@ from structlog.testing import capture_logs
 from tests.support.ended_records import permit_changes_of_ended_records
 from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
 
-from solward import jsontext
-from solward.audit.tables import audit
-from solward.durations import DAY_MS
-from solward.errors import GuardrailBlocked, StoreError
-from solward.record import TransactionStatus
+from solward.database.audit_tables import audit
+from solward.database.tables import attempts, reservations, transactions
+from solward.support import jsontext
+from solward.support.durations import DAY_MS
 from solward.telemetry import metrics
+from solward.types.errors import GuardrailBlocked, StoreError
+from solward.types.record import TransactionStatus
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, reaches_threshold
-from solward.vault.store.tables import attempts, reservations, transactions
 
 SPAN = BLOCKS_WITHIN_MS
 STEP = SPAN // 10

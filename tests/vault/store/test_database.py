@@ -14,11 +14,11 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.errors import ConfigError, StoreError
-from solward.vault.store import sqlite as inline
-from solward.vault.store import sqlite_transactions
-from solward.vault.store.database import Database, _finish
-from solward.vault.store.tables import switches
+from solward.database import sqlite as inline
+from solward.database import sqlite_transactions
+from solward.database.database import Database, _finish
+from solward.database.tables import switches
+from solward.types.errors import ConfigError, StoreError
 
 
 async def put(connection: AsyncConnection, scope: str) -> None:

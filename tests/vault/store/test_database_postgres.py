@@ -13,13 +13,13 @@ from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from tests.support.sql_steps import recorded_statements
 
-from solward.audit import outbox
 from solward.audit.log import AuditLog
-from solward.errors import StoreError
-from solward.events import Event
-from solward.vault.store import database as module
-from solward.vault.store.database import Database, lock_exclusive
-from solward.vault.store.tables import switches
+from solward.database import database as module
+from solward.database import outbox
+from solward.database.database import Database, lock_exclusive
+from solward.database.tables import switches
+from solward.types.errors import StoreError
+from solward.types.events import Event
 
 pytestmark = pytest.mark.more
 

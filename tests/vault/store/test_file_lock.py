@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from solward.errors import HomeLocked
-from solward.service import Solward
+from solward.database.database import Database
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.store.database import Database
+from solward.types.errors import HomeLocked
 
 pytestmark = pytest.mark.sqlite("the file")
 
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 async def hold():
     database = await Database.open(sys.argv[1], Path(sys.argv[2]))

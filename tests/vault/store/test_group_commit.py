@@ -16,14 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
-from solward.audit import outbox
 from solward.audit.log import AuditLog
-from solward.errors import StoreError
-from solward.events import Event
-from solward.vault.store import sqlite as inline
-from solward.vault.store import sqlite_transactions
-from solward.vault.store.database import Database
-from solward.vault.store.tables import switches
+from solward.database import outbox, sqlite_transactions
+from solward.database import sqlite as inline
+from solward.database.database import Database
+from solward.database.tables import switches
+from solward.types.errors import StoreError
+from solward.types.events import Event
 
 pytestmark = pytest.mark.sqlite("its one writer")
 
@@ -514,7 +513,7 @@ async def test_a_group_of_many_chains_is_three_statements_of_the_log(
 async def test_a_database_that_is_locked_for_too_long_fails_the_first_and_not_the_next(
     database: Database, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.vault.store.sqlite_transactions.BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr("solward.database.sqlite_transactions.BUSY_TIMEOUT_S", 0.02)
     other = sqlite3.connect(tmp_path / "solward.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
@@ -532,7 +531,7 @@ async def test_a_database_that_is_locked_for_too_long_fails_the_first_and_not_th
 async def test_readers_that_wait_too_long_are_told_so_and_the_rest_go_on(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.vault.store.sqlite_transactions._READER_WAIT_S", 0.05)
+    monkeypatch.setattr("solward.database.sqlite_transactions._READER_WAIT_S", 0.05)
     go_on = asyncio.Event()
 
     async def stay() -> None:

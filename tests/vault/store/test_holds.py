@@ -11,13 +11,13 @@ from sqlalchemy.exc import IntegrityError
 from tests.support.engine_harness import Bench, open_bench
 from tests.support.hold_rows import hold_row
 
-from solward.audit.tables import audit
-from solward.hold import HoldState
-from solward.record import TransactionStatus
+from solward.database.audit_tables import audit
+from solward.database.database import Database
+from solward.database.window_clock import Moment
+from solward.types.hold import HoldState
+from solward.types.record import TransactionStatus
 from solward.vault.store import holds
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.database import Database
-from solward.vault.store.window_clock import Moment
 
 NOW = 1_800_000_000_000
 OPEN = (HoldState.HELD, HoldState.APPROVED)

@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.hold import HoldState
-from solward.record import TransactionStatus
-from solward.vault.guardrails.grants.judged import Judged, to_row
-from solward.vault.guardrails.grants.model import Case
+from solward.database.database import Database
+from solward.database.tables import holds, reservations, transactions, wallets
+from solward.operations.policies.replay import Kept
+from solward.operations.policies.replay_run import past_of
+from solward.types.hold import HoldState
+from solward.types.record import TransactionStatus
+from solward.vault.grants.judged import Judged, to_row
+from solward.vault.grants.model import Case
 from solward.vault.store import judged as judged_store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import holds, reservations, transactions, wallets
-from solward.vault.transactions.replay import Kept
-from solward.vault.transactions.replay_run import past_of
 
 MINT = "So1dTokenNobodyLists11111111111111111111111"
 

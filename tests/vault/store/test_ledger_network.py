@@ -12,12 +12,12 @@ from tests.support import rpc_nodes
 from tests.support.api import STRANGER, serving_api
 from tests.vault.store.releases import connected, rows_of, taken_back
 
-from solward.errors import ConfigError
-from solward.service import Solward
+from solward.database.database import Database
+from solward.database.ledger_network import bind_network
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.clusters import GENESIS
-from solward.vault.store.database import Database
-from solward.vault.store.ledger_network import bind_network
+from solward.types.errors import ConfigError
 from solward_localnet.node import Localnet
 
 NETWORK = "SELECT id, network FROM ledger_network"

@@ -17,11 +17,11 @@ from sqlalchemy import Connection, create_engine, text
 from tests.support.postgres_server import Postgres
 from tests.vault.store.releases import connected, empty, make_at, tables_of
 
-from solward.audit.tables import metadata
-from solward.errors import StoreError
-from solward.vault.store import schema as schema_module
-from solward.vault.store.database import Database
-from solward.vault.store.schema import HEAD, MIGRATIONS
+from solward.database import schema as schema_module
+from solward.database.audit_tables import metadata
+from solward.database.database import Database
+from solward.database.schema import HEAD, MIGRATIONS
+from solward.types.errors import StoreError
 
 CATALOGUE = (
     "SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name,"
@@ -176,5 +176,5 @@ async def test_a_database_in_place_opens_without_alembic(
     def never(*_: object) -> None:
         raise AssertionError("migrated again")
 
-    monkeypatch.setattr("solward.vault.store.schema.run_migrations", never)
+    monkeypatch.setattr("solward.database.schema.run_migrations", never)
     await (await Database.open(None, tmp_path)).close()

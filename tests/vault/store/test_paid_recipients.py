@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import insert, update
 
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.database import Database
+from solward.database.tables import transactions, wallets
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import recipients
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import transactions, wallets
 
 PAID = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
 ALIKE = "9xQePoisonPoisonPoisonPoisonPoisonPoisonVFin"

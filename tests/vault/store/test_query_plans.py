@@ -10,11 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.hold_rows import hold_row
 from tests.support.query_plans import OF_NEEDS, query_plans
 
-from solward.errors import KeyRevoked, TakenOver
-from solward.hold import HoldState
-from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails.grants import judged
-from solward.vault.guardrails.grants.model import Case
+from solward.database.database import Database
+from solward.database.window_clock import Moment
+from solward.types.errors import KeyRevoked, TakenOver
+from solward.types.hold import HoldState
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.grants import judged
+from solward.vault.grants.model import Case
 from solward.vault.store import (
     attempts,
     grants,
@@ -27,8 +29,6 @@ from solward.vault.store import (
 )
 from solward.vault.store import judged as judged_store
 from solward.vault.store.attempts import Attempt, AttemptState, Settlement
-from solward.vault.store.database import Database
-from solward.vault.store.window_clock import Moment
 
 JUDGED = judged.to_row(judged.Judged("t1", "transfer", Case("w", (), (), 1, (1, 1)), "allowed", 0))
 OF_OPEN = (

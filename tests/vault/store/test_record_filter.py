@@ -13,10 +13,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import query_plans
 
-from solward.record import TransactionRecord, TransactionStatus, recipient_of
-from solward.vault.store import record_filter, transactions, wallets
-from solward.vault.store.database import Database
-from solward.vault.store.record_filter import RecordFilter, filtered_ids
+from solward.database.database import Database
+from solward.service import record_filter
+from solward.service.record_filter import RecordFilter, filtered_ids
+from solward.types.record import TransactionRecord, TransactionStatus, recipient_of
+from solward.vault.store import transactions, wallets
 
 TYPES = ("transfer", "airdrop", "swap", "other")
 STATUSES = tuple(TransactionStatus)

@@ -13,14 +13,14 @@ from tests.support.ended_records import refuse_changes_of_ended_records
 from tests.support.engine_harness import Bench
 from tests.support.query_plans import query_plans
 
-from solward import jsontext
-from solward.errors import StoreError, TransactionError
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.database import Database
+from solward.service.record_pages import RecordPages
+from solward.support import jsontext
+from solward.support.kept_texts import KeptTexts
+from solward.types.errors import StoreError, TransactionError
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import attempts, transactions, wallets
 from solward.vault.store.attempts import Settlement
-from solward.vault.store.database import Database
-from solward.vault.store.kept_texts import KeptTexts
-from solward.vault.store.record_pages import RecordPages
 
 CONFIRMED, PENDING = TransactionStatus.CONFIRMED, TransactionStatus.PENDING
 HOSTILE = ' "\\/\b\f\n\r\t\x1f\x7f\u2028\u2029é€😀'

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from solward.database.database import Database
+from solward.database.tables import switches as table
 from solward.vault.store import spending
-from solward.vault.store.database import Database
-from solward.vault.store.tables import switches as table
 
 
 @pytest.mark.parametrize("scope", ["service", "wallet:a"])

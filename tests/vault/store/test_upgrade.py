@@ -27,12 +27,12 @@ from tests.vault.store.releases import (
 from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.audit.log import AuditLog
-from solward.errors import AuditBroken
-from solward.record import TransactionRecord
-from solward.service import Solward
+from solward.database.database import Database
+from solward.database.schema import HEAD
+from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.store.database import Database
-from solward.vault.store.schema import HEAD
+from solward.types.errors import AuditBroken
+from solward.types.record import TransactionRecord
 from solward_cli.up.seller import listen_for_buyers, site_of
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
@@ -171,7 +171,7 @@ async def test_an_upgraded_agent_can_be_given_what_is_new(tmp_path: Path) -> Non
 async def test_an_upgrade_cut_off_leaves_the_old_database_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from solward.vault.store import schema as module
+    from solward.database import schema as module
 
     async with Solward.open(settings(tmp_path), demo=True) as service:
         agent, _ = await lived(service, 1)

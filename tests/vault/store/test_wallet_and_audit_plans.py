@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import query_plans
 
 from solward.audit import log as audit_log
-from solward.audit import outbox
-from solward.store import retention
+from solward.database import outbox
+from solward.database.database import Database
+from solward.service import retention
 from solward.vault.store import spending, wallets
-from solward.vault.store.database import Database
 
 
 async def everything(connection: AsyncConnection) -> None:

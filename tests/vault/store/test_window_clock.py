@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solward.durations import DAY_MS, MINUTE_MS
-from solward.vault.store.window_clock import LEAD_MS, Moment, WindowClock
+from solward.database.window_clock import LEAD_MS, Moment, WindowClock
+from solward.support.durations import DAY_MS, MINUTE_MS
 
 NOON = 1_780_000_000_000
 

@@ -10,12 +10,12 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import OF_NEEDS, query_plans
 
-from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.database.database import Database
+from solward.database.tables import reservation_totals, reservations
+from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.vault.store import grants, recipients, spending, window_sums
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.database import Database
 from solward.vault.store.spending import Spent
-from solward.vault.store.tables import reservation_totals, reservations
 from solward.vault.store.window_sums import Counted
 
 SCOPE = "grant:agent:a#1"

@@ -35,20 +35,20 @@ from tests.support.tokens import (
     tokens,
 )
 
-from solward.clock import now_ms
-from solward.durations import DAY_MS
-from solward.errors import GuardrailBlocked, TransactionFailed
-from solward.guardrail import Intent
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.tables import opened_accounts, reservations
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
+from solward.types.errors import GuardrailBlocked, TransactionFailed
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import ADMIN, Actor, Draft
+from solward.vault.money.send.reconcile import reconcile
+from solward.vault.money.send.sender import Sender
+from solward.vault.money.send.settlement import Landed, TokenBalance, own_accounts
 from solward.vault.store import spending
 from solward.vault.store.spending import COSTS_ASSET
-from solward.vault.store.tables import opened_accounts, reservations
-from solward.vault.transactions.reconcile import reconcile
-from solward.vault.transactions.request import ADMIN, Actor, Draft
-from solward.vault.transactions.sender import Sender
-from solward.vault.transactions.settlement import Landed, TokenBalance, own_accounts
 
 __all__ = ["swaps", "tokens"]
 

@@ -14,12 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.engine_harness import Bench, bench, until
 
 from solward.context.pocket import PocketRequest
-from solward.errors import StoreError, TransactionFailed
 from solward.operations.transfer import plan_airdrop
-from solward.record import TransactionStatus
-from solward.vault.transactions import engine as module
-from solward.vault.transactions.request import ADMIN
-from solward.vault.transactions.steps import Step
+from solward.types.errors import StoreError, TransactionFailed
+from solward.types.record import TransactionStatus
+from solward.vault.money import engine as module
+from solward.vault.money.request import ADMIN
+from solward.vault.money.steps import Step
 
 __all__ = ["bench"]
 

@@ -16,15 +16,15 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, WalletNotFound
-from solward.money import LAMPORTS_PER_SOL
+from solward.database.tables import reservations
 from solward.operations.transfer import plan_airdrop
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, WalletNotFound
+from solward.types.money import LAMPORTS_PER_SOL
 from solward.vault.guardrails import RULES, ScopeLimits
+from solward.vault.money.judge.trial import Trial, TrialEnded
+from solward.vault.money.request import ADMIN, Actor, Draft, IdempotencyKey
 from solward.vault.store import spending
 from solward.vault.store.idempotency import lookup
-from solward.vault.store.tables import reservations
-from solward.vault.transactions.request import ADMIN, Actor, Draft, IdempotencyKey
-from solward.vault.transactions.trial import Trial, TrialEnded
 
 DRY = replace(ADMIN, dry_run=True)
 SENDING = ("sendTransaction", "requestAirdrop")

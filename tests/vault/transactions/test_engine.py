@@ -16,7 +16,8 @@ from solders.signature import Signature
 from sqlalchemy import select, update
 from tests.support.engine_harness import LIMITS, Bench, open_bench, until
 
-from solward.errors import (
+from solward.database.tables import attempts, reservations
+from solward.types.errors import (
     GuardrailBlocked,
     IdempotencyInFlight,
     IdempotencyMismatch,
@@ -25,13 +26,12 @@ from solward.errors import (
     TransactionFailed,
     WalletNotFound,
 )
-from solward.money import LAMPORTS_PER_SOL
-from solward.record import TransactionStatus
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import TransactionStatus
 from solward.vault.guardrails import RULES, ScopeLimits
+from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.request import ADMIN, Actor, IdempotencyKey
 from solward.vault.store import spending
-from solward.vault.store.tables import attempts, reservations
-from solward.vault.transactions.assess import compile_instructions
-from solward.vault.transactions.request import ADMIN, Actor, IdempotencyKey
 
 FEE = 5_000
 HALF = Decimal("0.5")

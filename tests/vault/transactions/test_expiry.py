@@ -15,17 +15,17 @@ from sqlalchemy import select
 from tests.support.engine_harness import Bench, bench, until
 from tests.vault.transactions.test_fates import HALF_LAMPORTS, pair, swallows
 
-from solward.errors import LedgerRejected, TransactionFailed
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.tables import attempts
+from solward.types.errors import LedgerRejected, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.ledger.patience import within
-from solward.vault.store.tables import attempts
-from solward.vault.transactions.assess import (
+from solward.vault.money.failures import explain
+from solward.vault.money.judge.assess import (
     MAX_APART_BLOCKS,
     MAX_VALID_BLOCKS,
     compile_instructions,
 )
-from solward.vault.transactions.failures import explain
-from solward.vault.transactions.request import ADMIN, Draft
+from solward.vault.money.request import ADMIN, Draft
 
 __all__ = ["bench"]
 
@@ -205,7 +205,7 @@ async def test_nodes_some_blocks_apart_fail_no_transaction(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     """Behind one address, the one that simulates has not reached the blockhash's slot."""
-    monkeypatch.setattr("solward.vault.transactions.assess._SLOT_S", 0.01)
+    monkeypatch.setattr("solward.vault.money.judge.assess._SLOT_S", 0.01)
 
     async def behind(_method: str, params: Sequence[Any]) -> Any:
         if "minContextSlot" in params[1] and bench.wire.calls["simulateTransaction"] <= times:
@@ -234,7 +234,7 @@ async def test_a_node_that_reads_an_older_state_than_it_simulates_refuses_nothin
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What landed in between looks like this transaction's; its bytes say what it can take."""
-    monkeypatch.setattr("solward.vault.transactions.assess._SLOT_S", 0.01)
+    monkeypatch.setattr("solward.vault.money.judge.assess._SLOT_S", 0.01)
     older: dict[str, Any] = {}
 
     async def behind(method: str, params: Sequence[Any]) -> Any:
@@ -254,7 +254,7 @@ async def test_a_node_that_reads_an_older_state_than_it_simulates_refuses_nothin
 async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.vault.transactions.assess._SLOT_S", 0.01)
+    monkeypatch.setattr("solward.vault.money.judge.assess._SLOT_S", 0.01)
 
     async def unseen(method: str, params: Sequence[Any]) -> Any:
         answer = await bench.wire.direct(method, params)
@@ -273,7 +273,7 @@ async def test_a_node_that_is_behind_is_waited_for_while_the_caller_waits(
 ) -> None:
     """More often than any count of tries: behind one address most nodes may lag."""
     for name in ("_SLOT_S", "LAG_S"):
-        monkeypatch.setattr(f"solward.vault.transactions.assess.{name}", 0.01)
+        monkeypatch.setattr(f"solward.vault.money.judge.assess.{name}", 0.01)
     await bench.transfer(HALF)
     slot = bench.engine._assessor._ledger.landed_slot
     assert slot > 0

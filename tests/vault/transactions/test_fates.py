@@ -20,21 +20,21 @@ from sqlalchemy import select
 from tests.support.engine_harness import UNLIMITED, Bench, open_bench, until
 from tests.support.rpc_nodes import RpcNode, listening, of
 
-from solward.errors import LedgerRejected, TransactionFailed
-from solward.money import LAMPORTS_PER_SOL
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.tables import attempts
+from solward.types.errors import LedgerRejected, TransactionFailed
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport
 from solward.vault.ledger.node import Node
 from solward.vault.ledger.patience import within
 from solward.vault.ledger.transport import HttpTransport
-from solward.vault.store.tables import attempts
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.fates import PATIENCE_BLOCKS
-from solward.vault.transactions.reconcile import reconcile
-from solward.vault.transactions.request import ADMIN
-from solward.vault.transactions.sender import Sender
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN
+from solward.vault.money.send.fates import PATIENCE_BLOCKS
+from solward.vault.money.send.reconcile import reconcile
+from solward.vault.money.send.sender import Sender
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2

@@ -15,9 +15,9 @@ from solders.keypair import Keypair
 from tests.support import rpc_faults
 from tests.support.rpc_faults import FAULTS, RETRY_AFTER_S, FaultyProvider, Payer, payer
 
-from solward.errors import TransactionFailed
-from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.transactions.request import ADMIN
+from solward.types.errors import TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.money.request import ADMIN
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 

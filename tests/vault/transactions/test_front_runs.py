@@ -20,17 +20,17 @@ from tests.support.front_run import RENT, Trap, front_run, put, send, thief
 from tests.support.hostile_programs import TAKES_LAMPORTS, take_lamports
 from tests.support.swap import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
 
-from solward.clock import now_ms
 from solward.context.pocket import PocketRequest
-from solward.errors import GuardrailBlocked
-from solward.guardrail import Intent
 from solward.operations.perform import SkillCalls
-from solward.record import TransactionRecord, TransactionStatus
-from solward.skill import Effects
 from solward.solana.tokens import token_account
+from solward.support.clock import now_ms
+from solward.types.errors import GuardrailBlocked
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.skill import Effects
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
-from solward.vault.transactions.request import ADMIN
 from solward_localnet.market_program import program_account
 from solward_localnet.sbpf import assemble
 

@@ -7,17 +7,11 @@ from dataclasses import replace
 import pytest
 from solders.pubkey import Pubkey
 
-from solward.guardrail import SOL, Intent, Line, Operation, Outflow
-from solward.record import TransactionType
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.tokens import associated_address
-from solward.vault.transactions.grant_case import (
-    addresses,
-    funded,
-    is_within,
-    outgoing,
-    recipients,
-)
+from solward.types.guardrail import SOL, Intent, Line, Operation, Outflow
+from solward.types.record import TransactionType
+from solward.vault.money.judge.grant_case import addresses, funded, is_within, outgoing, recipients
 
 MINT, SELLER, OTHER, WALLET = (str(Pubkey(bytes([number]) * 32)) for number in range(1, 5))
 ACCOUNT = associated_address(SELLER, MINT, TOKEN_PROGRAM)

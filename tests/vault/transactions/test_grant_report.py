@@ -9,19 +9,15 @@ import pytest
 from tests.support.engine_harness import Bench
 from tests.support.grants import grant, limit
 
-from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from solward.guardrail import COSTS, Operation
+from solward.database.window_clock import Moment
+from solward.operations.policies.changes import replace_policy
+from solward.operations.policies.grant_report import CanLeave, can_leave, wallet_grants
 from solward.solana.token_list import token_list
+from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.types.guardrail import COSTS, Operation
+from solward.vault.grants.model import ANY_ASSET, Grant, Window
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.model import (
-    ANY_ASSET,
-    Grant,
-    Window,
-)
-from solward.vault.store.window_clock import Moment
-from solward.vault.transactions.grant_report import CanLeave, can_leave, wallet_grants
-from solward.vault.transactions.policy import replace_policy
-from solward.vault.transactions.request import Actor
+from solward.vault.money.request import Actor
 
 NOW = Moment(1_800_000_000_000, 1_800_000_000_000)
 AGENT, KEY, WALLET = "agent:a", "key:k", "wallet:w"

@@ -34,32 +34,21 @@ from tests.vault.transactions.test_grants_engine import (
 from tests.vault.transactions.test_wrong_clocks import TimeOfDay, time_of_day
 
 from solward.context.pocket import PocketRequest
-from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from solward.errors import GuardrailBlocked
-from solward.guardrail import (
-    COSTS,
-    Intent,
-    Line,
-    Operation,
-    Outflow,
-    TransactionEffects,
-)
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.database import Database
+from solward.database.tables import wallets
+from solward.operations.policies.changes import replace_policy, replace_set
+from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.types.errors import GuardrailBlocked
+from solward.types.guardrail import COSTS, Intent, Line, Operation, Outflow, TransactionEffects
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.custody import Pocket
+from solward.vault.grants.model import ANY_ASSET, Hours, SwapBounds
 from solward.vault.guardrails import Policy
-from solward.vault.guardrails.grants.model import (
-    ANY_ASSET,
-    Hours,
-    SwapBounds,
-)
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
-from solward.vault.transactions.grant_case import is_within, outgoing
-from solward.vault.transactions.granting import Granting
-from solward.vault.transactions.policy import replace_policy, replace_set
-from solward.vault.transactions.prices import Prices
-from solward.vault.transactions.request import ADMIN, Actor, PocketUse
-from solward.vault.transactions.reservation import Reserver
-from solward.vault.wallets import Pocket
+from solward.vault.money.judge.grant_case import is_within, outgoing
+from solward.vault.money.judge.granting import Granting
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.request import ADMIN, Actor, PocketUse
+from solward.vault.money.reserve.reservation import Reserver
 
 __all__ = ["time_of_day"]
 

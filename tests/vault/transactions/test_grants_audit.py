@@ -23,13 +23,11 @@ from tests.support.swap import (
 from tests.vault.transactions.test_grants_engine import AGENT, KEY, UNITS, actor, counted, under
 from tests.vault.transactions.test_pocket_run import paying, row_of, use
 
-from solward.errors import GuardrailBlocked, Held
-from solward.guardrail import COSTS, Operation
-from solward.vault.guardrails.grants.model import (
-    NewRecipient,
-)
-from solward.vault.transactions.policy import replace_set
-from solward.vault.transactions.request import ADMIN
+from solward.operations.policies.changes import replace_set
+from solward.types.errors import GuardrailBlocked, Held
+from solward.types.guardrail import COSTS, Operation
+from solward.vault.grants.model import NewRecipient
+from solward.vault.money.request import ADMIN
 
 KEPT = 5_000_000
 

@@ -14,23 +14,19 @@ from tests.support.engine_harness import Bench
 from tests.support.grants import grant, limit
 from tests.support.tokens import TokenBench
 
-from solward import jsontext
-from solward.audit.tables import audit
-from solward.durations import DAY_MS, HOUR_MS
-from solward.errors import GuardrailBlocked, Held, TransactionFailed
-from solward.guardrail import COSTS, Operation
-from solward.record import TransactionRecord
+from solward.database.audit_tables import audit
+from solward.database.tables import judged_effects, reservations
+from solward.operations.policies.changes import replace_policy, replace_set
+from solward.support import jsontext
+from solward.support.durations import DAY_MS, HOUR_MS
+from solward.types.errors import GuardrailBlocked, Held, TransactionFailed
+from solward.types.guardrail import COSTS, Operation
+from solward.types.record import TransactionRecord
+from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.model import (
-    ANY_ASSET,
-    Grant,
-    NewRecipient,
-)
+from solward.vault.money.judge.grant_ends import GrantEnds
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import window_sums
-from solward.vault.store.tables import judged_effects, reservations
-from solward.vault.transactions.grant_ends import GrantEnds
-from solward.vault.transactions.policy import replace_policy, replace_set
-from solward.vault.transactions.request import ADMIN, Actor
 
 AGENT, KEY = "agent:a", "key:k"
 UNITS = 10**6
@@ -264,7 +260,7 @@ async def test_fees_and_rent_count_as_costs_of_the_first_lines_grant(tokens: Tok
 
 
 async def test_a_rate_counts_transactions_of_the_grant(tokens: TokenBench) -> None:
-    from solward.vault.guardrails.grants.model import Window
+    from solward.vault.grants.model import Window
 
     bench = tokens.bench
     made = grant(AGENT, rates=(Window(HOUR_MS, 2),), SOL=limit("SOL", 10**9))

@@ -20,17 +20,17 @@ from sqlalchemy import select
 from tests.support.grants import grant, limit
 from tests.support.handed_payments import PRICE, Shop, open_shop
 
-from solward.durations import DAY_MS
-from solward.errors import GuardrailBlocked, Held
-from solward.guardrail import COSTS, Operation
-from solward.payment import PaymentMode
-from solward.record import TransactionStatus
+from solward.database.tables import judged_effects, payments, reservations
+from solward.operations.policies.changes import replace_policy, replace_set
+from solward.support.durations import DAY_MS
+from solward.types.errors import GuardrailBlocked, Held
+from solward.types.guardrail import COSTS, Operation
+from solward.types.payment import PaymentMode
+from solward.types.record import TransactionStatus
+from solward.vault.grants.model import Grant, NewRecipient
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.model import Grant, NewRecipient
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import window_sums
-from solward.vault.store.tables import judged_effects, payments, reservations
-from solward.vault.transactions.policy import replace_policy, replace_set
-from solward.vault.transactions.request import ADMIN, Actor
 
 AGENT, KEY = "agent:a", "key:k"
 SITE = "site:api.example.com"

@@ -12,15 +12,15 @@ from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.handed_payments import FUNDS, PRICE, open_shop
 
-from solward.clock import now_ms
-from solward.errors import InvalidRequest, TransactionFailed
-from solward.guardrail import COSTS
-from solward.payment import PaymentMode
-from solward.record import TransactionStatus
 from solward.solana.fees import fee_terms
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.support.clock import now_ms
+from solward.types.errors import InvalidRequest, TransactionFailed
+from solward.types.guardrail import COSTS
+from solward.types.payment import PaymentMode
+from solward.types.record import TransactionStatus
+from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
-from solward.vault.transactions.request import ADMIN
 
 
 async def test_a_sponsored_payment_lands_and_costs_the_wallet_no_sol(tmp_path: Path) -> None:

@@ -27,17 +27,17 @@ from tests.support.handed_payments import (
 )
 from tests.support.rpc_nodes import RpcNode, listening, of
 
-from solward.errors import LedgerRejected
-from solward.payment import Served
-from solward.record import TransactionStatus
+from solward.types.errors import LedgerRejected
+from solward.types.payment import Served
+from solward.types.record import TransactionStatus
 from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport
 from solward.vault.ledger.node import Node
 from solward.vault.ledger.transport import HttpTransport
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.fates import PATIENCE_BLOCKS
-from solward.vault.transactions.request import ADMIN, HandedOver
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN, HandedOver
+from solward.vault.money.send.fates import PATIENCE_BLOCKS
 
 
 async def test_one_that_is_sent_late_is_found_without_a_word_of_the_seller(

@@ -12,12 +12,12 @@ import pytest
 from tests.support.engine_harness import UNLIMITED
 from tests.support.handed_payments import PRICE, Shop, open_shop
 
-from solward.payment import PaymentMode
-from solward.record import TransactionRecord, TransactionStatus
+from solward.types.payment import PaymentMode
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.request import ADMIN, HandedOver
-from solward.vault.transactions.steps import Step
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN, HandedOver
+from solward.vault.money.steps import Step
 
 MODES = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED)
 # Before the bytes are durable nobody has them; before the reservation nothing is stored.

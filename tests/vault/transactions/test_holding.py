@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.support.hold_rows import hold_row
 
-from solward.guardrail import Intent, Line, Operation
-from solward.hold import Hold
-from solward.vault.transactions import holding
-from solward.vault.transactions.request import Actor, AgentRun, IdempotencyKey
+from solward.types.guardrail import Intent, Line, Operation
+from solward.types.hold import Hold
+from solward.vault.money.request import Actor, AgentRun, IdempotencyKey
+from solward.vault.money.reserve import holding
 
 MINT, PAYEE, OTHER = "mint", "payee", "other"
 SENT = Line(Operation.TRANSFER, MINT, 500, "account", PAYEE, 6, "program")

@@ -12,15 +12,15 @@ import pytest
 from tests.support.engine_harness import UNLIMITED, Bench, open_bench, until
 from tests.support.rpc_nodes import RpcNode, listening, of
 
-from solward.cluster import open_cluster
+from solward.database.database import Database
 from solward.operations.transfer import plan_transfer
-from solward.record import TransactionStatus
+from solward.service.cluster import open_cluster
 from solward.settings import Settings
+from solward.types.record import TransactionStatus
+from solward.vault.custody import Wallets
 from solward.vault.guardrails import Policy
-from solward.vault.store.database import Database
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.request import ADMIN
-from solward.vault.wallets import Wallets
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN
 
 AMOUNT = Decimal("0.5")
 # Accounts and simulation leave together, then the bytes, then the status.

@@ -10,12 +10,13 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.agent_rows import WALLET, fields
 
-from solward.errors import KeyRevoked
-from solward.store import agents as agent_store
-from solward.store import api_keys, cycles
+from solward.agents.store import agents as agent_store
+from solward.agents.store import cycles
+from solward.credentials import api_keys
+from solward.database.database import Database
+from solward.database.tables import wallets
+from solward.types.errors import KeyRevoked
 from solward.vault.store import spending
-from solward.vault.store.database import Database
-from solward.vault.store.tables import wallets
 
 pytestmark = pytest.mark.more
 

@@ -13,15 +13,15 @@ from tests.support.engine_harness import UNLIMITED, Bench
 from tests.support.swap import USDC_POOL, open_swaps
 from tests.support.tokens import open_tokens
 
-from solward.cluster import WrongCluster, open_cluster
-from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
+from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAMS
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.types.errors import GuardrailBlocked, LedgerError, TransactionFailed
 from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving

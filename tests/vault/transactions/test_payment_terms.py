@@ -20,16 +20,16 @@ from spl.token.models import FreezeAccountParams
 from tests.support.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
-from solward.clock import now_ms
-from solward.errors import GuardrailBlocked, Held, InvalidRequest, TransactionFailed
-from solward.hold import HoldState
 from solward.operations.transfer import plan_transfer
-from solward.payment import PaymentMode
-from solward.record import TransactionStatus, TransactionType
+from solward.support.clock import now_ms
+from solward.types.errors import GuardrailBlocked, Held, InvalidRequest, TransactionFailed
+from solward.types.hold import HoldState
+from solward.types.payment import PaymentMode
+from solward.types.record import TransactionStatus, TransactionType
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import Actor, Draft
 from solward.vault.store import holds, pockets
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.vault.transactions.request import Actor, Draft
 
 AGENT = Actor("admin-like")
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from tests.support.engine_harness import UNLIMITED, open_bench
 
-from solward.errors import GuardrailBlocked
-from solward.guardrail import Hold, Intent, Request, TransactionEffects
-from solward.money import LAMPORTS_PER_SOL
-from solward.registry.loaded import LoadedGuardrail
-from solward.registry.threaded import ThreadedRule
+from solward.plugins.loaded import LoadedGuardrail
+from solward.plugins.threaded import ThreadedRule
+from solward.types.errors import GuardrailBlocked
+from solward.types.guardrail import Hold, Intent, Request, TransactionEffects
+from solward.types.money import LAMPORTS_PER_SOL
 from solward.vault.guardrails import RULES, Verdict
+from solward.vault.money.judge import plugin_rules
+from solward.vault.money.judge.plugin_rules import PluginRules
+from solward.vault.money.request import Actor
 from solward.vault.store import spending
-from solward.vault.transactions import plugin_rules
-from solward.vault.transactions.plugin_rules import PluginRules
-from solward.vault.transactions.request import Actor
 
 WALLET = "So11111111111111111111111111111111111111112"
 MINT = "Vote111111111111111111111111111111111111111"

@@ -18,18 +18,18 @@ from tests.support.engine_harness import UNLIMITED, Bench, open_bench
 from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
 from tests.support.tokens import RENT, open_tokens
 
-from solward.clock import now_ms
 from solward.context.pocket import PocketRequest
-from solward.errors import SkillError, TransactionError, TransactionFailed
-from solward.guardrail import Intent
-from solward.record import TransactionRecord
-from solward.store import api_keys
+from solward.credentials import api_keys
+from solward.support.clock import now_ms
+from solward.types.errors import SkillError, TransactionError, TransactionFailed
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionRecord
 from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import pockets as store
 from solward.vault.store import spending
 from solward.vault.store.pockets import PocketState
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.request import ADMIN, Actor
 
 LAMPORTS = 20_000_000
 KEY = {

@@ -14,14 +14,14 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy import select
 from tests.support.engine_harness import Bench
 
-from solward.errors import InvalidRequest, TransactionFailed
-from solward.guardrail import Intent
-from solward.record import TransactionStatus
+from solward.database.tables import attempts, pockets
+from solward.types.errors import InvalidRequest, TransactionFailed
+from solward.types.guardrail import Intent
+from solward.types.record import TransactionStatus
+from solward.vault.custody import Pocket
+from solward.vault.money.judge.assess import TooLarge, compile_instructions
+from solward.vault.money.request import ADMIN, Draft, PocketTaken, PocketUse
 from solward.vault.store import pockets as store
-from solward.vault.store.tables import attempts, pockets
-from solward.vault.transactions.assess import TooLarge, compile_instructions
-from solward.vault.transactions.request import ADMIN, Draft, PocketTaken, PocketUse
-from solward.vault.wallets import Pocket
 
 BLOCKHASH = "11111111111111111111111111111111"
 

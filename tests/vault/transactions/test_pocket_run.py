@@ -19,15 +19,15 @@ from tests.support.swap import (
 )
 
 from solward.context.pocket import PocketRequest
-from solward.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed
-from solward.record import TransactionRecord, TransactionStatus
+from solward.types.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store
 from solward.vault.store import spending
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.vault.transactions.request import ADMIN, Actor
 
 FUND_FEE, CALL_FEE, SWEEP_FEE = 5_000, 5_000, 10_000
 LAMPORTS = 20_000_000

@@ -11,24 +11,20 @@ import pytest
 from sqlalchemy import insert, select
 from tests.support.grants import grant, limit
 
-from solward import jsontext
-from solward.audit.tables import audit
-from solward.durations import DAY_MS, MINUTE_MS
-from solward.errors import PolicyChanged
-from solward.guardrail import Line, Operation
-from solward.vault.guardrails.grants import judged as judged_form
-from solward.vault.guardrails.grants.document import BookEntry
-from solward.vault.guardrails.grants.judged import ALLOWED, Judged
-from solward.vault.guardrails.grants.model import Case
+from solward.database.audit_tables import audit
+from solward.database.database import Database, lock_shared
+from solward.database.tables import judged_effects, reservations
+from solward.operations.policies.changes import read_policy, replace_policy, replace_set
+from solward.support import jsontext
+from solward.support.durations import DAY_MS, MINUTE_MS
+from solward.types.errors import PolicyChanged
+from solward.types.guardrail import Line, Operation
+from solward.vault.grants import judged as judged_form
+from solward.vault.grants.document import BookEntry
+from solward.vault.grants.judged import ALLOWED, Judged
+from solward.vault.grants.model import Case
 from solward.vault.store import spending, window_sums
-from solward.vault.store.database import Database, lock_shared
-from solward.vault.store.tables import judged_effects, reservations
 from solward.vault.store.window_sums import Counted
-from solward.vault.transactions.policy import (
-    read_policy,
-    replace_policy,
-    replace_set,
-)
 
 WHO = "agent:a"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

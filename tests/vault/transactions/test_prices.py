@@ -11,9 +11,9 @@ import pytest
 from tests.support.prices import NOW_MS, Clock, SaidPrices
 
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.vault.guardrails.grants.dollars import AssetPrice, NoPrice, Price
-from solward.vault.transactions import prices as module
-from solward.vault.transactions.prices import Prices
+from solward.vault.grants.dollars import AssetPrice, NoPrice, Price
+from solward.vault.money.judge import prices as module
+from solward.vault.money.judge.prices import Prices
 
 MINT = "So1dTokenNobodyLists11111111111111111111111"
 OTHER = "So1dTokenNobodyLists22222222222222222222222"

@@ -21,18 +21,16 @@ from tests.support.engine_harness import Bench, open_bench
 from tests.support.swap import SOL, open_swaps, pay_sol
 
 from solward.context.pocket import PocketRequest
-from solward.errors import LedgerRejected
-from solward.money import lamports_to_sol
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.tables import attempts
+from solward.operations.policies.limits_report import limits_report
 from solward.solana.fees import FeeTerms, fee_terms
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
+from solward.types.errors import LedgerRejected
+from solward.types.money import lamports_to_sol
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy, ScopeLimits
-from solward.vault.store import attempts as attempt_store
-from solward.vault.store.attempts import Attempt
-from solward.vault.store.tables import attempts
-from solward.vault.transactions.assess import compile_instructions
-from solward.vault.transactions.limits_report import limits_report
-from solward.vault.transactions.priority import (
+from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.judge.priority import (
     PERCENTILE,
     QUIET_PRICE,
     UNKNOWN_PRICE,
@@ -41,7 +39,9 @@ from solward.vault.transactions.priority import (
     percentile,
     with_margin,
 )
-from solward.vault.transactions.request import ADMIN
+from solward.vault.money.request import ADMIN
+from solward.vault.store import attempts as attempt_store
+from solward.vault.store.attempts import Attempt
 
 FLOOR = 3_000_000
 MAX_FEE = 1_000_000

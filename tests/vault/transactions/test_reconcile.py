@@ -13,13 +13,13 @@ from uuid import uuid4
 import pytest
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
-from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
-from solward.record import TransactionStatus
-from solward.vault.transactions.reconcile import Reconciliation, reconcile
-from solward.vault.transactions.request import ADMIN
-from solward.vault.transactions.sender import Sender
-from solward.vault.transactions.steps import Step
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import TransactionStatus
+from solward.vault.money.request import ADMIN
+from solward.vault.money.send.reconcile import Reconciliation, reconcile
+from solward.vault.money.send.sender import Sender
+from solward.vault.money.steps import Step
 
 HALF = Decimal("0.5")
 

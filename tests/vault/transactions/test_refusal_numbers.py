@@ -17,30 +17,30 @@ from tests.support.prices import SaidPrices
 from tests.support.statements import statements_of
 from tests.vault.store.releases import connected, make_at, tables_of
 
-from solward.durations import HOUR_MS, MINUTE_MS
-from solward.guardrail import Intent, Line, Operation, Outflow, TransactionEffects
-from solward.record import TransactionRecord, TransactionStatus
-from solward.registry.loaded import LoadedGuardrail
-from solward.registry.threaded import ThreadedRule
+from solward.database.database import Database
+from solward.database.tables import transactions, wallets
+from solward.database.window_clock import Moment
+from solward.operations.policies.changes import replace_set
+from solward.operations.policies.refusals import record_json, refusals
+from solward.plugins.loaded import LoadedGuardrail
+from solward.plugins.threaded import ThreadedRule
 from solward.solana.token_list import token_list
+from solward.support.durations import HOUR_MS, MINUTE_MS
+from solward.types.guardrail import Intent, Line, Operation, Outflow, TransactionEffects
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.custody import Pocket
+from solward.vault.grants.judged import GRANTS_RULE
+from solward.vault.grants.model import ANY_ASSET, Grant, SwapBounds, Window
 from solward.vault.guardrails import RULES, Policy, ScopeLimits
-from solward.vault.guardrails.grants.judged import GRANTS_RULE
-from solward.vault.guardrails.grants.model import ANY_ASSET, Grant, SwapBounds, Window
-from solward.vault.guardrails.refusal import RefusalNumbers
+from solward.vault.money.judge.granting import Granted, Granting
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.judge.trial import Trial
+from solward.vault.money.request import ADMIN, Actor, PocketUse
+from solward.vault.money.reserve.hold_reservation import Judged
+from solward.vault.money.reserve.reservation import Reserver
+from solward.vault.refusal import RefusalNumbers
 from solward.vault.store import spending
 from solward.vault.store import transactions as store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import transactions, wallets
-from solward.vault.store.window_clock import Moment
-from solward.vault.transactions.granting import Granted, Granting
-from solward.vault.transactions.hold_reservation import Judged
-from solward.vault.transactions.policy import replace_set
-from solward.vault.transactions.prices import Prices
-from solward.vault.transactions.refusals import record_json, refusals
-from solward.vault.transactions.request import ADMIN, Actor, PocketUse
-from solward.vault.transactions.reservation import Reserver
-from solward.vault.transactions.trial import Trial
-from solward.vault.wallets import Pocket
 
 ADDRESS = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 POCKET = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"

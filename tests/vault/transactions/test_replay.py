@@ -12,19 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solward.guardrail import Line, Operation
-from solward.vault.guardrails.grants.decide import Need, decide, needed
-from solward.vault.guardrails.grants.document import BookEntry
-from solward.vault.guardrails.grants.dollars import Price, line_dollars
-from solward.vault.guardrails.grants.judged import (
-    ALLOWED,
-    GRANTS_RULE,
-    HELD,
-    REFUSED,
-    Judged,
-    grants_outcome,
+from solward.operations.policies.replay import (
+    CompiledPolicy,
+    Kept,
+    Past,
+    Replay,
+    Replayed,
+    ReplayVerdict,
+    replay,
 )
-from solward.vault.guardrails.grants.model import (
+from solward.types.guardrail import Line, Operation
+from solward.vault.grants.decide import Need, decide, needed
+from solward.vault.grants.document import BookEntry
+from solward.vault.grants.dollars import Price, line_dollars
+from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, HELD, REFUSED, Judged, grants_outcome
+from solward.vault.grants.model import (
     ANY_ASSET,
     RATE,
     AssetLimit,
@@ -34,15 +36,6 @@ from solward.vault.guardrails.grants.model import (
     NewRecipient,
     Why,
     Window,
-)
-from solward.vault.transactions.replay import (
-    CompiledPolicy,
-    Kept,
-    Past,
-    Replay,
-    Replayed,
-    ReplayVerdict,
-    replay,
 )
 
 MINT = "So1dTokenNobodyLists11111111111111111111111"

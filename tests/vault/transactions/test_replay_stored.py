@@ -15,35 +15,29 @@ from solders.keypair import Keypair
 from sqlalchemy import insert, select, update
 from tests.support.prices import SaidPrices
 
-from solward.errors import GuardrailBlocked, Held, InvalidRequest
-from solward.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
-from solward.hold import HoldState
-from solward.record import TransactionRecord, TransactionStatus
-from solward.registry.loaded import LoadedGuardrail
-from solward.registry.threaded import ThreadedRule
-from solward.service import Solward
+from solward.database.database import Database
+from solward.database.tables import judged_effects, transactions, wallets
+from solward.operations.policies.changes import replace_policy
+from solward.operations.policies.replay_run import replay_stored
+from solward.plugins.loaded import LoadedGuardrail
+from solward.plugins.threaded import ThreadedRule
+from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.token_list import token_list
+from solward.types.errors import GuardrailBlocked, Held, InvalidRequest
+from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
+from solward.types.hold import HoldState
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.grants.document import BookEntry, GrantPolicy
+from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window
+from solward.vault.grants.stored_form import grant_id
 from solward.vault.guardrails import Policy as Rules
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.document import BookEntry, GrantPolicy
-from solward.vault.guardrails.grants.model import (
-    ANY_ASSET,
-    AssetLimit,
-    Grant,
-    NewRecipient,
-    Window,
-)
-from solward.vault.guardrails.grants.stored_form import grant_id
+from solward.vault.money.judge.granting import Granting
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.request import ADMIN, Actor
+from solward.vault.money.reserve.reservation import Reserver
 from solward.vault.store import holds
-from solward.vault.store.database import Database
-from solward.vault.store.tables import judged_effects, transactions, wallets
-from solward.vault.transactions.granting import Granting
-from solward.vault.transactions.policy import replace_policy
-from solward.vault.transactions.prices import Prices
-from solward.vault.transactions.replay_run import replay_stored
-from solward.vault.transactions.request import ADMIN, Actor
-from solward.vault.transactions.reservation import Reserver
 
 MINT = "So1dTokenNobodyLists11111111111111111111111"
 BURNED = "So1dTokenNobodyLists22222222222222222222222"
@@ -389,7 +383,7 @@ async def test_days_and_size_are_bounded(service: Service, monkeypatch: pytest.M
             await service.replay(days=days)  # type: ignore[arg-type]
     await service.edit(policy(grant()))
     await service.ask(ACTORS[0], [pays(1)])
-    monkeypatch.setattr("solward.vault.transactions.replay_run.MOST_REPLAYED", 0)
+    monkeypatch.setattr("solward.operations.policies.replay_run.MOST_REPLAYED", 0)
     with pytest.raises(InvalidRequest, match="days must be fewer: 1 transactions"):
         await service.replay()
 

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import func, insert, select
 from tests.support.agent_rows import WALLET
 
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.database import Database
+from solward.database.tables import reservation_totals, reservations, wallets
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import attempts, spending
 from solward.vault.store import transactions as records
 from solward.vault.store.attempts import Settlement
-from solward.vault.store.database import Database
-from solward.vault.store.tables import reservation_totals, reservations, wallets
 
 pytestmark = pytest.mark.more
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
-from solward.durations import DAY_MS, MINUTE_MS
-from solward.errors import GuardrailBlocked
+from solward.database.database import Database
+from solward.database.window_clock import Moment
+from solward.support.durations import DAY_MS, MINUTE_MS
+from solward.types.errors import GuardrailBlocked
+from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
-from solward.vault.store.database import Database
-from solward.vault.store.window_clock import Moment
-from solward.vault.transactions.request import ADMIN
 
 # Two seconds before a day of the calendar, a month and a year end.
 NEARLY_MIDNIGHT = int(datetime(2026, 12, 31, 23, 59, 58, tzinfo=UTC).timestamp() * 1_000)

@@ -34,16 +34,16 @@ from tests.support.swap import (
     whole,
 )
 
-from solward.errors import LedgerUnavailable
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.tables import attempts, reservations
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.vault.guardrails.grants.model import USD
+from solward.types.errors import LedgerUnavailable
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.venue import SwapInstructions
+from solward.vault.grants.model import USD
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
-from solward.vault.store.tables import attempts, reservations
-from solward.vault.transactions.reconcile import reconcile
-from solward.vault.transactions.sender import Sender
-from solward.vault.transactions.settlement import (
+from solward.vault.money.send.reconcile import reconcile
+from solward.vault.money.send.sender import Sender
+from solward.vault.money.send.settlement import (
     Landed,
     TokenBalance,
     kept_of_failed,
@@ -52,7 +52,7 @@ from solward.vault.transactions.settlement import (
     read_landed,
     settled_details,
 )
-from solward.venue import SwapInstructions
+from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
 __all__ = ["swaps"]
 

@@ -12,7 +12,7 @@ from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
 from tests.support.handed_payments import open_shop
 from tests.support.statements import statements_of
 
-from solward.vault.store.database import Database
+from solward.database.database import Database
 
 AMOUNT = Decimal("0.001")
 

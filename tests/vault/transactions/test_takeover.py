@@ -14,20 +14,20 @@ from sqlalchemy import func, insert, select
 from tests.support.agent_rows import fields
 from tests.support.engine_harness import LIMITS, Bench, Wire, open_bench
 
-from solward.errors import SkillError, TakenOver, TransactionFailed
-from solward.money import LAMPORTS_PER_SOL
+from solward.agents.store import agents as agent_store
+from solward.database.tables import attempts, transactions
 from solward.operations.transfer import plan_airdrop
-from solward.record import TransactionRecord, TransactionStatus
-from solward.store import agents as agent_store
+from solward.types.errors import SkillError, TakenOver, TransactionFailed
+from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.request import ADMIN, Actor, AgentRun
+from solward.vault.money.send.lease import registered
+from solward.vault.money.send.reconcile import Reconciliation
 from solward.vault.store import processes
 from solward.vault.store import transactions as store
-from solward.vault.store.tables import attempts, transactions
-from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.lease import registered
-from solward.vault.transactions.reconcile import Reconciliation
-from solward.vault.transactions.request import ADMIN, Actor, AgentRun
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.support.engine_harness import LIMITS, Bench, open_bench, until
 
-from solward.errors import GuardrailBlocked, TransactionFailed
-from solward.events import Event
-from solward.record import TransactionStatus
+from solward.types.errors import GuardrailBlocked, TransactionFailed
+from solward.types.events import Event
+from solward.types.record import TransactionStatus
 from solward.vault.store import attempts
 from solward.vault.store.attempts import AttemptState, Settlement
 

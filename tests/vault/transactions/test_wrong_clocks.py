@@ -17,17 +17,17 @@ from tests.support.engine_harness import LIMITS, Bench, open_bench
 
 from solward.agents.model_budget import usage_row
 from solward.agents.remember import tokens_of
-from solward.clock import now_ms
-from solward.durations import DAY_MS
-from solward.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
-from solward.provider import Usage
-from solward.record import TransactionStatus
+from solward.agents.store import agents as agent_store
+from solward.database import database as database_module
+from solward.database.database import Database
+from solward.operations.policies.limits_report import limits_report
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.stakes import CLOCK
-from solward.store import agents as agent_store
-from solward.vault.store import database as database_module
-from solward.vault.store.database import Database
-from solward.vault.transactions.limits_report import limits_report
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
+from solward.types.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
+from solward.types.provider import Usage
+from solward.types.record import TransactionStatus
 
 HOUR_MS = DAY_MS // 24
 DAILY = replace(LIMITS, max_tx_per_minute=None)

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from solward.database.database import Database
 from solward.settings import Settings
+from solward.vault.custody import KeySource, Wallets, keyfile, keystore
 from solward.vault.store import wallets as store
-from solward.vault.store.database import Database
-from solward.vault.wallets import KeySource, Wallets, keyfile, keystore
 
 
 def die() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from solders.keypair import Keypair
 
-from solward.errors import KeystoreError
-from solward.vault.wallets.envelope import Envelope, encrypt, open_envelope, rewrap, seal
+from solward.types.errors import KeystoreError
+from solward.vault.custody.envelope import Envelope, encrypt, open_envelope, rewrap, seal
 
 KEK = os.urandom(32)
 KEYPAIR = Keypair()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from solward.errors import KeystoreError
-from solward.vault.wallets.keyfile import create_key, read_key, replace_key
+from solward.types.errors import KeystoreError
+from solward.vault.custody.keyfile import create_key, read_key, replace_key
 
 
 def test_a_new_key_is_32_random_bytes_for_its_owner_only(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from sqlalchemy import func, select, text
 from tests.support import databases
 
 from solward.audit.log import AuditLog
-from solward.errors import KeystoreError
+from solward.database.database import Database
+from solward.database.tables import keystore as keystore_table
+from solward.database.tables import wallets as wallets_table
 from solward.settings import Settings
+from solward.types.errors import KeystoreError
+from solward.vault.custody import KeySource, Wallets, keyfile
+from solward.vault.custody.keystore import Keystore
+from solward.vault.custody.service import key_source
 from solward.vault.store import wallets as store
-from solward.vault.store.database import Database
-from solward.vault.store.tables import keystore as keystore_table
-from solward.vault.store.tables import wallets as wallets_table
-from solward.vault.wallets import KeySource, Wallets, keyfile
-from solward.vault.wallets.keystore import Keystore
-from solward.vault.wallets.service import key_source
 
 ROTATING = Path(__file__).with_name("rotating.py")
 CANARY = "canary passphrase 8c1e"
@@ -177,7 +177,7 @@ async def signatures(wallets: Wallets) -> dict[str, bytes]:
 async def test_rotation_moves_every_wallet_and_retires_the_old_secret(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.vault.wallets.keystore._BATCH", 2)
+    monkeypatch.setattr("solward.vault.custody.keystore._BATCH", 2)
     settings = Settings(keystore_passphrase=None)
     wallets = await Wallets.open(database, settings, tmp_path)
     for _ in range(5):
@@ -211,7 +211,7 @@ async def test_rotation_moves_every_wallet_and_retires_the_old_secret(
 async def test_a_wallet_made_during_a_rotation_is_moved_too(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.vault.wallets.keystore._BATCH", 1)
+    monkeypatch.setattr("solward.vault.custody.keystore._BATCH", 1)
     wallets = await Wallets.open(database, Settings(), tmp_path)
     ring = wallets._keystore.keyring
     for _ in range(3):
@@ -226,7 +226,7 @@ async def test_a_wallet_made_during_a_rotation_is_moved_too(
             late.append("0" * 36)
             from solders.keypair import Keypair
 
-            from solward.vault.wallets.envelope import seal
+            from solward.vault.custody.envelope import seal
 
             keypair = Keypair()
             envelope = seal(ring.current, ring.version, late[0], keypair)

@@ -10,9 +10,9 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from tests.support.engine_harness import Bench
 
+from solward.vault.custody.pockets import pocket_keypair
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.vault.wallets.pockets import pocket_keypair
 
 
 def row(wallet_id: str, counter: int, address: str) -> PocketRow:

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import update
 from tests.support.engine_harness import Bench
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.vault.store import tables
-from solward.vault.wallets import Wallet
+from solward.database import tables
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.vault.custody import Wallet
 
 NAMES = ('a "quote" \\ /', "é€😀", "x" * 64)
 

@@ -16,10 +16,10 @@ from solders.signature import Signature
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from solward.errors import InvalidRequest, KeystoreError, StoreError, WalletNotFound
+from solward.database.database import Database
 from solward.settings import Settings
-from solward.vault.store.database import Database
-from solward.vault.wallets import Wallets, service
+from solward.types.errors import InvalidRequest, KeystoreError, StoreError, WalletNotFound
+from solward.vault.custody import Wallets, service
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from solders.keypair import Keypair
 from sqlalchemy import func, select
 
-from solward.errors import InvalidRequest, KeystoreError
+from solward.database.database import Database
+from solward.database.tables import keystore
+from solward.operations.contacts import Contacts
 from solward.settings import Settings
-from solward.vault.store.database import Database
-from solward.vault.store.tables import keystore
-from solward.vault.wallets import KeySource, Wallets
-from solward.vault.wallets.contacts import Contacts
+from solward.types.errors import InvalidRequest, KeystoreError
+from solward.vault.custody import KeySource, Wallets
 
 pytestmark = pytest.mark.more
 
@@ -135,11 +135,11 @@ async def test_an_interrupted_rotation_is_finished_by_processes_that_start_toget
             raise ConnectionError("killed here")
 
         with monkeypatch.context() as patched:
-            patched.setattr("solward.vault.wallets.keyfile.replace_key", lost)
+            patched.setattr("solward.vault.custody.keyfile.replace_key", lost)
             with pytest.raises(ConnectionError):
                 await wallets.rotate(KeySource(file=tmp_path / "keystore.key"))
         assert (tmp_path / "keystore.key.next").exists()
-        monkeypatch.setattr("solward.vault.wallets.keystore._BATCH", 2)
+        monkeypatch.setattr("solward.vault.custody.keystore._BATCH", 2)
         started = await asyncio.gather(
             *(Wallets.open(database, Settings(), tmp_path) for database in opened)
         )

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solward.agents.templates.template import AgentTemplate
-from solward.durations import HOUR_MS, MINUTE_MS
+from solward.support.durations import HOUR_MS, MINUTE_MS
 
 # Of what signs nothing: its grants are none, so these are never reached.
 _LEAST: Final[Mapping[str, Decimal | int | str]] = {

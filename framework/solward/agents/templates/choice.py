@@ -7,8 +7,8 @@ from typing import Any
 
 from solward.agents.templates.built_in import TEMPLATES
 from solward.agents.templates.template import AgentTemplate
-from solward.errors import InvalidRequest
-from solward.registry import Registry
+from solward.plugins import Registry
+from solward.types.errors import InvalidRequest
 
 
 def template_of(body: Mapping[str, Any]) -> AgentTemplate | None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from solward import jsontext
 from solward.agents.quoting import block
-from solward.errors import InvalidRequest
-from solward.money import SOL_DECIMALS
-from solward.registry.parameters import Parameters
+from solward.plugins.parameters import Parameters
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.money import SOL_DECIMALS
 
 MAX_TEXT: Final = 512
 """Characters of a parameter's text: an address has 44, a site 260, a path the rest."""

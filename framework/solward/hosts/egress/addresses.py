@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import httpcore
 
-from solward.errors import SkillError
 from solward.hosts.egress.connection import Connection
 from solward.hosts.egress.limits import current_reading
+from solward.types.errors import SkillError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Iterable[str]]]

@@ -28,7 +28,6 @@ import httpcore
 import httpx
 import structlog
 
-from solward.errors import SkillError
 from solward.hosts.egress.addresses import (
     CheckedConnections,
     Dial,
@@ -57,9 +56,10 @@ from solward.hosts.egress.secret_values import AnswerScreen, PlacedSecret
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.frames import PIECE, HostileFrame
 from solward.hosts.wire.methods import HttpBody, HttpPiece, HttpRequest
-from solward.manifest import Manifest, Site, Target, secret_sites, site_of
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal
+from solward.types.errors import SkillError
+from solward.types.manifest import Manifest, Site, Target, secret_sites, site_of
 
 _log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-from solward.errors import SkillError
-from solward.manifest import Site
+from solward.types.errors import SkillError
+from solward.types.manifest import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-from solward.errors import SkillError
 from solward.hosts.egress.limits import Limits, request_too_large
 from solward.hosts.egress.secret_values import (
     HEADER_VALUE,
@@ -30,7 +29,8 @@ from solward.hosts.egress.secret_values import (
 )
 from solward.hosts.wire.http_failures import BY_NAME
 from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
-from solward.manifest import Site, Target
+from solward.types.errors import SkillError
+from solward.types.manifest import Site, Target
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")

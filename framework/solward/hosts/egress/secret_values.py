@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from solward import jsontext
-from solward.errors import SkillError
-from solward.manifest import Site
+from solward.support import jsontext
+from solward.types.errors import SkillError
+from solward.types.manifest import Site
 
 HEADER_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]{0,16384}")
 

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 from solward.context import SkillContext
 from solward.context.lifetime import Lifetime
 from solward.context.pocket import PocketRequest
-from solward.entries import Entry, HistoryRequest, Put
-from solward.errors import InvalidRequest
-from solward.guardrail import Intent
 from solward.hosts.inside.log import HostLog
 from solward.hosts.inside.running import Running, running
 from solward.hosts.wire import methods
@@ -37,12 +34,14 @@ from solward.hosts.wire.values import (
     instruction_to_wire,
     to_json,
 )
-from solward.paid import PaidAnswer, PayRequest
-from solward.record import TransactionRecord
-from solward.solana.accounts import Account
-from solward.solana.ledger import TokenHolding, VoteAccount
 from solward.solana.token_list import TokenList
-from solward.venue import Quote
+from solward.types.entries import Entry, HistoryRequest, Put
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.ledger import Account, TokenHolding, VoteAccount
+from solward.types.paid import PaidAnswer, PayRequest
+from solward.types.record import TransactionRecord
+from solward.types.venue import Quote
 
 if TYPE_CHECKING:
     from solders.instruction import Instruction

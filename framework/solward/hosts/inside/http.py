@@ -13,12 +13,12 @@ from typing import Any, Final, NoReturn
 import httpx
 
 import solward.context.http
-from solward.errors import InvalidRequest, SkillError, SolwardError
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import PIECE, ChannelClosed
 from solward.hosts.wire.http_failures import BY_CODE
 from solward.hosts.wire.methods import HTTP_REQUEST, HttpBody, HttpPiece, HttpRequest
+from solward.types.errors import InvalidRequest, SkillError, SolwardError
 
 _NO_SOCKETS: Final = "A plugin host has no sockets: the service makes its requests"
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
-from solward.errors import SkillError
 from solward.hosts.confinement.confine import (
     Confinement,
     ConfinementUnavailable,
@@ -37,6 +36,7 @@ from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.frames import TO_HOST
 from solward.hosts.wire.methods import START
 from solward.hosts.wire.values import Empty
+from solward.types.errors import SkillError
 
 # Of what a tenant prints and logs; the service has limits of its own.
 _LINES_A_MINUTE = 200

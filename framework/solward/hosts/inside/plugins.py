@@ -13,9 +13,6 @@ from typing import Any, TypeVar, cast
 
 import httpx
 
-from solward import jsontext
-from solward.errors import SkillError, SolwardError
-from solward.guardrail import Hold
 from solward.hosts.inside.context import RemoteCalls, RemoteLedger, remote_context
 from solward.hosts.inside.http import install
 from solward.hosts.inside.running import CurrentChannel, Running, current_cap, running
@@ -43,10 +40,8 @@ from solward.hosts.wire.values import (
     VENUE_SPEC,
     from_json,
 )
-from solward.payment import PaymentOffer, PaymentReceipt
-from solward.provider import Completion, ModelPrice, ProviderContext, Usage
-from solward.registry.containment import PluginCrash, contained, contained_stream, deliberate
-from solward.registry.hooks import (
+from solward.plugins.containment import PluginCrash, contained, contained_stream, deliberate
+from solward.plugins.hooks import (
     DECLARED,
     GUARDRAILS,
     HOOKS,
@@ -60,8 +55,13 @@ from solward.registry.hooks import (
     declared,
     register,
 )
-from solward.registry.problems import Rejected, described
-from solward.venue import Quote, SwapInstructions, SwapTransaction, VenueContext
+from solward.plugins.problems import Rejected, described
+from solward.support import jsontext
+from solward.types.errors import SkillError, SolwardError
+from solward.types.guardrail import Hold
+from solward.types.payment import PaymentOffer, PaymentReceipt
+from solward.types.provider import Completion, ModelPrice, ProviderContext, Usage
+from solward.types.venue import Quote, SwapInstructions, SwapTransaction, VenueContext
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Plugins")

@@ -23,7 +23,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from solward.errors import InvalidRequest, SkillError
 from solward.hosts.wire import failures
 from solward.hosts.wire.frames import (
     CREDIT,
@@ -50,6 +49,7 @@ from solward.hosts.wire.frames import (
 )
 from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Codec, Method, StreamMethod
 from solward.hosts.wire.values import Empty, Unreadable, Wire
+from solward.types.errors import InvalidRequest, SkillError
 
 Req = TypeVar("Req", bound=Wire)
 Res = TypeVar("Res", bound=Wire)

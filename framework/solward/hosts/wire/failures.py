@@ -7,8 +7,6 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from solward import errors
-from solward.errors import SolwardError
 from solward.hosts.wire.values import (
     HOLD,
     RECORD,
@@ -23,6 +21,8 @@ from solward.hosts.wire.values import (
     from_json,
     to_json,
 )
+from solward.types import errors
+from solward.types.errors import SolwardError
 
 _MAX_TEXT: Final = 2_000
 

@@ -14,8 +14,6 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from solward.entries import MAX_REMEMBERED
-from solward.errors import InvalidRequest
 from solward.hosts.wire.frames import PIECE, UNREADABLE, HostileFrame
 from solward.hosts.wire.values import (
     Account,
@@ -61,6 +59,8 @@ from solward.hosts.wire.values import (
     WalletView,
     Wire,
 )
+from solward.types.entries import MAX_REMEMBERED
+from solward.types.errors import InvalidRequest
 
 Req = TypeVar("Req", bound=Wire)
 Res = TypeVar("Res", bound=Wire)
@@ -530,7 +530,7 @@ class Raised(Wire):
 
     Attributes:
         place: its file and line, of what is not deliberate.
-        deliberate: it is one of `solward.errors`.
+        deliberate: it is one of `solward.types.errors`.
         shown: its text and its repr.
     """
 

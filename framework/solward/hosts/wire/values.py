@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from solward import (
-    context,
+from solward import context
+from solward.solana import token_list
+from solward.support import jsontext
+from solward.types import (
     entries,
     guardrail,
     hold,
-    jsontext,
+    ledger,
     manifest,
     paid,
     payment,
@@ -29,8 +31,7 @@ from solward import (
     skill,
     venue,
 )
-from solward.errors import InvalidRequest
-from solward.solana import accounts, ledger, token_list
+from solward.types.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from solders.instruction import Instruction as SoldersInstruction
@@ -775,7 +776,7 @@ MODEL_PRICE = Pair(provider.ModelPrice, ModelPrice)
 MESSAGE = Pair(provider.Message, Message)
 TOOL_DEFINITION = _ToolPair()
 COMPLETION_REQUEST = Pair(provider.CompletionRequest, CompletionRequest)
-ACCOUNT = Pair(accounts.Account, Account)
+ACCOUNT = Pair(ledger.Account, Account)
 TOKEN_HOLDING = Pair(ledger.TokenHolding, TokenHolding)
 VOTE_ACCOUNT = Pair(ledger.VoteAccount, VoteAccount)
 KNOWN_TOKEN = Pair(token_list.KnownToken, KnownToken)

@@ -11,8 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from solward.errors import InvalidRequest
-from solward.record import TransactionType
+from solward.types.errors import InvalidRequest
+from solward.types.record import TransactionType
 
 Schema = dict[str, Any]
 

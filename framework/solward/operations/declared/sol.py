@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solward.operations.declared import samples
 from solward.operations.declared.fields import Address, Amount, Operation, Recipient
-from solward.record import TransactionType
+from solward.types.record import TransactionType
 
 MAX_AIRDROP_SOL = 2
 _DEFAULT_AIRDROP_SOL = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solward.operations.declared import samples
 from solward.operations.declared.fields import Address, Amount, Operation, Text
-from solward.record import TransactionType
+from solward.types.record import TransactionType
 
 _ACCOUNT = Address(
     "stake_account", "The stake account's address, as a stake or the list of stakes returned it."

@@ -12,7 +12,7 @@ from solward.operations.declared.fields import (
     Token,
     Whole,
 )
-from solward.record import TransactionType
+from solward.types.record import TransactionType
 
 # All of the input: basis points of a whole.
 MAX_SLIPPAGE_BPS = 10_000

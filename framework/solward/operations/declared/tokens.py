@@ -13,7 +13,7 @@ from solward.operations.declared.fields import (
     Token,
     Whole,
 )
-from solward.record import TransactionType
+from solward.types.record import TransactionType
 
 _NAME_BYTES = 32
 _SYMBOL_BYTES = 10

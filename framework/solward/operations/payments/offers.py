@@ -7,15 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from solward import jsontext
-from solward.errors import InvalidRequest, PaymentRefused
-from solward.guardrail import SOL
-from solward.manifest import site_name
-from solward.money import SOL_DECIMALS, format_amount, from_units
 from solward.operations.payments.requests import Most, SellerRequest, address_of
-from solward.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address
-from solward.registry.payment_checks import MAX_MEMO_BYTES, MAX_RAW_BYTES, MAX_SPLITS
-from solward.solana.ledger import ReadLedger
+from solward.plugins.payment_checks import MAX_MEMO_BYTES, MAX_RAW_BYTES, MAX_SPLITS
 from solward.solana.programs import (
     TOKEN_2022_WRAPPED_SOL_MINT,
     TOKEN_PROGRAM,
@@ -23,6 +16,13 @@ from solward.solana.programs import (
 )
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import NON_TRANSFERABLE, TRANSFER_FEE, TRANSFER_HOOK, read_mint
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest, PaymentRefused
+from solward.types.guardrail import SOL
+from solward.types.ledger import ReadLedger
+from solward.types.manifest import site_name
+from solward.types.money import SOL_DECIMALS, format_amount, from_units
+from solward.types.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address
 
 # Micro-lamports for a compute unit: the least that a payment sets.
 LEAST_UNIT_PRICE: Final = 1

@@ -11,18 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 
-from solward.clock import now_ms
-from solward.errors import (
-    IdempotencyInFlight,
-    InvalidRequest,
-    NotFound,
-    PaymentRefused,
-    SkillError,
-    TransactionError,
-)
-from solward.guardrail import SOL
-from solward.manifest import site_name
-from solward.money import from_units
+from solward.database.database import Database
 from solward.operations.payments.offers import (
     Assets,
     Chosen,
@@ -40,8 +29,23 @@ from solward.operations.payments.requests import (
 from solward.operations.payments.sites import SiteAnswer, Sites
 from solward.operations.payments.transactions import payment_draft
 from solward.operations.payments.view import payment_view, stored_answer
-from solward.paid import PaidAnswer, PaymentView, PayRequest
-from solward.payment import (
+from solward.plugins.payment_checks import MAX_OFFERS
+from solward.solana.clusters import CHAIN_IDS, chain_id
+from solward.solana.token_list import TokenList
+from solward.support.clock import now_ms
+from solward.types.errors import (
+    IdempotencyInFlight,
+    InvalidRequest,
+    NotFound,
+    PaymentRefused,
+    SkillError,
+    TransactionError,
+)
+from solward.types.guardrail import SOL
+from solward.types.manifest import site_name
+from solward.types.money import from_units
+from solward.types.paid import PaidAnswer, PaymentView, PayRequest
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -51,21 +55,17 @@ from solward.payment import (
     Served,
     read_offer,
 )
-from solward.record import TransactionRecord, TransactionStatus
-from solward.registry.payment_checks import MAX_OFFERS
-from solward.solana.clusters import CHAIN_IDS, chain_id
-from solward.solana.token_list import TokenList
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.custody import Wallet, Wallets
 from solward.vault.ledger.protocol import Ledger
+from solward.vault.money.engine import Engine
+from solward.vault.money.failures import refusal
+from solward.vault.money.judge.trial import Trial
+from solward.vault.money.request import Actor, Draft, Payment
 from solward.vault.store import payments as store
 from solward.vault.store import recipients, spending
 from solward.vault.store import transactions as transaction_store
-from solward.vault.store.database import Database
 from solward.vault.store.payments import StoredAnswer
-from solward.vault.transactions.engine import Engine
-from solward.vault.transactions.failures import refusal
-from solward.vault.transactions.request import Actor, Draft, Payment
-from solward.vault.transactions.trial import Trial
-from solward.vault.wallets import Wallet, Wallets
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import httpx
 
-from solward import jsontext
-from solward.errors import InvalidRequest, PaymentRefused, SkillError
-from solward.manifest import MAX_URL, Site, site_name, split_url
-from solward.paid import PayRequest, max_parts
-from solward.registry.payment_checks import is_plain
-from solward.site import read_site
+from solward.plugins.payment_checks import is_plain
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest, PaymentRefused, SkillError
+from solward.types.manifest import MAX_URL, Site, site_name, split_url
+from solward.types.paid import PayRequest, max_parts
+from solward.types.site import read_site
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_BODY_BYTES: Final = 1 << 20

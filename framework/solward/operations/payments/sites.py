@@ -11,27 +11,27 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Final
 
 import httpcore
 import httpx
 
-from solward import __version__
-from solward.errors import PaymentRefused, SkillError
 from solward.hosts.egress.addresses import CheckedConnections, Dial, Resolve, SystemResolver
 from solward.hosts.egress.connection import dial_tcp
 from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current_reading
 from solward.hosts.egress.messages import host_header, waiting
-from solward.manifest import Site, site_name
 from solward.operations.payments.requests import SellerRequest, with_headers
-from solward.payment import HttpAnswer
 from solward.settings.addresses import is_loopback
+from solward.types.errors import PaymentRefused, SkillError
+from solward.types.manifest import Site, site_name
+from solward.types.payment import HttpAnswer
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 """Of an answer's body that is kept: reading stops there."""
 _LIMITS: Final = Limits(response_bytes=2 * MAX_ANSWER_BYTES, connect_s=10.0, at_once=32)
 # Sent where the caller gives none of the name.
-_DEFAULTS: Final = (("Accept", "*/*"), ("User-Agent", f"solward/{__version__}"))
+_DEFAULTS: Final = (("Accept", "*/*"), ("User-Agent", f"solward/{version('solward')}"))
 # Of the connection; and what would be kept of a visit, which nothing is.
 _DROPPED: Final = frozenset(
     {

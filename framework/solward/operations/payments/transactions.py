@@ -8,17 +8,17 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 
-from solward.guardrail import SOL, Intent
-from solward.manifest import site_name
-from solward.money import from_units
 from solward.operations.payments.offers import Chosen
 from solward.operations.payments.requests import SellerRequest
-from solward.payment import PaymentMode, offer_json
-from solward.record import TransactionType
 from solward.solana.instructions import Token
 from solward.solana.programs import MEMO_PROGRAM
 from solward.solana.tokens import associated_address
-from solward.vault.transactions.request import Draft, Payment
+from solward.types.guardrail import SOL, Intent
+from solward.types.manifest import site_name
+from solward.types.money import from_units
+from solward.types.payment import PaymentMode, offer_json
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft, Payment
 
 # Of a memo that only makes equal payments distinct: as hexadecimal digits.
 _NONCE_BYTES = 16

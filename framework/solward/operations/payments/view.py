@@ -6,12 +6,12 @@ import base64
 import codecs
 from typing import Any
 
-from solward.guardrail import SOL
 from solward.operations.payments.sites import MAX_ANSWER_BYTES
-from solward.paid import PaidAnswer, PaymentState, PaymentView
-from solward.payment import Served
-from solward.record import TransactionRecord
 from solward.solana.token_list import TokenList
+from solward.types.guardrail import SOL
+from solward.types.paid import PaidAnswer, PaymentState, PaymentView
+from solward.types.payment import Served
+from solward.types.record import TransactionRecord
 from solward.vault.store import payments as store
 from solward.vault.store.payments import PaymentRow
 

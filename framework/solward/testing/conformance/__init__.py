@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from solders.account import Account
     from solders.pubkey import Pubkey
 
-    from solward.payment import HttpAnswer
     from solward.testing.conformance.guardrails import Pair
     from solward.testing.conformance.observed_run import Case
     from solward.testing.stand import Stand
-    from solward.venue import QuoteRequest
+    from solward.types.payment import HttpAnswer
+    from solward.types.venue import QuoteRequest
 
 __all__ = [
     "TIERS",

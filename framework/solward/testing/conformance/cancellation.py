@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
-from solward.registry.discovery import canonical
-from solward.registry.interceptors import GRACE_S
-from solward.skill import Effects
+from solward.plugins.discovery import canonical
+from solward.plugins.interceptors import GRACE_S
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
@@ -20,6 +19,7 @@ from solward.testing.conformance.observed_run import (
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import Asking
 from solward.testing.stand import TestWallet
+from solward.types.skill import Effects
 from solward.vault.store import plugin_entries
 
 # Calls on the context that return before the one at which the skill is cancelled.

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.payment import HttpAnswer
+from solward.support import jsontext
 from solward.testing.conformance.payments import ExpectedOffer
-from solward.venue import QuoteRequest
+from solward.types.errors import InvalidRequest
+from solward.types.payment import HttpAnswer
+from solward.types.venue import QuoteRequest
 
 FOLDER: Final = "checks"
 _MAX_FILE = 4 << 20

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import httpx
 
-from solward.manifest import Manifest, Site, declared_site, needs
-from solward.skill import Effects
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import CapabilityUse
+from solward.types.manifest import Manifest, Site, declared_site, needs
+from solward.types.skill import Effects
 
 # Refusals of what a manifest does not name. An asset may be one that odd parameters name.
 _UNDECLARED = {"no_network", "site_not_declared", "operation_not_declared"}

@@ -11,10 +11,10 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from solward.provider import ToolDefinition
-from solward.registry.parameters import Parameters
+from solward.plugins.parameters import Parameters
 from solward.testing.conformance.report import Finding, Outcome, joined
-from solward.tools import tool_definitions
+from solward.types.provider import ToolDefinition
+from solward.types.tools import tool_definitions
 
 
 @dataclass(frozen=True, slots=True)

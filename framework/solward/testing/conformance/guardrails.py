@@ -7,14 +7,21 @@ import copy
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
 
-from solward.guardrail import AuthorityChange, Hold, Intent, Outflow, Request, TransactionEffects
 from solward.hosts.wire.methods import Observed
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import Watch
 from solward.testing.conformance.wording import errors_finding
-from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
+from solward.types.guardrail import (
+    AuthorityChange,
+    Hold,
+    Intent,
+    Outflow,
+    Request,
+    TransactionEffects,
+)
+from solward.vault.money.judge.plugin_rules import TIME_LIMIT_S
 
 Ask = Callable[[Intent, TransactionEffects], Awaitable[str | Hold | None]]
 Pair = tuple[Intent, TransactionEffects]

@@ -11,21 +11,21 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Final
 
-from solward.errors import InvalidRequest
-from solward.folders.layout import Installed
-from solward.folders.storage import storage_folder
 from solward.hosts.forking import ZygoteEnded
 from solward.hosts.plugins import PluginHosts
 from solward.hosts.supervisor import Hosts
-from solward.manifest import Terms
-from solward.registry import LoadedSkill, open_registry
-from solward.registry.discovery import Candidate, candidate_of, canonical, of_folder
-from solward.registry.threaded import ThreadedRule
+from solward.plugins import LoadedSkill, open_registry
+from solward.plugins.discovery import Candidate, candidate_of, canonical, of_folder
+from solward.plugins.folders.layout import Installed
+from solward.plugins.folders.storage import storage_folder
+from solward.plugins.threaded import ThreadedRule
 from solward.testing.canaries import plugin_secret
 from solward.testing.conformance.report import Finding, Outcome
 from solward.testing.conformance.tenant import TENANT
 from solward.testing.conformance.watch import HostWatch, ProcessWatch, Watch, WatchedCapabilities
 from solward.testing.targets import KINDS, Target, conflict, load_target, loaded_of
+from solward.types.errors import InvalidRequest
+from solward.types.manifest import Terms
 
 # Of what no process of its own can show.
 _UNSEEN: Final = "not checked is what its plugin host, confinement and manifest would refuse"

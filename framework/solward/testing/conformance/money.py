@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from solward.guardrail import SOL
-from solward.record import TransactionStatus
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
@@ -16,6 +14,8 @@ from solward.testing.conformance.observed_run import (
 )
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.stand import TestWallet
+from solward.types.guardrail import SOL
+from solward.types.record import TransactionStatus
 
 MakeWallet = Callable[[], Awaitable[TestWallet]]
 Units = Mapping[str, int]

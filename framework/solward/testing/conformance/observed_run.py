@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from solward.errors import SkillError
 from solward.hosts.host import DISABLED, ENDED
 from solward.hosts.wire.methods import Observed
-from solward.record import TransactionRecord
-from solward.registry import LoadedSkill, run_skill
+from solward.plugins import LoadedSkill, run_skill
 from solward.testing.conformance.watch import CapabilityUse, Gate, Watch
 from solward.testing.stand import TestWallet
+from solward.types.errors import SkillError
+from solward.types.record import TransactionRecord
 
 
 @dataclass(slots=True, eq=False)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from solward.errors import SolwardError
-from solward.guardrail import Hold
 from solward.hosts.wire.methods import Observed, Raised
 from solward.testing.conformance.parameter_paths import RecordedParams
+from solward.types.errors import SolwardError
+from solward.types.guardrail import Hold
 
 # What is told of one text, path or task.
 _MOST = 200

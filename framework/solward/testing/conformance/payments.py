@@ -8,9 +8,14 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from solward import jsontext
-from solward.errors import InvalidRequest, SolwardError
-from solward.payment import (
+from solward.plugins.loaded import LoadedPayment
+from solward.support import jsontext
+from solward.support.base58 import b58encode
+from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
+from solward.testing.conformance.watch import error_text
+from solward.testing.conformance.wording import errors_finding
+from solward.types.errors import InvalidRequest, SolwardError
+from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
     PaymentOffer,
@@ -19,11 +24,6 @@ from solward.payment import (
     offer_json,
     read_offer,
 )
-from solward.registry.loaded import LoadedPayment
-from solward.solana.base58 import b58encode
-from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
-from solward.testing.conformance.watch import error_text
-from solward.testing.conformance.wording import errors_finding
 
 _PAYER = b58encode(bytes(range(32)))
 # Of a transaction that is handed over, and of its signature; two of each, to be told apart.

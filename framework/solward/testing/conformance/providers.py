@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from solward import jsontext
-from solward.errors import InvalidRequest, ProviderError, SolwardError
-from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
-from solward.registry import LoadedProvider
+from solward.plugins import LoadedProvider
+from solward.support import jsontext
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance import samples
 from solward.testing.conformance.fake_vendor import (
@@ -24,6 +22,8 @@ from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joine
 from solward.testing.conformance.watch import Watch, error_text, name_of
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.provider_requests import provider_request
+from solward.types.errors import InvalidRequest, ProviderError, SolwardError
+from solward.types.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 
 AT_ONCE = 4
 # A provider may retry a vendor's failure a few times, with pauses.

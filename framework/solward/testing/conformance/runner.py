@@ -12,18 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from solward.extras import needs
+from solward.support.extras import needs
 
 with needs("solward.testing.conformance", "test"):
     from structlog.testing import capture_logs
 
-from solward.errors import FolderError, InvalidRequest
-from solward.folders import layout
-from solward.folders.install import install
-from solward.folders.layout import Installed
 from solward.hosts.declarations import terms
-from solward.manifest import Terms
-from solward.registry.problems import ProblemCode
+from solward.plugins.folders import layout
+from solward.plugins.folders.install import install
+from solward.plugins.folders.layout import Installed
+from solward.plugins.problems import ProblemCode
 from solward.testing.canaries import Canaries
 from solward.testing.conformance.cases import Cases, of_project
 from solward.testing.conformance.declared import manifest_finding
@@ -43,6 +41,8 @@ from solward.testing.targets import (
     folder,
     installed_entry_points,
 )
+from solward.types.errors import FolderError, InvalidRequest
+from solward.types.manifest import Terms
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from solward.registry.parameters import Parameters
+from solward.plugins.parameters import Parameters
 
 Params = dict[str, Any]
 Labelled = tuple[str, Any]

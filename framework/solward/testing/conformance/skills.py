@@ -10,11 +10,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from solward.errors import InvalidRequest, SkillError
-from solward.provider import ToolDefinition
-from solward.record import TransactionStatus
-from solward.registry import LoadedSkill
-from solward.skill import Effects
+from solward.plugins import LoadedSkill
 from solward.testing.canaries import setting_secret
 from solward.testing.conformance import samples
 from solward.testing.conformance.blocking import BLOCKED_S
@@ -34,6 +30,10 @@ from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joine
 from solward.testing.conformance.watch import Held, Watch
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, checked_settings
+from solward.types.errors import InvalidRequest, SkillError
+from solward.types.provider import ToolDefinition
+from solward.types.record import TransactionStatus
+from solward.types.skill import Effects
 
 # Longer outcomes crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000

@@ -17,13 +17,8 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
-from solward.manifest import Terms
-from solward.money import from_units
 from solward.operations.venues import Venue
-from solward.record import TransactionRecord, TransactionStatus
-from solward.registry.loaded import LoadedVenue
-from solward.solana.ledger import ReadOnlyLedger
+from solward.plugins.loaded import LoadedVenue
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.solana.tokens import read_mint
@@ -32,8 +27,12 @@ from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joine
 from solward.testing.conformance.watch import error_text
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, open_stand
-from solward.vault.transactions.request import ADMIN
-from solward.venue import (
+from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
+from solward.types.ledger import ReadOnlyLedger
+from solward.types.manifest import Terms
+from solward.types.money import from_units
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.venue import (
     FUNDS_FIRST,
     Quote,
     QuoteRequest,
@@ -41,6 +40,7 @@ from solward.venue import (
     SwapTransaction,
     VenueContext,
 )
+from solward.vault.money.request import ADMIN
 from solward_localnet.market import POOLS
 
 _USDC = token_list("mainnet-beta").resolve("USDC", "mint")

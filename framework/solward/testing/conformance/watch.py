@@ -16,9 +16,6 @@ import httpx
 
 from solward.context import SkillContext
 from solward.context.store import Store
-from solward.entries import Remember
-from solward.errors import SkillError, SolwardError
-from solward.folders.storage import files
 from solward.hosts.capabilities import Capabilities, RunningCall, names_of
 from solward.hosts.egress import Egress
 from solward.hosts.tenant_host import TenantHost
@@ -27,12 +24,15 @@ from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.methods import Observed
 from solward.hosts.wire.values import Empty
-from solward.paid import PaidAnswer
-from solward.record import TransactionRecord
+from solward.plugins.folders.storage import files
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance.blocking import Watchdog
 from solward.testing.conformance.observer import Observer, calls_plugin, tasks_seen
 from solward.testing.stand import TestWallet
+from solward.types.entries import Remember
+from solward.types.errors import SkillError, SolwardError
+from solward.types.paid import PaidAnswer
+from solward.types.record import TransactionRecord
 
 _MONEY: dict[str, Callable[[Any], str]] = {
     methods.OP_PERFORM.name: lambda request: str(request.operation),

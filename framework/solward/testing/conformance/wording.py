@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from solward.errors import SkillError
 from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.types.errors import SkillError
 
 MAX_ERROR = 500
 _CODE = re.compile(r"[a-z][a-z0-9_]{1,63}")

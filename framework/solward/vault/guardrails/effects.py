@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from solward.guardrail import TransactionEffects
 from solward.solana.fees import network_fee
 from solward.solana.message import AnyMessage, ResolvedKey
 from solward.solana.tokens import mint_account, token_account
+from solward.types.guardrail import TransactionEffects
 from solward.vault.guardrails.comparison import compare, measure
 from solward.vault.guardrails.instructions import decode, decodes
 from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View

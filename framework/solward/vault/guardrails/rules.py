@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 from solders.pubkey import Pubkey
 
-from solward.guardrail import Hold, Intent, TransactionEffects
-from solward.money import SOL_DECIMALS, format_amount, from_units
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.vault.guardrails.grants.judged import GRANTS_RULE
+from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.types.money import SOL_DECIMALS, format_amount, from_units
+from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
-from solward.vault.guardrails.refusal import Refusal, RefusalNumbers
+from solward.vault.refusal import Refusal, RefusalNumbers
 
 # The setting that a refusal for costs names.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"

@@ -13,10 +13,7 @@ from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
-from solward.errors import LedgerError
-from solward.guardrail import AuthorityChange
-from solward.solana.accounts import Account, nonce_authority
-from solward.solana.base58 import b58decode
+from solward.solana.accounts import nonce_authority
 from solward.solana.message import ResolvedKey
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -27,6 +24,10 @@ from solward.solana.programs import (
 )
 from solward.solana.stakes import stake_account
 from solward.solana.tokens import mint_account, token_account
+from solward.support.base58 import b58decode
+from solward.types.errors import LedgerError
+from solward.types.guardrail import AuthorityChange
+from solward.types.ledger import Account
 
 _AUTHORITY_TYPES: Final = ("mintTokens", "freezeAccount", "accountOwner", "closeAccount")
 

@@ -19,8 +19,6 @@ from typing import Final, TypeAlias
 from solders.message import MessageV1
 from solders.pubkey import Pubkey
 
-from solward.guardrail import SOL, Line, Operation, Outflow
-from solward.money import SOL_DECIMALS
 from solward.solana.accounts import key_at, rent_exempt_minimum
 from solward.solana.fees import (
     COMPUTE_BUDGET_SIZES,
@@ -65,6 +63,8 @@ from solward.solana.tokens import (
     TOKEN_METADATA_FIXED_BYTES,
     associated_address,
 )
+from solward.types.guardrail import SOL, Line, Operation, Outflow
+from solward.types.money import SOL_DECIMALS
 
 _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.telemetry.scrub import scrub_text
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.patience import NodeDenies
 from solward.vault.ledger.rate_limits import busy, json_error
 

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 from solders.pubkey import Pubkey
 
-from solward.errors import LedgerError, LedgerRejected, LedgerUnavailable
-from solward.money import U64_MAX
-from solward.solana.accounts import Account
-from solward.solana.ledger import NOT_SERVED, TokenHolding, VoteAccount
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.telemetry import metrics, tracing
+from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
+from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
+from solward.types.money import U64_MAX
 from solward.vault.ledger.answers import Malformed
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (

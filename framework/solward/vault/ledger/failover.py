@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import structlog
 
-from solward.errors import (
+from solward.telemetry import metrics
+from solward.types.errors import (
     ConfigError,
     LedgerError,
     LedgerRejected,
     LedgerUnavailable,
     SolwardError,
 )
-from solward.telemetry import metrics
 from solward.vault.ledger.answers import OPTIONAL
 from solward.vault.ledger.node import ONCE, Node
 from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently

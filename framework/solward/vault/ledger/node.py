@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from solward.errors import ConfigError, LedgerRejected, LedgerUnavailable
+from solward.types.errors import ConfigError, LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import OPTIONAL
 from solward.vault.ledger.patience import NodeBusy
 from solward.vault.ledger.rate_limits import UNHEALTHY

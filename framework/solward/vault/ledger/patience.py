@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from solward.errors import LedgerUnavailable
+from solward.types.errors import LedgerUnavailable
 
 # For reads: of a request, a plugin or an agent's cycle.
 READ_WAIT_S: Final = 15.0

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from solward.solana.accounts import Account
-from solward.solana.ledger import ReadLedger
+from solward.types.ledger import Account, ReadLedger
 
 # The JSON-RPC code of a node that has not reached the `minContextSlot` asked for
 # (agave rpc-client-api/src/custom_error.rs).

@@ -11,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 import msgspec
 
-from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
     NoAnswer,

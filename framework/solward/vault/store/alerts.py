@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit import outbox
 from solward.audit.acts import SERVICE
-from solward.durations import MINUTE_MS
-from solward.events import EventKind
-from solward.hold import Hold
-from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.store.tables import transactions
+from solward.database import outbox
+from solward.database.tables import transactions
+from solward.support.durations import MINUTE_MS
+from solward.types.events import EventKind
+from solward.types.hold import Hold
+from solward.types.record import TransactionRecord, TransactionStatus
 
 # This many blocked transactions of one wallet within this time are no slip: a model was fooled, or
 # a program is wrong about its limits.

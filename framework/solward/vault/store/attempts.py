@@ -23,14 +23,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.errors import TakenOver
-from solward.guardrail import GRANT_SCOPE
-from solward.prepared import Prepared
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.prepared import Prepared
+from solward.database.tables import attempts, reservations, transactions
+from solward.support import jsontext
 from solward.telemetry import metrics
+from solward.types.errors import TakenOver
+from solward.types.guardrail import GRANT_SCOPE
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import alerts, pockets, spending, window_sums
-from solward.vault.store.tables import attempts, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
 

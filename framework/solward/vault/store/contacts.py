@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from sqlalchemy import bindparam, delete, func, insert, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.known_addresses import SHOWN
-from solward.prepared import Prepared
-from solward.vault.store.tables import address_book, contacts, wallets
+from solward.database.prepared import Prepared
+from solward.database.tables import address_book, contacts, wallets
+from solward.support.known_addresses import SHOWN
 
 LOCK: Final = "contacts"
 """Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""

@@ -14,13 +14,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.prepared import Prepared
-from solward.vault.store.tables import (
-    address_book,
-    grant_sets,
-    grant_version,
-)
+from solward.database.prepared import Prepared
+from solward.database.tables import address_book, grant_sets, grant_version
+from solward.support import jsontext
 
 VERSION = select(grant_version.c.version).where(grant_version.c.id == 1).scalar_subquery()
 """How often grants or book were changed."""

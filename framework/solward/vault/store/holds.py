@@ -15,19 +15,19 @@ from sqlalchemy import Row, bindparam, func, insert, select, text, update
 from sqlalchemy import exists as sql_exists
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
 from solward.audit.acts import SERVICE, record_act
-from solward.clock import iso
-from solward.events import EventKind
-from solward.hold import ACTION, Hold, HoldState
-from solward.prepared import Prepared
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database.database import clock
+from solward.database.prepared import Prepared
+from solward.database.tables import holds, processes
+from solward.database.tables import idempotency as idempotency_table
+from solward.database.window_clock import Moment
+from solward.support import jsontext
+from solward.support.clock import iso
+from solward.types.events import EventKind
+from solward.types.hold import ACTION, Hold, HoldState
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import idempotency, transactions
-from solward.vault.store.database import clock
 from solward.vault.store.plugin_entries import third_party
-from solward.vault.store.tables import holds, processes
-from solward.vault.store.tables import idempotency as idempotency_table
-from solward.vault.store.window_clock import Moment
 
 GRANTS_RULE: Final = "grants"
 """In a record's `guardrailsApplied` where nobody approved what grants or a plugin held."""

@@ -8,11 +8,11 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.errors import IdempotencyInFlight, IdempotencyMismatch
-from solward.hold import ACTION
-from solward.prepared import Prepared
+from solward.database.prepared import Prepared
+from solward.database.tables import idempotency
+from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch
+from solward.types.hold import ACTION
 from solward.vault.store import processes
-from solward.vault.store.tables import idempotency
 
 
 @dataclass(frozen=True, slots=True)

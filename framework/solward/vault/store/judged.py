@@ -18,18 +18,18 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.durations import DAY_MS, HOUR_MS
-from solward.guardrail import SOL
-from solward.hold import HoldState
-from solward.prepared import Prepared
-from solward.record import TransactionStatus
-from solward.vault.store.tables import (
+from solward.database.prepared import Prepared
+from solward.database.tables import (
     holds,
     judged_effects,
     reservation_totals,
     reservations,
     transactions,
 )
+from solward.support.durations import DAY_MS, HOUR_MS
+from solward.types.guardrail import SOL
+from solward.types.hold import HoldState
+from solward.types.record import TransactionStatus
 from solward.vault.store.transactions import UNFINISHED
 
 COUNTED_MS = 400 * DAY_MS

@@ -9,16 +9,16 @@ from typing import Any
 from sqlalchemy import Row, bindparam, exists, func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.audit import outbox
-from solward.events import EventKind
-from solward.money import from_units
-from solward.paid import PaymentState, PaymentView
-from solward.payment import PaymentMode, Served
-from solward.prepared import Prepared
-from solward.record import TransactionRecord, TransactionStatus
+from solward.database import outbox
+from solward.database.prepared import Prepared
+from solward.database.tables import attempts, payments, reservations, transactions
+from solward.support import jsontext
+from solward.types.events import EventKind
+from solward.types.money import from_units
+from solward.types.paid import PaymentState, PaymentView
+from solward.types.payment import PaymentMode, Served
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store.attempts import AttemptState
-from solward.vault.store.tables import attempts, payments, reservations, transactions
 
 _STATES: Mapping[str, PaymentState] = {
     AttemptState.SIGNED: PaymentState.HANDED_OVER,

@@ -13,11 +13,11 @@ from sqlalchemy import Row, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.entries import Entry, Put, value_text
-from solward.errors import InvalidRequest, SkillError
-from solward.record import TransactionStatus
-from solward.vault.store.tables import plugin_entries, plugin_stores, transactions
+from solward.database.tables import plugin_entries, plugin_stores, transactions
+from solward.support import jsontext
+from solward.types.entries import Entry, Put, value_text
+from solward.types.errors import InvalidRequest, SkillError
+from solward.types.record import TransactionStatus
 
 _PLUGIN = "plugin:"
 _OWN = "solward"

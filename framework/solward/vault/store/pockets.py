@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import iso
-from solward.vault.store.tables import pockets, transactions
+from solward.database.tables import pockets, transactions
+from solward.support.clock import iso
 from solward.vault.store.transactions import UNFINISHED
 
 

@@ -19,9 +19,9 @@ from sqlalchemy import exists as sql_exists
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.durations import DAY_MS
-from solward.vault.store.database import clock
-from solward.vault.store.tables import processes, transactions
+from solward.database.database import clock
+from solward.database.tables import processes, transactions
+from solward.support.durations import DAY_MS
 from solward.vault.store.transactions import UNFINISHED
 
 _LIVES = processes.c.lease_until_ms > bindparam("now")

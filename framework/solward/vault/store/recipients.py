@@ -14,16 +14,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.known_addresses import SHOWN
-from solward.prepared import Prepared
-from solward.record import TransactionStatus
-from solward.vault.store.tables import (
-    paid_recipients,
-    pockets,
-    transactions,
-    wallets,
-)
+from solward.database.prepared import Prepared
+from solward.database.tables import paid_recipients, pockets, transactions, wallets
+from solward.support import jsontext
+from solward.support.known_addresses import SHOWN
+from solward.types.record import TransactionStatus
 
 _CONFIRMED = TransactionStatus.CONFIRMED.value
 

@@ -6,7 +6,7 @@ from sqlalchemy import column, null, table, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
-from solward.events import EventKind
+from solward.types.events import EventKind
 
 _SCHEDULES = table(
     "schedules",

@@ -11,23 +11,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
-from solward.clock import now_ms
-from solward.durations import DAY_MS, MINUTE_MS
-from solward.errors import SkillError, TakenOver
-from solward.events import EventKind
-from solward.guardrail import COSTS, GRANT_SCOPE, SOL
-from solward.prepared import Prepared
+from solward.credentials.standing import lock_key
+from solward.database.database import lock_exclusive, lock_shared
+from solward.database.prepared import Prepared
+from solward.database.tables import opened_accounts, reservations, switches, transactions, wallets
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS, MINUTE_MS
+from solward.types.errors import SkillError, TakenOver
+from solward.types.events import EventKind
+from solward.types.guardrail import COSTS, GRANT_SCOPE, SOL
 from solward.vault.store import window_sums
-from solward.vault.store.api_keys import lock_key
-from solward.vault.store.database import lock_exclusive, lock_shared
 from solward.vault.store.grants import VERSION
-from solward.vault.store.tables import (
-    opened_accounts,
-    reservations,
-    switches,
-    transactions,
-    wallets,
-)
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = SOL

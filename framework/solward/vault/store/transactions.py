@@ -14,13 +14,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.audit import outbox
-from solward.entries import HistoryRequest
-from solward.prepared import Prepared
-from solward.record import TransactionRecord, TransactionStatus, recipient_of
+from solward.database import outbox
+from solward.database.prepared import Prepared
+from solward.database.tables import transactions, wallets
+from solward.support import jsontext
+from solward.types.entries import HistoryRequest
+from solward.types.record import TransactionRecord, TransactionStatus, recipient_of
 from solward.vault.store import alerts
-from solward.vault.store.tables import transactions, wallets
 
 _NEWEST = 2**62
 

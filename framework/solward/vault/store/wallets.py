@@ -9,10 +9,10 @@ from sqlalchemy import Text, bindparam, cast, delete, func, insert, select, tupl
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal, record_act
-from solward.events import EventKind
-from solward.prepared import Prepared, Row
-from solward.vault.store.database import lock_exclusive
-from solward.vault.store.tables import keystore, wallets
+from solward.database.database import lock_exclusive
+from solward.database.prepared import Prepared, Row
+from solward.database.tables import keystore, wallets
+from solward.types.events import EventKind
 
 Fields = dict[str, Any]
 

@@ -15,13 +15,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
-from solward.durations import HOUR_MS
-from solward.prepared import Prepared
-from solward.vault.store.tables import (
-    reservation_totals,
-    reservations,
-)
+from solward.database.prepared import Prepared
+from solward.database.tables import reservation_totals, reservations
+from solward.support import jsontext
+from solward.support.durations import HOUR_MS
 
 # Units are high * HALF + low, in the sums of both.
 HALF: Final = 1 << 32

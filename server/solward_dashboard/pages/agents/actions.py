@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Agent
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.notices import notify_error

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from nicegui import ui
 
 from solward.client import Agent
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import heading
 from solward_dashboard.pages.agents.data import ACTIVE

@@ -18,7 +18,7 @@ from solward.client import (
     TemplatePreview,
     Wallet,
 )
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, heading, result_of, titled
 from solward_dashboard.forms.form import Form, FormError, schema_form

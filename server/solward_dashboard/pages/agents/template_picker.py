@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import AgentTemplate, TemplatePreview
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import heading
 from solward_dashboard.forms.form import Form, FormError, schema_form

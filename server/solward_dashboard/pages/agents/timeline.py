@@ -8,8 +8,8 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Decision
-from solward.errors import SolwardError
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, heading
 from solward_dashboard.notices import notify_error

@@ -6,10 +6,10 @@ from typing import Any
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import Wallet
 from solward.client.models import moment
-from solward.errors import SolwardError
+from solward.support import jsontext
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, titled
 from solward_dashboard.notices import notify_error

@@ -10,9 +10,9 @@ from typing import Any
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import Plugin, PluginDistribution, Plugins, Skill
-from solward.manifest import Terms
+from solward.support import jsontext
+from solward.types.manifest import Terms
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import heading
 from solward_dashboard.frame import frame

@@ -11,7 +11,7 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, titled
 from solward_dashboard.forms.fields import same

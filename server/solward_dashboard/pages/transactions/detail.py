@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import ClientError, Judged, NotFoundError, Transaction
 from solward.solana.token_list import TokenList, token_list
+from solward.support import jsontext
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import frame_of_one

@@ -9,8 +9,8 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from solward.client import ClientError, TransactionFilter
-from solward.clock import iso, now_ms
-from solward.errors import InvalidRequest
+from solward.support.clock import iso, now_ms
+from solward.types.errors import InvalidRequest
 from solward_dashboard.api import api
 from solward_dashboard.pages.transactions.rows import moment
 

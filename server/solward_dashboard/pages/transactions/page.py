@@ -12,8 +12,8 @@ from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
-from solward.known_addresses import KnownAddress, KnownAddresses
 from solward.solana.token_list import token_list
+from solward.support.known_addresses import KnownAddress, KnownAddresses
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
 from solward_dashboard.notices import notify_error

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from solward.client import NetworkFee, Transaction, TransactionFilter
-from solward.known_addresses import KnownAddresses
-from solward.money import format_sol
-from solward.record import TransactionType, amount_of, recipient_of
 from solward.solana.token_list import TokenList
+from solward.support.known_addresses import KnownAddresses
+from solward.types.money import format_sol
+from solward.types.record import TransactionType, amount_of, recipient_of
 from solward_dashboard.wording import local_times, short, value_text
 
 _EXPLORER = "https://explorer.solana.com/tx/"

@@ -13,11 +13,11 @@ from nicegui import ui
 
 from solward.client import ClientError, Skill, Transaction, Trial, Wallet
 from solward.client.wallets import SKILL_ROUTES
-from solward.errors import SolwardError
-from solward.jsontext import dumps
 from solward.operations.declared import Operation, sol, swap, tokens
 from solward.operations.declared.fields import Recipient
-from solward.record import TransactionType
+from solward.support.jsontext import dumps
+from solward.types.errors import SolwardError
+from solward.types.record import TransactionType
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms.form import FormError, schema_form

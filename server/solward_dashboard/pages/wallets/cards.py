@@ -10,8 +10,8 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
-from solward.errors import SolwardError
-from solward.money import format_sol
+from solward.types.errors import SolwardError
+from solward.types.money import format_sol
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading
 from solward_dashboard.notices import notify_error

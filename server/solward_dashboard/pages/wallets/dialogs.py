@@ -7,7 +7,7 @@ from contextlib import suppress
 from nicegui import ui
 
 from solward.client import Wallet
-from solward.errors import SolwardError
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form

@@ -8,9 +8,9 @@ from typing import Any
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import Schedule, ScheduleRun, Skill, Wallet
-from solward.errors import SolwardError
+from solward.support import jsontext
+from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, heading, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
-from solward.guardrail import SOL, Line, Operation
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.tokens import associated_address
-from solward.vault.guardrails.grants.decide import Need, compile_grants, decide, needed
-from solward.vault.guardrails.grants.model import (
+from solward.types.guardrail import SOL, Line, Operation
+from solward.vault.grants.decide import Need, compile_grants, decide, needed
+from solward.vault.grants.model import (
     ANY_ASSET,
     RATE,
     AssetLimit,

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import strategies as st
 from solders.keypair import Keypair
 
-from solward.clock import iso
-from solward.money import format_amount, from_units
 from solward.solana.programs import LOCALNET_USDC_MINT
 from solward.solana.token_list import TokenList, token_list
-from solward.vault.guardrails.grants.model import ANY_ASSET, MAX_UNITS, USD_DECIMALS
-from solward.vault.guardrails.grants.spelling import window_text
+from solward.support.clock import iso
+from solward.types.money import format_amount, from_units
+from solward.vault.grants.model import ANY_ASSET, MAX_UNITS, USD_DECIMALS
+from solward.vault.grants.spelling import window_text
 
 SCOUT = "agent:8a6c7a44-9be0-4b1f-8f6d-1f6f5d9c5a01"
 POCKET = "3f0f1f9e-2f7b-49a8-9a44-0a7a58d7a001"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from solward.guardrail import Line, Operation
-from solward.vault.guardrails.grants.model import AssetLimit, Case, Grant, NewRecipient
+from solward.types.guardrail import Line, Operation
+from solward.vault.grants.model import AssetLimit, Case, Grant, NewRecipient
 
 DAY = 86_400_000
 

@@ -36,7 +36,6 @@ from tests.vault.guardrails.grants.cases import (
     said,
 )
 
-from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_2022_WRAPPED_SOL_MINT,
@@ -44,15 +43,10 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.solana.tokens import associated_address
-from solward.vault.guardrails.grants.decide import (
-    compile_grants,
-    covers,
-    decide,
-    needed,
-    priced,
-)
-from solward.vault.guardrails.grants.dollars import Price, line_dollars
-from solward.vault.guardrails.grants.model import (
+from solward.types.guardrail import COSTS, SOL, Line, Operation
+from solward.vault.grants.decide import compile_grants, covers, decide, needed, priced
+from solward.vault.grants.dollars import Price, line_dollars
+from solward.vault.grants.model import (
     ANY_ASSET,
     RATE,
     USD,

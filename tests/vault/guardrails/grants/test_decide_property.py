@@ -41,9 +41,9 @@ from tests.vault.guardrails.grants.cases import (
 )
 from tests.vault.guardrails.grants.oracle import Ledger, charges, rule
 
-from solward.guardrail import COSTS, SOL, Operation
-from solward.vault.guardrails.grants.decide import compile_grants, decide
-from solward.vault.guardrails.grants.model import (
+from solward.types.guardrail import COSTS, SOL, Operation
+from solward.vault.grants.decide import compile_grants, decide
+from solward.vault.grants.model import (
     ANY_ASSET,
     USD,
     AssetLimit,

@@ -23,11 +23,11 @@ from tests.vault.guardrails.grants.names import (
     documents,
 )
 
-from solward import jsontext
-from solward.errors import InvalidRequest
-from solward.guardrail import Operation
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
-from solward.vault.guardrails.grants.document import (
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Operation
+from solward.vault.grants.document import (
     BookEntry,
     GrantPolicy,
     book_json,
@@ -39,16 +39,9 @@ from solward.vault.guardrails.grants.document import (
     read_grants,
     read_policy,
 )
-from solward.vault.guardrails.grants.model import (
-    AssetLimit,
-    Grant,
-    Hours,
-    NewRecipient,
-    SwapBounds,
-    Window,
-)
-from solward.vault.guardrails.grants.spelling import quoted
-from solward.vault.guardrails.grants.stored_form import from_stored, grant_id, stored_form
+from solward.vault.grants.model import AssetLimit, Grant, Hours, NewRecipient, SwapBounds, Window
+from solward.vault.grants.spelling import quoted
+from solward.vault.grants.stored_form import from_stored, grant_id, stored_form
 
 KNOWN = Known()
 HOUR, DAY = 3_600_000, 86_400_000

@@ -21,19 +21,11 @@ from tests.vault.guardrails.grants.names import (
     documents,
 )
 
-from solward.errors import InvalidRequest
-from solward.guardrail import COSTS, SOL, Line, Operation
-from solward.vault.guardrails.grants.document import read_grant
-from solward.vault.guardrails.grants.model import (
-    ANY_ASSET,
-    RATE,
-    USD,
-    Finding,
-    Grant,
-    Why,
-    Window,
-)
-from solward.vault.guardrails.grants.sentences import (
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import COSTS, SOL, Line, Operation
+from solward.vault.grants.document import read_grant
+from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Why, Window
+from solward.vault.grants.sentences import (
     can_leave_sentence,
     finding_sentence,
     grant_sentence,
@@ -42,7 +34,7 @@ from solward.vault.guardrails.grants.sentences import (
     read_only_sentence,
     read_sentence,
 )
-from solward.vault.guardrails.grants.spelling import Names
+from solward.vault.grants.spelling import Names
 
 KNOWN = Known()
 HOUR, DAY = 3_600_000, 86_400_000

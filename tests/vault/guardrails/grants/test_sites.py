@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solward.errors import InvalidRequest
-from solward.manifest import Site, site_name
 from solward.operations.payments.requests import address_of
-from solward.site import SITE_PATTERN, read_site
+from solward.types.errors import InvalidRequest
+from solward.types.manifest import Site, site_name
+from solward.types.site import SITE_PATTERN, read_site
 
 SITES = [
     "api.example.com",

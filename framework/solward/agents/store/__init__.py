@@ -1,0 +1,1 @@
+"""Statements on agents, their cycles and the queue of cycles."""

@@ -1,0 +1,218 @@
+"""Statements on agents, decisions, memory and usage, other than entering and leaving cycles.
+
+Each function works inside the caller's transaction and returns rows as dicts, named as the
+columns. `solward.agents.store.cycles` has the statements of every cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import bindparam, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.prepared import Prepared
+from solward.database.service_tables import agent_usage, agents, decisions, memory
+
+Fields = dict[str, Any]
+
+MEMORY_KEPT = 100
+USAGE_HOURS = 24
+
+_RUNNING = "running"
+
+_MEMORY = (
+    select(memory)
+    .where(memory.c.agent_id == bindparam("of_agent"))
+    .order_by(memory.c.cycle.desc())
+    .limit(bindparam("at_most"))
+)
+_BY_STATUS = Prepared(
+    select(agents.c.status, func.count().label("agents")).group_by(agents.c.status)
+)
+
+
+async def insert_agent(connection: AsyncConnection, fields: Mapping[str, Any]) -> None:
+    """Store a new agent; `fields` are the columns of the agents table."""
+    await connection.execute(insert(agents).values(**fields))
+
+
+async def get_agent(
+    connection: AsyncConnection, agent_id: str, *, lock: bool = False
+) -> Fields | None:
+    """One agent, or None; `lock` locks its row until the transaction ends."""
+    statement = select(agents).where(agents.c.id == agent_id)
+    if lock:
+        statement = statement.with_for_update()
+    return _one(await connection.execute(statement))
+
+
+async def list_agents(connection: AsyncConnection, wallet_id: str | None = None) -> list[Fields]:
+    """The agents of a wallet, all where it is None; oldest first."""
+    statement = select(agents).order_by(agents.c.created_ms, agents.c.id)
+    if wallet_id is not None:
+        statement = statement.where(agents.c.wallet_id == wallet_id)
+    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def providers_to_run(connection: AsyncConnection) -> set[str]:
+    """The providers of the agents that should run."""
+    statement = select(agents.c.llm_provider).where(agents.c.desired_state == _RUNNING).distinct()
+    return set(await connection.scalars(statement))
+
+
+async def agents_to_run(connection: AsyncConnection) -> list[tuple[str, int, int | None]]:
+    """Id, cycle number and due time (ms, maybe None) of every agent that should run."""
+    statement = select(agents.c.id, agents.c.cycle_no, agents.c.next_run_ms).where(
+        agents.c.desired_state == _RUNNING
+    )
+    return [(row.id, row.cycle_no, row.next_run_ms) for row in await connection.execute(statement)]
+
+
+async def update_agent(
+    connection: AsyncConnection, agent_id: str, fields: Mapping[str, Any]
+) -> Fields | None:
+    """Change columns of an agent; returns the new row, None when there is none."""
+    statement = update(agents).where(agents.c.id == agent_id).values(**fields).returning(agents)
+    return _one(await connection.execute(statement))
+
+
+async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
+    """The fence of the running cycle and when it was entered (ms); None while none runs."""
+    statement = select(agents.c.fence, agents.c.entered_ms).where(
+        agents.c.id == agent_id, agents.c.entered_ms.is_not(None)
+    )
+    row = (await connection.execute(statement)).first()
+    return None if row is None else (row.fence, row.entered_ms)
+
+
+async def revoke_fence(connection: AsyncConnection, agent_id: str, fence: int) -> bool:
+    """Take the fence from a run whose process is dead; False where the run no longer has it.
+
+    Should that process come back, it can neither spend for the agent nor leave the cycle.
+    """
+    statement = (
+        update(agents)
+        .where(agents.c.id == agent_id, agents.c.fence == fence, agents.c.entered_ms.is_not(None))
+        .values(fence=agents.c.fence + 1, entered_ms=None, deferred_cycle=None)
+    )
+    return (await connection.execute(statement)).rowcount > 0
+
+
+async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:
+    """Delete an agent with its decisions, memory and usage; its transactions stay."""
+    for table in (decisions, memory, agent_usage):
+        await connection.execute(delete(table).where(table.c.agent_id == agent_id))
+    removed = await connection.execute(delete(agents).where(agents.c.id == agent_id))
+    return removed.rowcount > 0
+
+
+async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
+    """Number of agents by status."""
+    return {row.status: row.agents for row in await _BY_STATUS.all(connection)}
+
+
+async def list_decisions(
+    connection: AsyncConnection, agent_id: str, limit: int, before: int | None = None
+) -> list[Fields]:
+    """An agent's decisions, newest first, of cycles before `before`."""
+    statement = select(decisions).where(decisions.c.agent_id == agent_id)
+    if before is not None:
+        statement = statement.where(decisions.c.cycle < before)
+    rows = await connection.execute(statement.order_by(decisions.c.cycle.desc()).limit(limit))
+    return [dict(row) for row in rows.mappings()]
+
+
+async def list_memory(
+    connection: AsyncConnection, agent_id: str, limit: int = MEMORY_KEPT
+) -> list[Fields]:
+    """An agent's memory entries, newest first."""
+    rows = await connection.execute(_MEMORY, {"of_agent": agent_id, "at_most": limit})
+    return [dict(row) for row in rows.mappings()]
+
+
+async def used(
+    connection: AsyncConnection, agent_ids: Sequence[str], hour: int
+) -> dict[str, Fields]:
+    """Usage in hour `hour` and the 24 before it: tokens, cost_nanousd, unpriced_tokens.
+
+    Agents without any are left out.
+    """
+    table = agent_usage.c
+    statement = (
+        select(
+            table.agent_id,
+            func.sum(table.tokens).label("tokens"),
+            func.sum(table.cost_nanousd).label("cost_nanousd"),
+            func.sum(table.unpriced_tokens).label("unpriced_tokens"),
+        )
+        .where(table.agent_id.in_(agent_ids), table.hour >= hour - USAGE_HOURS)
+        .group_by(table.agent_id)
+    )
+    rows = (await connection.execute(statement)).mappings()
+    return {row["agent_id"]: {k: int(v) for k, v in row.items() if k != "agent_id"} for row in rows}
+
+
+_WITH_OLD_USAGE = (
+    select(agents.c.id)
+    .where(
+        exists().where(
+            agent_usage.c.agent_id == agents.c.id, agent_usage.c.hour < bindparam("b_hour")
+        )
+    )
+    .limit(bindparam("b_count"))
+)
+_OLD_USAGE = (
+    select(agent_usage.c.agent_id, agent_usage.c.hour)
+    .where(
+        agent_usage.c.agent_id.in_(bindparam("b_agents", expanding=True)),
+        agent_usage.c.hour < bindparam("b_hour"),
+    )
+    .limit(bindparam("b_count"))
+)
+_FORGET_USAGE = delete(agent_usage).where(
+    tuple_(agent_usage.c.agent_id, agent_usage.c.hour).in_(_OLD_USAGE)
+)
+
+
+async def with_usage_before(connection: AsyncConnection, hour: int, count: int) -> list[str]:
+    """Up to `count` agents that have usage before an hour since the epoch."""
+    return list(await connection.scalars(_WITH_OLD_USAGE, {"b_hour": hour, "b_count": count}))
+
+
+async def forget_usage(
+    connection: AsyncConnection, agent_ids: Sequence[str], hour: int, count: int
+) -> int:
+    """Delete up to `count` rows of usage of agents before an hour since the epoch; returns how many
+    it were."""
+    parameters = {"b_agents": list(agent_ids), "b_hour": hour, "b_count": count}
+    return int((await connection.execute(_FORGET_USAGE, parameters)).rowcount)
+
+
+async def lock_agents(connection: AsyncConnection, agent_ids: Sequence[str]) -> None:
+    """Lock agents against others that do, until the transaction ends."""
+    statement = select(agents.c.id).where(agents.c.id.in_(agent_ids)).order_by(agents.c.id)
+    await connection.execute(statement.with_for_update(key_share=True))
+
+
+async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
+    """Add usage; each row has the columns of `agent_usage`, negative where some is taken back."""
+    if not rows:
+        return
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(agent_usage)
+    more = {
+        name: agent_usage.c[name] + statement.excluded[name]
+        for name in ("tokens", "cost_nanousd", "unpriced_tokens")
+    }
+    upsert = statement.on_conflict_do_update(index_elements=["agent_id", "hour"], set_=more)
+    # In one order, so that two processes cannot deadlock on each other's rows.
+    await connection.execute(upsert, sorted(rows, key=itemgetter("agent_id", "hour")))
+
+
+def _one(result: Any) -> Fields | None:
+    row = result.mappings().first()
+    return None if row is None else dict(row)

@@ -1,0 +1,1 @@
+"""The database of a process: connections, transactions, locks, tables and their schema."""

@@ -1,0 +1,465 @@
+"""The database of a process: transactions, locks and clock, on SQLite or PostgreSQL.
+
+Everything else in this package and `solward.store` is SQL inside a transaction that its caller
+opened here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select as select_module
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, bindparam, event, literal_column, select, text, update
+from sqlalchemy.engine import URL, Dialect, ExceptionContext, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    InternalError,
+    InvalidatePoolError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as Exhausted
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from solward.database import outbox
+from solward.database import sqlite as inline
+from solward.database.file_lock import FileLock
+from solward.database.outbox import Recorded
+from solward.database.prepared import Prepared, hide_values
+from solward.database.schema import upgrade
+from solward.database.sqlite_transactions import SQLiteReaders, SQLiteWriter
+from solward.database.tables import ledger_time
+from solward.database.window_clock import Moment, WindowClock
+from solward.support.clock import now_ms
+from solward.telemetry import metrics
+from solward.types.errors import ConfigError, StoreError
+from solward.types.events import Event
+
+_READERS = 8
+# Connections of one process to PostgreSQL, which has a few hundred for all processes.
+_POOL = 10
+_POOL_OVERFLOW = 10
+# The wait for a connection when all are in use.
+_POOL_WAIT_S = 30.0
+# The server ends a transaction that is idle for longer: no transaction waits for anything but its
+# own next statement, so its process was stopped.
+_IDLE_TIMEOUT_S = 10
+
+# PostgreSQL's advisory locks have two numbers: a namespace, and the name's hash. Two names with one
+# hash only wait for each other without need.
+_NAMESPACE = 0x534F4C57  # "SOLW"
+_LOCK = Prepared(text(f"SELECT pg_advisory_xact_lock({_NAMESPACE}, hashtext(:name))"))
+_TRY_LOCK = text(f"SELECT pg_try_advisory_xact_lock({_NAMESPACE}, hashtext(:name))")
+_LOCK_SHARED = Prepared(text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE}, hashtext(:name))"))
+_NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+# The database's clock: those of the machines may differ.
+_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_LEDGER_TIME = select(ledger_time.c.ms)
+
+
+def _readings(clock: str) -> tuple[Prepared, Prepared]:
+    """Now, alone and with the ledger's time, by an SQL expression in milliseconds."""
+    now: ColumnElement[int] = literal_column(clock).label("ms")
+    ledger_ms = _LEDGER_TIME.scalar_subquery().label("ledger_ms")
+    return Prepared(select(now)), Prepared(select(now, ledger_ms))
+
+
+_NOW, _NOW_AND_LEDGER_TIME = _readings(_CLOCK)
+# Of processes that store it at once one does: none waits for another's reservation.
+_KEEP_LEDGER_TIME = Prepared(
+    update(ledger_time)
+    .where(
+        ledger_time.c.id.in_(
+            select(ledger_time.c.id)
+            .where(ledger_time.c.ms < bindparam("b_ms"))
+            .with_for_update(skip_locked=True)
+        )
+    )
+    .values(ms=bindparam("b_ms"))
+)
+
+Kind = Literal["read", "write"]
+
+
+class Database:
+    """Open one with `Database.open`, close it with `close`.
+
+    Attributes:
+        on_transaction: called with "read" or "write" as each transaction begins, for counting.
+        commits: of write transactions, so far; on SQLite one may be of several of them.
+        audit_key: the key that authenticates the audit log, set once the keystore is open.
+        on_committed: called with the events of a commit after it.
+        before_commit: called at the end of each write transaction, which it may add to.
+        shared: whether other processes may use it at the same time: PostgreSQL.
+        windows: the clock of limits' windows; who hears the ledger's time tells it.
+    """
+
+    def __init__(
+        self, readers: AsyncEngine, writer: AsyncEngine, file_lock: FileLock | None = None
+    ) -> None:
+        self._readers = readers
+        self._writer = writer
+        self._file_lock = file_lock
+        self.windows = WindowClock()
+        self.shared = writer.dialect.name != "sqlite"
+        self._sqlite_readers = SQLiteReaders(readers, _READERS)
+        self._sqlite_writer = SQLiteWriter(writer, self._end_block, self._end_events)
+        self.commits = 0
+        self.audit_key: bytes | None = None
+        self.on_transaction: Callable[[Kind], object] | None = None
+        self.on_committed: Callable[[Sequence[Event]], object] | None = None
+        self.before_commit: Callable[[AsyncConnection], Awaitable[None]] | None = None
+
+    @classmethod
+    async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
+        """Open `url`, or `solward.db` in `home`, and bring it to this version's schema.
+
+        A SQLite file is this process's alone until `close`.
+
+        Raises:
+            ConfigError: the URL names no database that is supported.
+            HomeLocked: another process has the SQLite file open, from whatever home.
+            StoreError: it cannot be opened, or belongs to a newer version.
+        """
+        parsed, file = _parse(url, home), database_file(url, home)
+        engines, lock = _engines(parsed), None
+        if file is not None:
+            # Write-ahead files get the mode of the database, and all of them hold sealed keys.
+            # SQLite reports what is wrong with the path.
+            with contextlib.suppress(OSError):
+                lock = FileLock(file)
+        database = cls(*engines, lock)
+        try:
+            async with database.write() as connection:
+                # Processes that start together upgrade one after the other.
+                await lock_exclusive(connection, "schema")
+                await upgrade(connection)
+                if not database.shared:
+                    # Nobody else writes it.
+                    stored = (await connection.execute(_LEDGER_TIME)).scalar_one()
+                    database.windows.moment(now_ms(), stored)
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    @classmethod
+    def inspect(cls, url: str | SecretStr | None, home: Path) -> Database:
+        """Open an existing database for reading, whoever else has it open; nothing is created or
+        upgraded.
+
+        Raises:
+            ConfigError: the URL names no database that is supported.
+            StoreError: there is none.
+        """
+        parsed, file = _parse(url, home), database_file(url, home)
+        if file is not None:
+            if not file.is_file():
+                raise StoreError(f"There is no database at {file}")
+            readers = _sqlite_engine(parsed, writer=False)
+            event.listen(readers.sync_engine, "connect", _set_query_only)
+        else:
+            readers, _writer = _engines(parsed)
+        return cls(readers, readers)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that sees one state of the database and changes nothing.
+
+        Raises:
+            StoreError: the database refused.
+        """
+        if self.on_transaction is not None:
+            self.on_transaction("read")
+        with metrics.timed(metrics.DATABASE_READ):
+            try:
+                if not self.shared:
+                    async with self._sqlite_readers.read() as connection:
+                        yield connection
+                    return
+                connection = await self._readers.connect()
+                try:
+                    yield connection
+                finally:
+                    await _finish(connection.close())
+            except (DatabaseError, Exhausted, sqlite3.Error) as error:
+                raise _translated(error) from error
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed, durably, when the block ends, rolled back when it raises.
+
+        On SQLite writers queue here, in order, and those that wait share a commit. A cancellation
+        during the commit is raised after it, so that no caller sees it half done. Events recorded
+        in the block (`solward.database.outbox`) are part of the transaction.
+
+        Raises:
+            StoreError: the database refused; nothing was written.
+            sqlalchemy.exc.IntegrityError: a constraint refused; nothing was written.
+        """
+        if self.on_transaction is not None:
+            self.on_transaction("write")
+        transaction = self._transaction() if self.shared else self._sqlite_writer.write()
+        with metrics.timed(metrics.DATABASE_WRITE):
+            try:
+                async with transaction as connection:
+                    yield connection
+            except (DatabaseError, Exhausted, sqlite3.Error) as error:
+                raise _translated(error) from error
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        connection = await self._writer.connect()
+        try:
+            outbox.begin(connection)
+            await connection.begin()
+            yield connection
+            await self._end_block(connection)
+            publish = await self._end_events(connection, outbox.take(connection))
+            # Committed events are published even if the caller was cancelled: they are durable by
+            # then.
+            await _finish(_commit(connection, publish))
+        except BaseException:
+            outbox.take(connection)
+            await _finish(connection.rollback())
+            raise
+        finally:
+            await _finish(connection.close())
+
+    async def moment(self, connection: AsyncConnection) -> Moment:
+        """Now, by the database's clock and by that of the limits' windows."""
+        if not self.shared:
+            return self.windows.moment(now_ms())
+        (row,) = await _NOW_AND_LEDGER_TIME.all(connection)
+        return self.windows.moment(int(row.ms), int(row.ledger_ms))
+
+    async def keep_ledger_time(self, connection: AsyncConnection) -> None:
+        """Store the ledger's time where it has moved on, as part of the caller's transaction."""
+        ledger_ms = self.windows.to_keep()
+        if ledger_ms is not None:
+            await _KEEP_LEDGER_TIME.run(connection, {"b_ms": ledger_ms})
+
+    @property
+    def conninfo(self) -> str:
+        """The address of a PostgreSQL database for libpq; it may hold the password."""
+        url = self._writer.url.set(drivername="postgresql")
+        return url.render_as_string(hide_password=False)
+
+    def connection_arguments(self) -> dict[str, Any]:
+        """Arguments of `psycopg.AsyncConnection.connect`, a password included, for a connection
+        outside of the pool; PostgreSQL only."""
+        _positional, arguments = self._writer.dialect.create_connect_args(self._writer.url)
+        return dict(arguments)
+
+    async def close(self) -> None:
+        """Close every connection; transactions still open are rolled back."""
+        await self._sqlite_readers.close()
+        await self._sqlite_writer.close()
+        if self._file_lock is not None:
+            self._file_lock.release()
+
+    async def _end_block(self, connection: AsyncConnection) -> None:
+        if self.before_commit is not None:
+            await self.before_commit(connection)
+
+    async def _end_events(
+        self, connection: AsyncConnection, recorded: Sequence[Recorded]
+    ) -> Callable[[], None]:
+        """Append events to the audit log before their commit; publishes them after it."""
+        events = await outbox.append(connection, recorded, self.audit_key)
+        return partial(self._committed, events, recorded)
+
+    def _committed(self, events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
+        self.commits += 1
+        if events:
+            outbox.publish(events, recorded)
+            if self.on_committed is not None:
+                self.on_committed(events)
+
+
+async def _commit(connection: AsyncConnection, publish: Callable[[], None]) -> None:
+    await connection.commit()
+    publish()
+
+
+def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
+    """`StoreError` for a failure of the database, the error itself for one of the statement, such
+    as `IntegrityError`."""
+    if isinstance(error, Exhausted):
+        return StoreError(f"The database refused: {error.args[0]}")
+    if isinstance(error, sqlite3.Error):
+        return StoreError(f"The database refused: {error}")
+    # PostgreSQL's internal errors include a server that is read-only.
+    if type(error) not in (DatabaseError, InternalError, OperationalError):
+        return error
+    if getattr(error.orig, "sqlstate", "") is None:
+        # An error of the driver, which names the server's address.
+        return StoreError("The database cannot be reached")
+    return StoreError(f"The database refused: {error.orig}")
+
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end even if the caller is cancelled, then raise the cancellation."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+async def lock_exclusive(connection: AsyncConnection, name: str, *, may_idle: bool = False) -> None:
+    """Lock a name alone until the transaction ends; on SQLite the one writer has every lock.
+
+    Args:
+        may_idle: the transaction does nothing else while others do the work, so no timeout.
+    """
+    if connection.dialect.name != "sqlite":
+        await _LOCK.all(connection, {"name": name})
+        if may_idle:
+            await connection.execute(_NO_IDLE_TIMEOUT)
+
+
+async def try_lock_exclusive(connection: AsyncConnection, name: str) -> bool:
+    """As `lock_exclusive`, but False at once where another transaction has the lock."""
+    if connection.dialect.name == "sqlite":
+        return True
+    return bool((await connection.execute(_TRY_LOCK, {"name": name})).scalar_one())
+
+
+async def lock_shared(connection: AsyncConnection, name: str) -> None:
+    """Lock a name together with others that share it until the transaction ends."""
+    if connection.dialect.name != "sqlite":
+        await _LOCK_SHARED.all(connection, {"name": name})
+
+
+async def clock(connection: AsyncConnection) -> int:
+    """Milliseconds since the epoch, the same for every process on this database."""
+    if connection.dialect.name == "sqlite":
+        return now_ms()
+    return int(await _NOW.scalar(connection))
+
+
+def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
+    """The SQLite file `Database.open` would open, None where a server holds the data.
+
+    Raises:
+        ConfigError: the URL names no database that is supported.
+    """
+    parsed = _parse(url, home)
+    return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+
+
+def _parse(url: str | SecretStr | None, home: Path) -> URL:
+    if url is None:
+        return URL.create(inline.DRIVER, database=str(home / "solward.db"))
+    address = url.get_secret_value() if isinstance(url, SecretStr) else url
+    try:
+        parsed = make_url(address)
+    except (ArgumentError, ValueError):
+        # The address may hold a password.
+        raise ConfigError("DATABASE_URL: expected an address such as sqlite:///file.db") from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise ConfigError("DATABASE_URL: expected a SQLite file, not a database in memory")
+        if "uri" in parsed.query or str(parsed.database).startswith("file:"):
+            # A URI can switch SQLite's locks off, and its path is not the file's.
+            raise ConfigError("DATABASE_URL: expected the path of a SQLite file, not a URI")
+        return parsed.set(drivername=inline.DRIVER)
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise ConfigError(f"DATABASE_URL: expected sqlite or postgresql, not {backend}")
+
+
+def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
+    """Reader and writer."""
+    if url.get_backend_name() != "sqlite":
+        try:
+            engine = create_async_engine(
+                url,
+                pool_size=_POOL,
+                max_overflow=_POOL_OVERFLOW,
+                pool_timeout=_POOL_WAIT_S,
+                hide_parameters=True,
+            )
+        except ModuleNotFoundError:
+            raise ConfigError(
+                "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
+            ) from None
+        event.listen(engine.sync_engine, "handle_error", _without_values)
+        event.listen(engine.sync_engine, "connect", _set_idle_timeout)
+        event.listen(engine.sync_engine, "checkout", partial(_refuse_ended, engine.dialect))
+        # The same pool; a read sees one state throughout, as on SQLite.
+        readers = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        return readers, engine
+    return _sqlite_engine(url, writer=False), _sqlite_engine(url, writer=True)
+
+
+def _sqlite_engine(url: URL, *, writer: bool) -> AsyncEngine:
+    engine = create_async_engine(
+        url,
+        # Connections stay open (`sqlite_transactions`).
+        poolclass=NullPool,
+        # Statements run in the caller's thread, commits in the committing thread.
+        connect_args={"check_same_thread": False, "factory": inline.InlineConnection},
+        hide_parameters=True,
+    )
+    event.listen(engine.sync_engine, "connect", partial(_on_sqlite_connect, writer=writer))
+    return engine
+
+
+def _without_values(context: ExceptionContext) -> None:
+    if context.sqlalchemy_exception is not None:
+        hide_values(context.original_exception, context.sqlalchemy_exception)
+
+
+def _set_idle_timeout(connection: Any, _record: object) -> None:
+    """Bound how long others wait for rows that a stopped process locked."""
+    cursor = connection.cursor()
+    cursor.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TIMEOUT_S}s'")
+    cursor.close()
+    connection.commit()
+
+
+def _refuse_ended(dialect: Dialect, connection: Any, _record: object, _proxy: object) -> None:
+    """Have the pool open another connection in place of one that the server ended meanwhile.
+
+    In place of `pool_pre_ping`, which asks the server before every transaction: on a connection
+    that nobody uses there is something to read where it was ended, and seldom else.
+    """
+    driver = connection.driver_connection
+    if not driver.closed:
+        # `select` takes no file above 1,024.
+        readable = select_module.poll()
+        readable.register(driver.fileno(), select_module.POLLIN)
+        if not readable.poll(0):
+            return
+        with contextlib.suppress(dialect.loaded_dbapi.Error):
+            dialect.do_ping(connection)
+            return
+    raise InvalidatePoolError
+
+
+def _set_query_only(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _on_sqlite_connect(connection: Any, _record: object, *, writer: bool) -> None:
+    inline.on_connect(connection, writer=writer)

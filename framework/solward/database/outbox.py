@@ -1,0 +1,380 @@
+"""The audit log's write side: events recorded with what they describe, published after the commit.
+
+A transactional outbox: an event is durable exactly if the change it describes is, and nobody sees
+one of a transaction that was rolled back. `Database.write` begins and appends; whoever changes rows
+records.
+
+Every wallet and every agent has a chain of its own, and the chain "" has what belongs to neither,
+so writers at the same time do not wait for each other. Each row carries the hash of the one before:
+an edited, removed, inserted or moved row breaks its chain there, and a chain cut short no longer
+ends where `audit_heads` says, which is authenticated (`solward.database.audit_heads`).
+Whoever puts back an older copy of the whole database can take history back: copy the heads
+elsewhere.
+
+`seq` puts all rows into one order in which no row appears before one that was already read. On
+SQLite, which has one writer, it counts. On PostgreSQL it is made of the transaction's id, and
+readers stop before the oldest transaction that is still open; rows of concurrent transactions may
+have another order there than in the chain they share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextvars import Context, copy_context
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import msgspec
+import structlog
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.audit_heads import BROKEN, Head
+from solward.database.audit_tables import audit, audit_heads, audit_offset
+from solward.database.prepared import Prepared
+from solward.database.prepared_rows import ForEachRow
+from solward.support import jsontext
+from solward.support.clock import now_ms
+from solward.telemetry import metrics
+from solward.types.errors import StoreError
+from solward.types.events import Event, EventKind
+
+# The chain of what belongs to no wallet or agent.
+SERVICE_CHAIN = ""
+# The previous hash of that chain's first row.
+GENESIS_HASH = "0" * 64
+
+# Events of one transaction on PostgreSQL: the bits of `seq` below its id.
+_EVENT_BITS = 16
+
+_OFFSET = select(audit_offset.c.value).where(audit_offset.c.id == 1).scalar_subquery()
+_XID: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
+_OLDEST_OPEN: ColumnElement[int] = literal_column(
+    "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+)
+# Below this `seq` no row can appear any more on PostgreSQL.
+OPEN_FROM = _OFFSET + _OLDEST_OPEN.op("<<")(_EVENT_BITS)
+
+# The first `seq` of a transaction, less one.
+_BASE: dict[str, ColumnElement[int]] = {
+    "sqlite": select(func.coalesce(func.max(audit.c.seq), 0)).scalar_subquery(),
+    "postgresql": _OFFSET + _XID.op("<<")(_EVENT_BITS) - 1,
+}
+
+
+_service = audit_heads.alias("service")
+
+
+def _heads(dialect: str) -> Select[tuple[Any, ...]]:
+    heads = audit_heads.c
+    service = [
+        select(column).where(_service.c.chain == SERVICE_CHAIN).scalar_subquery()
+        for column in (_service.c.number, _service.c.hash)
+    ]
+    return (
+        select(_BASE[dialect].label("base"), *service, *heads)
+        .where(heads.chain.in_(bindparam("of_chains", expanding=True)))
+        # Sorted, so that two transactions with the same chains cannot deadlock.
+        .order_by(heads.chain)
+        .with_for_update(of=audit_heads)
+    )
+
+
+_LOCK_HEADS = {name: Prepared(_heads(name)) for name in _BASE}
+_FIRST_HEADS = {
+    "sqlite": Prepared(sqlite.insert(audit_heads).on_conflict_do_nothing()),
+    "postgresql": Prepared(postgresql.insert(audit_heads).on_conflict_do_nothing()),
+}
+_APPEND = ForEachRow(
+    {column.name: column.type for column in audit.columns},
+    lambda row: insert(audit).from_select(list(row), select(*row.values())),
+)
+_MOVED = ("number", "hash", "service_number", "service_hash", "mac")
+_MOVE_HEAD = ForEachRow(
+    {"of_chain": Text(), **{f"to_{name}": audit_heads.c[name].type for name in _MOVED}},
+    lambda row: (
+        update(audit_heads)
+        .where(audit_heads.c.chain == row["of_chain"])
+        .values({name: row[f"to_{name}"] for name in _MOVED})
+    ),
+)
+
+_SIGN_HEAD = (
+    update(audit_heads)
+    .where(audit_heads.c.chain == bindparam("b_chain"))
+    .values(mac=bindparam("b_mac"))
+)
+
+Recorded: TypeAlias = tuple[str, Any, str | None, Context]
+"""Event, data and trace of what a write transaction recorded, and who did it, for its log line."""
+
+_recorded: WeakKeyDictionary[Connection, list[Recorded]] = WeakKeyDictionary()
+
+_log = structlog.get_logger(__name__)
+
+_LINES: dict[str, str] = {
+    EventKind.TRANSACTION_PENDING: "transaction_reserved",
+    EventKind.TRANSACTION_CONFIRMED: "transaction_settled",
+    EventKind.TRANSACTION_FAILED: "transaction_settled",
+    EventKind.TRANSACTION_BLOCKED: "transaction_blocked",
+}
+
+
+def begin(connection: AsyncConnection) -> None:
+    """Let events be recorded on this connection, until `take`."""
+    assert connection.sync_connection is not None
+    _recorded[connection.sync_connection] = []
+
+
+def take(connection: AsyncConnection) -> list[Recorded]:
+    """What was recorded since `begin`, in order; nothing can be recorded any more."""
+    assert connection.sync_connection is not None
+    return _recorded.pop(connection.sync_connection, [])
+
+
+def record(connection: AsyncConnection, event: str, data: Any, trace: str | None = None) -> None:
+    """Record an event of this write transaction.
+
+    Args:
+        event: one of `solward.types.events.EventKind`.
+        data: JSON-able, without secrets; must not be changed afterwards.
+        trace: what requested it, for the log of this process alone.
+
+    Raises:
+        RuntimeError: the connection is not inside `Database.write`.
+    """
+    assert connection.sync_connection is not None
+    recorded = _recorded.get(connection.sync_connection)
+    if recorded is None:
+        raise RuntimeError(f"{event} was recorded outside a write transaction")
+    recorded.append((event, data, trace, copy_context()))
+
+
+def recorded_events(connection: AsyncConnection) -> list[tuple[str, Any]]:
+    """Event and data of what this write transaction recorded so far."""
+    assert connection.sync_connection is not None
+    return [(event, data) for event, data, *_ in _recorded.get(connection.sync_connection, ())]
+
+
+async def append(
+    connection: AsyncConnection, recorded: Sequence[Recorded], key: bytes | None
+) -> list[Event]:
+    """Append what was recorded to the audit log: the transaction's last statements.
+
+    Last, because on PostgreSQL appenders to one chain wait for each other from here to their
+    commit.
+
+    Args:
+        key: the audit key, None before the keystore is open.
+    """
+    if not recorded:
+        return []
+    ms = now_ms()
+    rows = [(chain_of(event, data), event, data) for event, data, *_ in recorded]
+    seqs = await append_many(connection, ms, rows, key)
+    return [Event(seq, ms, *each[:3]) for seq, each in zip(seqs, recorded, strict=True)]
+
+
+def publish(events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
+    """Count and log committed events.
+
+    Log line and count of a transaction follow its event, so that of several processes only the one
+    that stored its end reports it. A line has the fields that were bound where the event was
+    recorded: who commits may be another (`solward.database.sqlite_transactions`).
+    """
+    for event, (*_, context) in zip(events, recorded, strict=True):
+        context.run(_publish, event)
+
+
+def _publish(event: Event) -> None:
+    metrics.series(metrics.AUDIT_EVENTS, event.event).inc()
+    line = _LINES.get(event.event)
+    if line is not None:
+        metrics.series(metrics.TRANSACTIONS, event.data["type"], event.data["status"]).inc()
+        if event.event == EventKind.TRANSACTION_BLOCKED:
+            metrics.GUARDRAIL_BLOCKS.labels(event.data["guardrailsApplied"][-1]).inc()
+        _log.info(line, **_log_fields(event))
+    elif event.event == EventKind.ALERT_RAISED:
+        metrics.ALERTS.labels(event.data["alert"]).inc()
+        _log.error("alert_raised", **event.data, trace=event.trace)
+
+
+def _log_fields(event: Event) -> dict[str, Any]:
+    record = event.data
+    fields = {
+        "transaction_id": record["id"],
+        "wallet_id": record["walletId"],
+        "agent_id": record.get("agentId"),
+        "principal": record["principal"],
+        "type": record["type"],
+        "status": record["status"],
+        "signature": record.get("signature"),
+        "error": record.get("error"),
+        "trace": event.trace,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def chain_of(event: str, data: Any) -> str:
+    """The chain an event belongs to: its wallet's, its agent's or the service's."""
+    kind = event.partition(":")[0]
+    if kind in ("transaction", "hold", "payment", "schedule"):
+        return f"wallet:{data['walletId']}"
+    if kind == "agent":
+        return f"agent:{data['agentId']}"
+    return SERVICE_CHAIN
+
+
+def genesis(chain: str) -> str:
+    """The previous hash of a chain's first entry: of its name, so none passes for another."""
+    if chain == SERVICE_CHAIN:
+        return GENESIS_HASH
+    return hashlib.sha256(f"solward-audit/{chain}".encode()).hexdigest()
+
+
+async def append_many(
+    connection: AsyncConnection,
+    ms: int,
+    events: Sequence[tuple[str, str, Any]],
+    key: bytes | None = None,
+) -> list[int]:
+    """Add a row for each `(chain, event, data)` inside the caller's write transaction.
+
+    Appenders to the same chain wait for each other from here to their commit on PostgreSQL:
+    append last.
+
+    Args:
+        key: the audit key, which authenticates where the chains end now.
+
+    Returns:
+        Their `seq`, in the order given.
+
+    Raises:
+        StoreError: more than 65,536 of them on PostgreSQL.
+        RuntimeError: the chains are authenticated, and there is no key.
+    """
+    if not events:
+        return []
+    dialect = connection.dialect.name
+    found = await _lock(connection, sorted({chain for chain, _event, _data in events}), key)
+    if dialect != "sqlite" and len(events) > 1 << _EVENT_BITS:
+        raise StoreError("One transaction cannot tell more than 65536 events")
+    ends = {chain: (head.number, head.hash) for chain, head in found.heads.items()}
+    rows: list[dict[str, Any]] = []
+    for seq, (chain, event, data) in enumerate(events, found.base + 1):
+        number, previous = ends[chain]
+        text = jsontext.dumps_own(data, canonical=True)
+        digest = entry_hash(seq, ms, event, text, previous)
+        ends[chain] = (number + 1, digest)
+        rows.append(
+            {
+                "seq": seq,
+                "chain": chain,
+                "number": number + 1,
+                "created_ms": ms,
+                "event": event,
+                "data": text,
+                "previous_hash": previous,
+                "hash": digest,
+            }
+        )
+    await _APPEND.run(connection, rows)
+    moved = []
+    for chain, (number, digest) in ends.items():
+        head = found.heads[chain]
+        service_number, service_hash = head.service_number, head.service_hash
+        if found.service_number >= service_number:
+            service_number, service_hash = found.service_number, found.service_hash
+        following = Head(
+            number, digest, head.pruned_number, head.pruned_hash, service_number, service_hash
+        )
+        moved.append((chain, head, head.followed_by(following, key, chain)))
+    await _MOVE_HEAD.run(
+        connection,
+        [
+            {"of_chain": chain, **{f"to_{name}": getattr(head, name) for name in _MOVED}}
+            for chain, _was, head in moved
+        ],
+    )
+    for chain, was, head in moved:
+        if head.mac == BROKEN != was.mac:
+            report_broken(chain, was)
+    return [row["seq"] for row in rows]
+
+
+def report_broken(chain: str, head: Head) -> None:
+    """Tell the operator of an end that is not authentic: in the process's log and metrics, because
+    the audit log is what was tampered with."""
+    metrics.ALERTS.labels("audit_broken").inc()
+    _log.error("audit_broken", chain=chain, number=head.number)
+
+
+async def authenticate(connection: AsyncConnection, key: bytes) -> None:
+    """Authenticate the ends that were written before there was a key, as an event of its own.
+
+    Once in the life of a database: when its keystore gets its audit key.
+    """
+    rows = (await connection.execute(select(audit_heads).with_for_update())).all()
+    if not rows:
+        return
+    heads = {chain: Head(*fields) for chain, *fields in rows}
+    await connection.execute(
+        _SIGN_HEAD,
+        [{"b_chain": chain, "b_mac": head.signed(key, chain).mac} for chain, head in heads.items()],
+    )
+    entries = sum(head.number for head in heads.values())
+    data = {"chains": len(heads), "entries": entries}
+    record(connection, EventKind.AUDIT_AUTHENTICATED, data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    """The ends of the chains to append to, the `seq` before this transaction's first, and the end
+    of the chain without a name."""
+
+    heads: dict[str, Head]
+    base: int
+    service_number: int
+    service_hash: str | None
+
+
+async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | None) -> _Locked:
+    dialect = connection.dialect.name
+    rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
+    if len(rows) < len(chains):
+        missing = set(chains) - {row.chain for row in rows}
+        begun = [
+            {"chain": chain, **asdict(Head(0, genesis(chain)).signed(key, chain))}
+            for chain in sorted(missing)
+        ]
+        # Waits for a transaction that begins the same chain; then its row is there.
+        await _FIRST_HEADS[dialect].many(connection, begun)
+        rows = await _LOCK_HEADS[dialect].all(connection, {"of_chains": chains})
+    heads = {chain: Head(*fields) for _base, _number, _hash, chain, *fields in rows}
+    if key is None and any(head.mac is not None for head in heads.values()):
+        raise RuntimeError("The audit log is authenticated; open the keystore before writing")
+    base, service_number, service_hash, *_ = rows[0]
+    return _Locked(heads, int(base), int(service_number or 0), service_hash)
+
+
+def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
+    """The hash of an entry. In a JSON list no part can run into the next.
+
+    The previous hash binds chain and number too: they count from the chain's genesis.
+    """
+    text = msgspec.json.encode((seq, ms, event, data, previous))
+    return hashlib.sha256(text).hexdigest()

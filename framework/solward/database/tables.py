@@ -1,0 +1,482 @@
+"""The vault's tables: wallets and their sealed keys, transactions, what is reserved and frozen.
+
+Times are integer milliseconds since the Unix epoch, amounts integer smallest units, identifiers
+text. The alembic migrations create exactly these (tested).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+
+from solward.database.audit_tables import metadata
+
+# SQLite only numbers rows by itself for INTEGER PRIMARY KEY; PostgreSQL gets a bigint identity.
+Sequence = BigInteger().with_variant(Integer, "sqlite")
+# Ordered by its bytes in every database: cycles find their actions by a range of the prefix.
+_Bytewise = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+
+# Processes on this database. On SQLite there is one at a time, by the home's lock; on PostgreSQL
+# each renews its lease every few seconds, by the database's clock.
+processes = Table(
+    "processes",
+    metadata,
+    Column("id", Text, primary_key=True),  # new at each start
+    Column("kind", Text, nullable=False),  # api, worker
+    Column("host", Text, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("lease_until_ms", BigInteger, nullable=False),
+)
+
+wallets = Table(
+    "wallets",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("public_key", Text, nullable=False, unique=True),
+    Column("tags", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # The envelope: the private key under a data key of its own, the data key under the
+    # key-encryption key of `kek_version`.
+    Column("kek_version", Integer, nullable=False),
+    Column("wrapped_data_key", LargeBinary, nullable=False),
+    Column("sealed_key", LargeBinary, nullable=False),
+    Column("created_by", Text),  # a principal; null: made before that was stored
+    Index(None, "created_by"),
+    Index(None, "created_ms", "id"),
+    Index(None, "name"),
+)
+
+keystore = Table(
+    "keystore",
+    metadata,
+    Column("kek_version", Integer, primary_key=True),
+    Column("kdf", JSON, nullable=False),
+    Column("verifier", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+switches = Table(
+    "switches",
+    metadata,
+    Column("scope", Text, primary_key=True),  # "service" or "wallet:<id>"
+    Column("frozen", Boolean, nullable=False),
+    Column("reason", Text),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# What the operator's list adds to the built-in symbols (`solward.service.token_lists`).
+token_lists = Table(
+    "token_lists",
+    metadata,
+    Column("network", Text, primary_key=True),
+    Column("tokens", JSON, nullable=False),  # symbol, mint and decimals of each
+    Column("stored_ms", BigInteger, nullable=False),
+    Column("mac", Text, nullable=False),
+)
+
+# The one network of this database, in one row; null before the first start
+# (`solward.database.ledger_network`).
+ledger_network = Table(
+    "ledger_network",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("network", Text),
+)
+
+# The latest time of the ledger that was believed, in one row; 0 before there was any.
+ledger_time = Table(
+    "ledger_time",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("ms", BigInteger, nullable=False),
+)
+
+transactions = Table(
+    "transactions",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("agent_id", Text),
+    Column("principal", Text, nullable=False),
+    Column("action_key", _Bytewise, unique=True),
+    Column("type", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("signature", Text),
+    Column("details", Text, nullable=False),  # JSON with exact decimals (solward.support.jsontext)
+    Column("guardrails_applied", JSON, nullable=False),
+    Column("error", Text),
+    Column("fee_lamports", BigInteger),  # a bound until it has landed
+    Column("held_lamports", BigInteger, nullable=False),  # amount + fees + rent, then the debit
+    Column("created_ms", BigInteger, nullable=False),
+    Column("owner", Text),  # the process that drives it while it is pending
+    Column("trace", Text),  # what requested it: a request's id, or `agent:<id>:<cycle>`
+    Column("compute_units", BigInteger),  # used
+    Column("compute_unit_limit", BigInteger),
+    Column("compute_unit_price", BigInteger),  # micro-lamports
+    Column("plugin", Text),  # the distribution of a third party's plugin that asked for it
+    Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
+    Column("refusal_numbers", JSON),  # of a blocked one whose reason says some; texts by name
+    Index(None, "wallet_id", "seq"),
+    # What a filtered history walks, newest first (`solward.service.record_filter`).
+    Index(None, "created_ms", "seq"),
+    # Partial by what it always is, so that SQLite takes it for no statement without a time: those
+    # of a wallet's launches and stakes would walk its whole history.
+    Index(
+        None,
+        "wallet_id",
+        "created_ms",
+        "seq",
+        sqlite_where=text("created_ms IS NOT NULL"),
+    ),
+    Index(
+        "ix_transactions_agent",
+        "agent_id",
+        "created_ms",
+        "seq",
+        sqlite_where=text("agent_id IS NOT NULL"),
+        postgresql_where=text("agent_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_transactions_recipient",
+        "recipient",
+        "created_ms",
+        "seq",
+        sqlite_where=text("recipient IS NOT NULL"),
+        postgresql_where=text("recipient IS NOT NULL"),
+    ),
+    # What each of these asked of a wallet; the others' records cost nothing for it.
+    Index(
+        "ix_transactions_plugin",
+        "wallet_id",
+        "plugin",
+        "seq",
+        sqlite_where=text("plugin IS NOT NULL"),
+        postgresql_where=text("plugin IS NOT NULL"),
+    ),
+    # Reconciliation reads the unfinished only, however long the history is.
+    Index(
+        "ix_transactions_pending",
+        "seq",
+        sqlite_where=text("status = 'pending'"),
+        postgresql_where=text("status = 'pending'"),
+    ),
+    # What a wallet launched it may burn, however long its history is.
+    Index(
+        "ix_transactions_launches",
+        "wallet_id",
+        sqlite_where=text("type = 'token_launch'"),
+        postgresql_where=text("type = 'token_launch'"),
+    ),
+    # Its stakes, where no RPC provider lists them.
+    Index(
+        "ix_transactions_stakes",
+        "wallet_id",
+        sqlite_where=text("type = 'stake'"),
+        postgresql_where=text("type = 'stake'"),
+    ),
+)
+
+# What plugins keep for wallets, by their distribution (`solward.vault.store.plugin_entries`).
+plugin_entries = Table(
+    "plugin_entries",
+    metadata,
+    Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
+    Column("plugin", Text, primary_key=True),
+    Column("key", _Bytewise, primary_key=True),
+    Column("value", Text, nullable=False),  # JSON with exact decimals
+    Column("bytes", Integer, nullable=False),  # of key and value
+    Column("version", BigInteger, nullable=False),
+    Column("transaction_id", Text),  # of the money call that remembered it
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# The latest version that was given to an entry of each: none is given twice.
+plugin_stores = Table(
+    "plugin_stores",
+    metadata,
+    Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
+    Column("plugin", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+# What the operator set for a plugin's skill, each in clear or sealed under a key of the keystore.
+plugin_settings = Table(
+    "plugin_settings",
+    metadata,
+    Column("plugin", Text, primary_key=True),
+    Column("skill", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text),  # JSON with exact decimals
+    Column("sealed", LargeBinary),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# One row per transaction and scope (`wallet:<id>`, `agent:<id>`, `key:<id>`, `skill:<name>`,
+# `plugin:<distribution>`, `grant:<principal>#<grant>`) and asset ("SOL", a mint, "COSTS"; of a
+# grant "USD" too). The SOL row always exists, so counting it gives the rate. Rows of a transaction
+# that certainly never landed are deleted; the others hold what counts against the limits.
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("transaction_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("asset", Text, primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("units", BigInteger, nullable=False),
+    Index(None, "scope", "asset", "created_ms", "units"),
+)
+
+# A principal that has a row is under grants: what these say may leave, and nothing else.
+grant_sets = Table(
+    "grant_sets",
+    metadata,
+    Column("principal", Text, primary_key=True),
+    Column("grants", Text, nullable=False),  # JSON, amounts in smallest units
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# Names for the recipients of grants.
+address_book = Table(
+    "address_book",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("note", Text),
+)
+
+# What people call recipients, for tables and forms alone: no grant and no plugin reads it.
+contacts = Table(
+    "contacts",
+    metadata,
+    Column("address", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("skeleton", Text, nullable=False, unique=True),  # what the name looks like
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# One row, which every change of grants or of the book counts up: caches end with it.
+grant_version = Table(
+    "grant_version",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+# What the reservations of a scope are in each hour since the epoch, kept by triggers on
+# `reservations`, of every scope that has windows (`window_sums.FOUND_BY`). Units are
+# high * 2**32 + low, so that no sum of them overflows.
+reservation_totals = Table(
+    "reservation_totals",
+    metadata,
+    Column("scope", _Bytewise, primary_key=True),
+    Column("asset", _Bytewise, primary_key=True),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("high", BigInteger, nullable=False),
+    Column("low", BigInteger, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    sqlite_with_rowid=False,  # one tree, so that the hours of a window lie side by side
+)
+
+# What grants judged of each transaction whose bytes were known, in that order: others may judge it
+# again.
+judged_effects = Table(
+    "judged_effects",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("transaction_id", Text, nullable=False, unique=True),  # or the id of what was held
+    Column("wallet_id", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("chain", Text, nullable=False),  # JSON
+    Column("type", Text, nullable=False),
+    Column("lines", Text, nullable=False),
+    Column("costs_lamports", BigInteger, nullable=False),
+    Column("terms", Text, nullable=False),  # clocks, facts, and the sums it was judged by
+    Column("prices", Text, nullable=False),  # in dollars, where a grant counts them
+    Column("verdict", Text, nullable=False),  # allowed, held, or the rule that refused
+    Index(None, "created_ms"),
+)
+
+# Whom a wallet paid, by the transaction that did or may have; it has paid where that is confirmed.
+paid_recipients = Table(
+    "paid_recipients",
+    metadata,
+    Column("wallet_id", Text, primary_key=True),
+    Column("address", _Bytewise, primary_key=True),
+    Column("transaction_id", Text, nullable=False),
+)
+
+# Token accounts of wallets' own, and the transaction that opened each and paid its rent, which is
+# credited when the account is closed. Rows that are too old for that are deleted.
+opened_accounts = Table(
+    "opened_accounts",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("transaction_id", Text, nullable=False),
+    Column("rent_lamports", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "created_ms"),
+)
+
+# Keys derived from a wallet's own, which sign what the wallet's must not
+# (`solward.vault.custody.pockets`). The row is written before the key first signs, so no counter
+# is used twice.
+pockets = Table(
+    "pockets",
+    metadata,
+    Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
+    Column("counter", BigInteger, primary_key=True, autoincrement=False),
+    Column("address", Text, nullable=False, unique=True),
+    Column("transaction_id", Text),  # what made it; none where a restore skipped counters
+    Column("program", Text),  # with `position`: a position that stays
+    Column("position", Text),
+    Column("mints", JSON, nullable=False),  # whose tokens it may hold beside SOL
+    Column("output_mint", Text),  # what the wallet's own account gets, by an assertion of its sum
+    Column("state", Text, nullable=False),  # single, open, empty
+    Column("at_risk", JSON, nullable=False),  # asset -> units put in and not taken home
+    Column("created_ms", BigInteger, nullable=False),
+    Column("opened_by", Text),  # a principal; nobody else but the operator uses its position
+    Index(None, "transaction_id"),
+    Index(
+        "ix_pockets_open",
+        "wallet_id",
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    ),
+    Index("uq_pockets_position", "wallet_id", "program", "position", unique=True),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", Sequence, primary_key=True, autoincrement=True),
+    Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False),
+    Column("attempt_no", Integer, nullable=False),
+    # Of a pocket used in steps: fund, call, sweep; hand_over where somebody else sends it; empty
+    # where the attempt is the whole.
+    Column("step", Text, nullable=False, server_default=""),
+    Column("signature", Text, nullable=False, unique=True),
+    Column("wire", LargeBinary, nullable=False),
+    Column("blockhash", Text, nullable=False),
+    Column("last_valid_block_height", BigInteger, nullable=False),
+    Column("context_slot", BigInteger, nullable=False),
+    Column("max_debit", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),  # of attempts.AttemptState
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "transaction_id"),
+    Index(
+        "uq_attempts_live",
+        "transaction_id",
+        unique=True,
+        sqlite_where=text("state IN ('signed', 'sent', 'unknown')"),
+        postgresql_where=text("state IN ('signed', 'sent', 'unknown')"),
+    ),
+)
+
+# Requests over HTTP that were paid for, one for each record of the type `payment`, and what the
+# seller answered. The signed bytes are the record's attempt, whose `signature` is the wallet's own:
+# of a sponsored payment that is not the transaction's.
+payments = Table(
+    "payments",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False, unique=True),
+    Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("mode", Text, nullable=False),  # of payment.PaymentMode
+    Column("site", Text, nullable=False),
+    Column("url", Text, nullable=False),  # without query and fragment
+    Column("method", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),  # of the whole request, SHA-256, hex
+    Column("offer", Text, nullable=False),  # JSON
+    Column("asset", Text, nullable=False),
+    Column("units", BigInteger, nullable=False),
+    Column("decimals", Integer, nullable=False),
+    Column("pay_to", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("source_units", BigInteger, nullable=False),  # that it held when it was assessed
+    Column("memo", Text),
+    Column("message_sha256", Text, nullable=False),  # of what is signed, hex
+    Column("signer_index", Integer, nullable=False),  # of the wallet among the signatures
+    Column("served", Text, nullable=False),  # of payment.Served
+    Column("hint", Text),  # the signature that the seller named
+    Column("answer_status", Integer),
+    Column("answer_headers", Text),  # JSON
+    Column("answer_body", LargeBinary),
+    Column("answered_ms", BigInteger),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "wallet_id", "seq"),
+    Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
+    # Answers whose headers and bodies are still kept.
+    Index(
+        "ix_payments_answers",
+        "answered_ms",
+        sqlite_where=text("answer_headers IS NOT NULL"),
+        postgresql_where=text("answer_headers IS NOT NULL"),
+    ),
+)
+
+# Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point
+# at one.
+holds = Table(
+    "holds",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("agent_id", Text),
+    Column("principal", Text, nullable=False),
+    Column("chain", JSON, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("state", Text, nullable=False),  # of hold.HoldState
+    Column("digest", Text, nullable=False),  # of what was asked and shown
+    Column("action_key", _Bytewise, unique=True),
+    # How to make it again, JSON with exact decimals; none where only its caller can.
+    Column("recipe", Text),
+    Column("shown", Text, nullable=False),  # likewise: what a person decides on
+    Column("applied", JSON, nullable=False),  # rules that judged it
+    Column("created_ms", BigInteger, nullable=False),  # these two by the windows' clock
+    Column("expires_ms", BigInteger, nullable=False),
+    Column("decided_by", Text),
+    Column("decided_ms", BigInteger),
+    Column("note", Text),
+    Column("transaction_id", Text),
+    Column("owner", Text),  # the process that carries out an approved one
+    Column("trace", Text),
+    Index(None, "wallet_id", "seq"),
+    Index(None, "principal", "seq"),
+    # What is open is little, however long the history is.
+    Index(
+        "uq_holds_open",
+        "digest",
+        unique=True,
+        sqlite_where=text("state IN ('held', 'approved')"),
+        postgresql_where=text("state IN ('held', 'approved')"),
+    ),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    # principal|method|path|key of callers; of the service itself action|key and cycle|agent|call.
+    Column("scope", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("transaction_id", Text, nullable=False),
+    Column("status_code", Integer),
+    Column("body", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("owner", Text),  # the process that runs a skill call of this key
+)

@@ -1,0 +1,125 @@
+"""The time at which rolling windows end, which one wrong clock alone cannot move ahead.
+
+A database's clock is a machine's: set a day ahead, it would empty every limit's window. So windows
+end at the database's clock, but at most `LEAD_MS` after the ledger's time. The ledger's time is the
+latest that was believed, runs on with the machine's uptime, which no setting of a clock changes,
+and is stored, so that it never goes back. What is reserved is stamped with the later of both: a
+clock that is wrong keeps it in its windows for longer, never for less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from solward.support.durations import DAY_MS, MINUTE_MS
+from solward.telemetry import metrics
+
+# Validators' votes set the ledger's time, some seconds from the time of day.
+LEAD_MS = MINUTE_MS
+# Reservations made while the windows are further behind would stay in them for too long after the
+# clock was mended, so none is made.
+MOST_BEHIND_MS = DAY_MS
+# The stored time may be this much older than the one in memory: it is written with a reservation,
+# and not with every one.
+_KEEP_MS = MINUTE_MS
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment by two clocks, in milliseconds since the epoch.
+
+    Attributes:
+        database_ms: by the database's clock, the time of records.
+        window_ms: where windows end; what is stamped earlier than their length before it left them.
+    """
+
+    database_ms: int
+    window_ms: int
+
+    @property
+    def reserved_ms(self) -> int:
+        """The stamp of what is reserved now."""
+        return max(self.database_ms, self.window_ms)
+
+    @property
+    def behind_ms(self) -> int:
+        """How far windows are behind the database's clock: 0 unless that is ahead of the ledger."""
+        return max(0, self.database_ms - self.window_ms)
+
+
+def _uptime_ms() -> int:
+    # Linux's goes on while the machine sleeps; a monotonic clock may not.
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock) // 1_000_000
+
+
+class WindowClock:
+    """The windows' clock of a process."""
+
+    def __init__(self, uptime_ms: Callable[[], int] = _uptime_ms) -> None:
+        self._uptime_ms = uptime_ms
+        # The ledger's time at uptime 0; None before any is known.
+        self._offset: int | None = None
+        # A time that a node gave, and the uptime then.
+        self._observed: tuple[int, int] | None = None
+        self._stored_ms = 0
+        self._last_ms = 0
+        # Whether a node answered this process; until then a stop looks like a clock that is ahead.
+        self._is_observed = False
+        self._is_behind = False
+
+    def observe(self, ledger_ms: int) -> None:
+        """Take note of the ledger's time as a node gave it just now."""
+        self._observed = (ledger_ms, self._uptime_ms())
+
+    def moment(self, database_ms: int, stored_ms: int = 0) -> Moment:
+        """The moment at which the database's clock is `database_ms`.
+
+        Args:
+            stored_ms: the ledger's time as the database has it, 0 where it has none.
+        """
+        uptime = self._uptime_ms()
+        if stored_ms > self._stored_ms:
+            self._stored_ms = stored_ms
+            self._believe(stored_ms - uptime)
+        if self._observed is not None:
+            (ledger_ms, at), self._observed = self._observed, None
+            self._is_observed = True
+            # A node that is ahead, or lies, moves nothing beyond the database's clock.
+            self._believe(min(ledger_ms, database_ms - (uptime - at)) - at)
+        if self._offset is None:
+            # Before the first transaction there is nothing in a window.
+            return Moment(database_ms, database_ms)
+        ledger = self._offset + uptime
+        self._last_ms = max(self._last_ms, ledger, min(database_ms, ledger + LEAD_MS))
+        moment = Moment(database_ms, self._last_ms)
+        self._report(moment)
+        return moment
+
+    def to_keep(self) -> int | None:
+        """The ledger's time where it is to be stored now, else None."""
+        if self._offset is None:
+            return None
+        ledger = self._offset + self._uptime_ms()
+        if ledger < self._stored_ms + _KEEP_MS:
+            return None
+        self._stored_ms = ledger
+        return ledger
+
+    def _believe(self, offset: int) -> None:
+        self._offset = offset if self._offset is None else max(self._offset, offset)
+
+    def _report(self, moment: Moment) -> None:
+        metrics.WINDOWS_BEHIND.set(moment.behind_ms / 1000)
+        is_behind = self._is_observed and moment.behind_ms > 0
+        if is_behind and not self._is_behind:
+            _log.warning("windows_behind", seconds=moment.behind_ms // 1000)
+        elif self._is_behind and not is_behind:
+            _log.info("windows_in_time")
+        self._is_behind = is_behind

@@ -1,0 +1,1 @@
+"""Webhooks and alerts: what is told to receivers, signed and repeated until they have it."""

@@ -1,0 +1,212 @@
+"""The approvals' webhook: a receiver is told of every hold, and what it decides comes back signed.
+
+A receiver hears each thing at least once, the newest of a hold last
+(`solward.notify.webhook_sender`).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit.acts import act_as, record_act
+from solward.database import outbox
+from solward.database.database import Database, clock
+from solward.notify import deliveries as store
+from solward.notify.deliveries import Claimed
+from solward.notify.webhook_sender import Pace, Sender
+from solward.operations.approvals import WEBHOOK
+from solward.settings import Settings
+from solward.support import jsontext
+from solward.support.webhook_signature import (
+    WINDOW_S,
+    decision_signature,
+    is_hold_id,
+    is_nonce,
+    is_signature,
+    seconds_of,
+)
+from solward.telemetry import metrics
+from solward.types.errors import DecisionRefused, InvalidRequest
+from solward.types.events import Event, EventKind
+from solward.types.hold import Hold
+from solward.vault.store import alerts
+
+REFUSALS: Final = {
+    "signature": "The decision is not signed for this hold with the webhook's secret",
+    "time": f"The decision was signed more than {WINDOW_S} s from now, by the service's clock",
+    "repeated": "This decision came before: sign another one",
+}
+"""What a refused decision is answered with."""
+
+# Events whose names begin so are told.
+_KIND = "hold"
+# Refused decisions that a process writes to the audit log in a minute; the others are counted in
+# the next one that is written, so that nobody without the secret fills the database.
+_REFUSALS_A_MINUTE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SentDecision:
+    """A decision as a request has it: the hold of its path, three headers, and its body."""
+
+    hold_id: str
+    timestamp: str
+    nonce: str
+    signature: str
+    body: bytes
+
+
+class Decider(Protocol):
+    """Who carries out decisions: the service."""
+
+    async def approve_hold(self, hold_id: str, approver: str, note: str | None) -> Hold:
+        """See `solward.operations.approvals.Approvals.approve`."""
+
+    async def deny_hold(self, hold_id: str, approver: str, note: str | None) -> Hold:
+        """See `solward.operations.approvals.Approvals.deny`."""
+
+
+class Webhook(Sender):
+    """The webhook of one process."""
+
+    channel = "approvals"
+
+    def __init__(
+        self, database: Database, url: str, secret: str, *, dashboard: str, api: str, pace: Pace
+    ) -> None:
+        super().__init__(database, url, secret, pace)
+        self._dashboard = dashboard
+        self._api = api
+        self._refusals: deque[float] = deque()
+        self._unwritten = 0
+
+    @classmethod
+    def of(cls, database: Database, settings: Settings, pace: Pace | None = None) -> Webhook | None:
+        """The webhook that the settings name; None where they name none.
+
+        Raises:
+            ConfigError: they name half of it, or not where the service is called.
+        """
+        configured = settings.approval_webhook
+        if configured is None:
+            return None
+        url, secret = configured
+        return cls(
+            database,
+            url,
+            secret,
+            dashboard=settings.dashboard_address,
+            api=settings.client_url,
+            pace=pace or Pace(),
+        )
+
+    async def decide(self, service: Decider, sent: SentDecision) -> Hold:
+        """Decide a hold as a receiver of the webhook says; the hold as it is then.
+
+        Raises:
+            DecisionRefused: as `check`.
+            InvalidRequest: what was signed is no decision; names the field.
+            SolwardError: as `service` refuses it.
+        """
+        await self.check(sent)
+        act_as(WEBHOOK)
+        decision, note = _read(sent.body)
+        if decision == "approve":
+            return await service.approve_hold(sent.hold_id, WEBHOOK, note)
+        return await service.deny_hold(sent.hold_id, WEBHOOK, note)
+
+    async def check(self, sent: SentDecision) -> None:
+        """Accept a decision, once.
+
+        Raises:
+            DecisionRefused: the secret did not sign it for this hold, or not within `WINDOW_S` of
+                now by the database's clock, or it came before. The audit log has that, without the
+                body.
+        """
+        refused = await self._refusal(sent)
+        if refused is None:
+            metrics.WEBHOOK_DECISIONS.labels("accepted").inc()
+            return
+        metrics.WEBHOOK_DECISIONS.labels("refused").inc()
+        await self._record_refusal(sent.hold_id, refused)
+        raise DecisionRefused(REFUSALS[refused])
+
+    async def _refusal(self, sent: SentDecision) -> str | None:
+        seconds = seconds_of(sent.timestamp)
+        # Without the secret nobody learns more than this, and nothing is asked of the database.
+        if seconds is None or not is_nonce(sent.nonce) or not is_hold_id(sent.hold_id):
+            return "signature"
+        expected = decision_signature(
+            self._secret, sent.hold_id, sent.timestamp, sent.nonce, sent.body
+        )
+        if not is_signature(sent.signature, expected):
+            return "signature"
+        async with self._database.write() as connection:
+            if abs(await clock(connection) - seconds * 1000) > WINDOW_S * 1000:
+                return "time"
+            return None if await store.take_nonce(connection, sent.nonce) else "repeated"
+
+    async def _record_refusal(self, hold_id: str, reason: str) -> None:
+        now = time.monotonic()
+        while self._refusals and self._refusals[0] <= now - 60:
+            self._refusals.popleft()
+        if len(self._refusals) >= _REFUSALS_A_MINUTE:
+            self._unwritten += 1
+            return
+        self._refusals.append(now)
+        unwritten, self._unwritten = self._unwritten, 0
+        # Who asks is not known, so the path's text is not taken for more than it is.
+        subject = {
+            "holdId": hold_id if is_hold_id(hold_id) else None,
+            "reason": reason,
+            "unwritten": unwritten,
+        }
+        async with self._database.write() as connection:
+            record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
+
+    def _concerns(self, event: Event) -> bool:
+        return event.event.partition(":")[0] == _KIND
+
+    def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
+        hold = jsontext.loads(claimed.body)["hold"]
+        alerts.webhook_given_up(connection, hold, claimed.tries, failure)
+
+    async def _enqueue(self, connection: AsyncConnection) -> None:
+        for event, data in outbox.recorded_events(connection):
+            if event.partition(":")[0] != _KIND:
+                continue
+            hold_id = str(data["id"])
+            # In an event the principal is who did it, in a hold who asks.
+            hold = {name: value for name, value in data.items() if name != "asked"}
+            body = {
+                "event": event,
+                "by": data["principal"],
+                "hold": hold | {"principal": data["asked"]},
+                "dashboardUrl": f"{self._dashboard}/holds/{hold_id}",
+                "decisionUrl": f"{self._api}/api/v1/holds/{hold_id}/webhook",
+            }
+            text = jsontext.dumps(body)
+            await store.add(connection, self.channel, str(uuid.uuid4()), hold_id, text)
+
+
+def _read(body: bytes) -> tuple[str, str | None]:
+    try:
+        fields = jsontext.loads(body, unique_keys=True)
+    except (ValueError, RecursionError):
+        raise InvalidRequest("The request body must be valid JSON that says a field once") from None
+    unfit = jsontext.unfit(fields)
+    if unfit is not None:
+        raise InvalidRequest(unfit)
+    decision = fields.get("decision") if isinstance(fields, dict) else None
+    if decision not in ("approve", "deny"):
+        raise InvalidRequest("decision must be approve or deny")
+    note = fields.get("note")
+    if note is not None and not isinstance(note, str):
+        raise InvalidRequest("note must be a string")
+    return decision, note

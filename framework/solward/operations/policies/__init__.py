@@ -1,0 +1,1 @@
+"""Policies: documents of grants, their changes, replays and reports."""

@@ -1,0 +1,280 @@
+"""Changes of grants and of the address book: together, by version, and without a fresh start.
+
+Each holds the lock that every reservation shares, as a freeze does: what is reserved after it is
+judged by it. A grant that is new starts with what its principal moved in its windows and it would
+have covered, so that writing a grant anew gives back nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit.acts import record_act
+from solward.database.database import Database, lock_exclusive
+from solward.types.errors import PolicyChanged
+from solward.types.events import EventKind
+from solward.types.guardrail import COSTS, SOL
+from solward.vault.grants import judged as judged_form
+from solward.vault.grants.decide import covers, is_in_time, is_via
+from solward.vault.grants.document import BookEntry, GrantPolicy
+from solward.vault.grants.dollars import line_dollars
+from solward.vault.grants.model import ANY_ASSET, COSTS_WINDOW_MS, USD, Case, Grant
+from solward.vault.grants.stored_form import from_stored, stored_form
+from solward.vault.money.judge.grant_case import addresses, funded
+from solward.vault.store import grants as store
+from solward.vault.store import judged as judged_store
+from solward.vault.store import recipients, window_sums
+from solward.vault.store.grants import BookRow
+from solward.vault.store.judged import Counting
+from solward.vault.store.spending import SERVICE_SCOPE
+
+Entries = Mapping[str, Sequence[BookEntry]]
+# Columns are signed 64-bit.
+_MOST_UNITS: Final = 2**63 - 1
+
+
+async def read_policy(
+    connection: AsyncConnection, principals: Collection[str] | None = None
+) -> GrantPolicy:
+    """The policy in force.
+
+    Args:
+        principals: whose grants to read; None for everybody's.
+    """
+    sets = await (
+        store.all_sets(connection) if principals is None else store.sets_of(connection, principals)
+    )
+    book: dict[str, tuple[BookEntry, ...]] = {}
+    for row in await store.book(connection):
+        book[row.name] = (*book.get(row.name, ()), BookEntry(row.address, row.note))
+    return GrantPolicy(
+        {who: tuple(map(from_stored, grants)) for who, grants in sets.items()},
+        book,
+        await store.version(connection),
+    )
+
+
+async def replace_policy(
+    database: Database,
+    sets: Mapping[str, Sequence[Grant]],
+    book: Entries,
+    *,
+    if_version: int | None = None,
+) -> int:
+    """Put every principal under exactly these grants, and replace the book; returns the version.
+
+    A principal that `sets` lacks is no longer under grants.
+
+    Args:
+        if_version: what it was written for; None for any.
+
+    Raises:
+        PolicyChanged: another version is in force.
+    """
+    async with database.write() as connection:
+        await lock_policy(connection, if_version)
+        before = await read_policy(connection)
+        await _put_book(connection, before.book, book)
+        for who in sorted({*before.sets, *sets}):
+            await _put_set(database, connection, who, before.sets.get(who), sets.get(who))
+        return await store.count_up(connection)
+
+
+async def replace_set(
+    database: Database, who: str, grants: Sequence[Grant] | None, *, if_version: int | None = None
+) -> int:
+    """Replace one principal's grants; None takes it out of grants. As `replace_policy`."""
+    async with database.write() as connection:
+        await lock_policy(connection, if_version)
+        return await put_set(database, connection, who, grants)
+
+
+async def lock_policy(connection: AsyncConnection, if_version: int | None = None) -> None:
+    """Keep reservations and other changes out until the transaction ends; its first lock.
+
+    Raises:
+        PolicyChanged: another version than `if_version` is in force.
+    """
+    await lock_exclusive(connection, SERVICE_SCOPE)
+    if if_version is not None:
+        found = await store.version(connection)
+        if found != if_version:
+            raise PolicyChanged(found)
+
+
+async def put_set(
+    database: Database, connection: AsyncConnection, who: str, grants: Sequence[Grant] | None
+) -> int:
+    """Replace one principal's grants in the caller's transaction, under `lock_policy`."""
+    found = (await store.sets_of(connection, [who])).get(who)
+    before = None if found is None else tuple(map(from_stored, found))
+    await _put_set(database, connection, who, before, grants)
+    return await store.count_up(connection)
+
+
+async def drop_set(database: Database, connection: AsyncConnection, who: str) -> None:
+    """Drop the grants of a principal that is gone, if it has any; as `put_set`."""
+    if await store.sets_of(connection, [who]):
+        await put_set(database, connection, who, None)
+
+
+async def may_approve(
+    database: Database, connection: AsyncConnection, who: str, wallet_id: str | None = None
+) -> bool:
+    """Whether a principal's grants let it decide now what is held for others.
+
+    Args:
+        wallet_id: whose money is held; None for that of any wallet.
+    """
+    found = (await store.sets_of(connection, [who])).get(who)
+    if not found:
+        return False
+    now = await database.moment(connection)
+    clocks = (now.database_ms, now.window_ms)
+    return any(
+        grant.approves
+        and (wallet_id is None or grant.wallet in (None, wallet_id))
+        and is_in_time(grant, clocks)
+        for grant in map(from_stored, found)
+    )
+
+
+async def _put_set(
+    database: Database,
+    connection: AsyncConnection,
+    who: str,
+    before: Sequence[Grant] | None,
+    after: Sequence[Grant] | None,
+) -> None:
+    if before == (None if after is None else tuple(after)):
+        return
+    now = await database.moment(connection)
+    kept = {grant.id for grant in before or ()}
+    fresh = [grant for grant in after or () if grant.id not in kept]
+    if fresh:
+        await _seed(connection, who, fresh, now.window_ms)
+    stored = None if after is None else [stored_form(grant) for grant in after]
+    await store.put_set(connection, who, stored, now.database_ms)
+    record_act(
+        connection, EventKind.POLICY_CHANGED, {"who": who}, _audited(before), _audited(after)
+    )
+
+
+def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
+    return {"grants": None if grants is None else [stored_form(grant) for grant in grants]}
+
+
+async def _put_book(connection: AsyncConnection, before: Entries, after: Entries) -> None:
+    was, now = _book_rows(before), _book_rows(after)
+    if set(was) == set(now):
+        return
+    await store.put_book(connection, now)
+    record_act(
+        connection, EventKind.POLICY_CHANGED, {"who": "book"}, _names_of(was), _names_of(now)
+    )
+
+
+def _book_rows(book: Entries) -> list[BookRow]:
+    return [
+        BookRow(name, entry.address, entry.note)
+        for name, entries in sorted(book.items())
+        for entry in entries
+    ]
+
+
+def _names_of(rows: Iterable[BookRow]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for row in rows:
+        note = {} if row.note is None else {"note": row.note}
+        found.setdefault(row.name, []).append({"address": row.address} | note)
+    return {"book": found}
+
+
+# What new grants start with.
+
+
+async def _seed(
+    connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
+) -> None:
+    """Let each grant have counted what its principal moved that it would have covered."""
+    longest = max(map(longest_ms, grants))
+    moved = await judged_store.counting(connection, who, now_ms - longest)
+    cases = [judged_form.from_row(each.row) for each in moved]
+    named = [address for each in cases for address in addresses(each.case.lines)]
+    own = await recipients.own(connection, tuple(dict.fromkeys(named)))
+    book: dict[str, set[str]] = {}
+    for row in await store.book(connection):
+        book.setdefault(row.name, set()).add(row.address)
+    facts = {name: frozenset(found) for name, found in book.items()}
+    judged = [
+        (
+            each,
+            replace(
+                known.case,
+                own=own,
+                book=facts,
+                lines=funded(known.case.lines, own),
+                dollars=line_dollars(known.case.lines, known.prices),
+            ),
+        )
+        for each, known in zip(moved, cases, strict=True)
+    ]
+    for grant in grants:
+        rows: list[dict[str, Any]] = []
+        for each, case in judged:
+            for asset, units in _covered(grant, case, each).items():
+                rows.append(
+                    {
+                        "transaction_id": each.row["transaction_id"],
+                        "scope": grant.scope,
+                        "asset": asset,
+                        "created_ms": each.reserved_ms,
+                        "units": min(units, _MOST_UNITS),
+                    }
+                )
+        await window_sums.replace_counted(connection, grant.scope, rows)
+
+
+def longest_ms(grant: Grant) -> int:
+    """The longest window of a grant."""
+    windows = [window for limit in grant.assets.values() for window in limit.windows]
+    return max([COSTS_WINDOW_MS, *(each.length_ms for each in (*windows, *grant.rates))])
+
+
+def _covered(grant: Grant, case: Case, counting: Counting) -> dict[str, int]:
+    """asset -> what a transaction counts in a grant, as far as it still counts at all."""
+    found: dict[str, int] = {}
+    lines = case.lines or (None,)
+    for at, line in enumerate(lines):
+        if line is None:
+            is_covered = (
+                bool(grant.may)
+                and grant.wallet in (None, case.wallet_id)
+                and is_via(grant, case.chain)
+            )
+        else:
+            is_covered = covers(grant, line, case)
+        if not is_covered:
+            continue
+        # Its slot in the rate.
+        found.setdefault(SOL, 0)
+        if at == 0 and case.costs_lamports:
+            kept = counting.kept.get(COSTS, 0)
+            if all(each is None or each.asset != SOL for each in lines):
+                # What a token's swap lent its pocket: costs of grants, SOL of the wallet.
+                kept += counting.kept.get(SOL, 0)
+            found[COSTS] = min(case.costs_lamports, kept)
+        if line is None or not line.units or not counting.kept.get(line.asset, 0):
+            continue
+        if line.asset in grant.assets:
+            units = found.get(line.asset, 0) + line.units
+            found[line.asset] = min(units, counting.kept[line.asset])
+        elif ANY_ASSET in grant.assets:
+            # Without a price no grant counted it in dollars either.
+            worth = case.dollars[at]
+            found[USD] = found.get(USD, 0) + (worth if isinstance(worth, int) else 0)
+    return found

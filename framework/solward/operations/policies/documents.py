@@ -1,0 +1,324 @@
+"""The policy as people write it: documents and sentences, read and shown with this service's names.
+
+A policy says who may do what; the vault keeps it and judges by it (`vault.transactions.policy`).
+Wherever grants are read, one of them may be the sentence that says it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.database import Database
+from solward.operations.policies import changes as store
+from solward.plugins import Registry
+from solward.plugins.discovery import canonical
+from solward.solana.token_list import TokenList, known_decimals
+from solward.solana.tokens import read_mint
+from solward.types.errors import InvalidRequest, NotFound
+from solward.types.ledger import ReadLedger
+from solward.vault.grants.document import (
+    GrantPolicy,
+    grant_json,
+    mints_named,
+    policy_json,
+    read_grants,
+    read_policy,
+    read_principal,
+)
+from solward.vault.grants.model import Grant
+from solward.vault.grants.sentences import grant_sentence, read_only_sentence, read_sentence
+from solward.vault.money.judge.principal_names import KnownNames
+from solward.vault.store.names import all_names
+
+KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
+"""id -> name of the API keys that this process knows and the database may not."""
+
+
+class ServiceNames(KnownNames):
+    """Every name of the service; plugins are named as installed, however that is written."""
+
+    __slots__ = ()
+
+    def ids(self, kind: str, text: str) -> Sequence[str]:
+        """See `KnownNames.ids`."""
+        return KnownNames.ids(self, kind, canonical(text) if kind == "plugin" else text)
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """Grants of one principal that are not stored.
+
+    Attributes:
+        sentences: one for each of them, or that it may only read.
+        names: with which they were read.
+    """
+
+    grants: tuple[Grant, ...]
+    sentences: list[str]
+    names: ServiceNames
+
+
+class Policies:
+    """Reads, checks, shows and replaces the policy."""
+
+    def __init__(
+        self,
+        database: Database,
+        tokens: TokenList,
+        ledger: ReadLedger,
+        registry: Callable[[], Registry],
+        key_names: KeyNames,
+    ) -> None:
+        """Args:
+        registry: gives the plugins as they are loaded now.
+        """
+        self._database = database
+        self._tokens = tokens
+        self._ledger = ledger
+        self._registry = registry
+        self._key_names = key_names
+
+    async def show(self) -> dict[str, Any]:
+        """The policy in force: `policy`, its document, and `sentences`, one for each of its grants
+        and then one for each principal that may only read, in their order."""
+        stored, names = await self._now()
+        return _shown(stored, names)
+
+    async def read(self, document: object) -> GrantPolicy:
+        """A policy from its document.
+
+        Raises:
+            InvalidRequest: naming the path and what is expected there.
+            LedgerError: the ledger does not say the decimals of a mint.
+        """
+        policy, _names = await self._read(document)
+        return policy
+
+    async def check(self, document: object) -> dict[str, Any]:
+        """As `read`, shown as `show` does; nothing changes."""
+        return _shown(*await self._read(document))
+
+    async def replace(self, document: object) -> dict[str, Any]:
+        """Put every principal under exactly the grants of a document; returns it as `show`.
+
+        Raises:
+            PolicyChanged: the document says another version than the one in force.
+            InvalidRequest: it has no `grants`; or no `readOnly`, which would free a principal that
+                may only read; or as `read`.
+            LedgerError: as `read`.
+        """
+        policy = await self.read(document)
+        if isinstance(document, dict) and document.get("grants") is None:
+            # A body that was lost, or names the book alone, would take away every bound.
+            raise InvalidRequest(
+                "grants is required and must be an array; [] puts nobody under grants"
+            )
+        if isinstance(document, dict) and document.get("readOnly") is None:
+            stored, _names = await self._now()
+            freed = sorted(who for who, grants in stored.sets.items() if not grants)
+            freed = [who for who in freed if who not in policy.sets]
+            if freed:
+                # As a body without `grants`: what may only read could pay.
+                raise InvalidRequest(
+                    "readOnly is required and must be an array: the policy in force has"
+                    f" {', '.join(freed[:3])} in it"
+                )
+        await store.replace_policy(
+            self._database, policy.sets, policy.book, if_version=policy.version
+        )
+        return await self.show()
+
+    async def show_one(self, principal: str) -> dict[str, Any]:
+        """One principal: its kind and id as `principal`, `grants` (None where it is not under
+        grants), `sentences`, and the `version` of the policy.
+
+        Args:
+            principal: as a grant's `who` may say it.
+
+        Raises:
+            NotFound: no such principal.
+        """
+        # One that is gone is known by its grants alone.
+        stored, names = await self._now((principal,))
+        who = _principal(principal, names)
+        if who != principal:
+            stored, names = await self._now((who,))
+        return _shown_one(who, stored.version, stored.sets.get(who), names)
+
+    async def put(
+        self, principal: str, value: object, *, version: int | None = None
+    ) -> dict[str, Any]:
+        """Replace one principal's grants by a JSON array; None takes it out of grants. Returns it
+        as `show_one`.
+
+        Args:
+            version: of the policy that the change was written for; None for any.
+
+        Raises:
+            NotFound: no such principal.
+            InvalidRequest, LedgerError, PolicyChanged: as `replace`; nothing changed.
+        """
+        _, names = await self._now((principal,))
+        who = _principal(principal, names)
+        value, names = await self._spelled(value, (who,))
+        grants = None if value is None else read_grants(value, "grants", names, who)
+        now = await store.replace_set(self._database, who, grants, if_version=version)
+        return _shown_one(who, now, grants, names)
+
+    async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
+        """A JSON array of grants of one principal, which need not be stored yet.
+
+        Args:
+            who: its kind and id.
+            name: what people call it.
+
+        Raises:
+            InvalidRequest, LedgerError: as `read`.
+        """
+        return (await self.drafted(who, name, value)).grants
+
+    async def drafted(self, who: str, name: str, value: object) -> Drafted:
+        """As `grants_of`, with the sentences that say them."""
+        kind, _, own_id = who.partition(":")
+        value, names = await self._spelled(value, ())
+        rows = {**names.rows, kind: {**names.rows[kind], own_id: name}}
+        names = replace(names, rows=rows)
+        grants = read_grants(value, "grants", names, who)
+        return Drafted(grants, _sentences(who, grants, names), names)
+
+    async def begin(self, who: str, name: str, value: object) -> None:
+        """Store the first grants of a key before it is stored itself, so that it is never there
+        without them. As `grants_of`."""
+        await store.replace_set(self._database, who, await self.grants_of(who, name, value))
+
+    async def forget(self, who: str) -> None:
+        """Drop the grants of a principal that is gone."""
+        async with self._database.write() as connection:
+            await store.lock_policy(connection)
+            await store.drop_set(self._database, connection, who)
+
+    async def grants_by_principal(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Of each of these principals that is under grants: `grants`, their documents, and
+        `sentences`, as `show` has them."""
+        stored, names = await self._now(who)
+        return {
+            each: {
+                "grants": [grant_json(grant, names) for grant in stored.sets[each]],
+                "sentences": _sentences(each, stored.sets[each], names),
+            }
+            for each in who
+            if each in stored.sets
+        }
+
+    async def _read(self, document: object) -> tuple[GrantPolicy, ServiceNames]:
+        grants: object = None
+        if isinstance(document, dict):
+            grants = document.get("grants", [])
+        grants, names = await self._spelled(grants)
+        if isinstance(document, dict):
+            document = {**document, "grants": grants}
+        return read_policy(document, names), names
+
+    async def _now(
+        self, principals: Collection[str] | None = None
+    ) -> tuple[GrantPolicy, ServiceNames]:
+        """The policy of these principals, of all where it is None, with every name there is."""
+        async with self._database.read() as connection:
+            stored = await store.read_policy(connection, principals)
+            rows = await self._rows(connection, stored)
+        return stored, ServiceNames(self._tokens, rows, {}, frozenset(stored.book))
+
+    async def _spelled(
+        self, grants: object, principals: Collection[str] | None = None
+    ) -> tuple[object, ServiceNames]:
+        """Grants as documents where some are sentences; every name there is, and the decimals of
+        the mints that they name.
+
+        Args:
+            principals: whose stored grants say decimals already; None for everybody's.
+
+        Raises:
+            InvalidRequest: a sentence is not understood.
+            LedgerError: the ledger did not answer.
+        """
+        stored, names = await self._now(principals)
+        mints = {
+            limit.asset: limit.decimals
+            for each in stored.sets.values()
+            for grant in each
+            for limit in grant.assets.values()
+        }
+        names = replace(names, mints=mints)
+        if isinstance(grants, list):
+            grants = [_document(each, f"grants[{at}]", names) for at, each in enumerate(grants)]
+        for mint in mints_named([] if grants is None else grants):
+            if known_decimals(mint) is None and mint not in mints:
+                # What is no mint is refused where it stands in the document.
+                with contextlib.suppress(InvalidRequest):
+                    mints[mint] = (await read_mint(self._ledger, mint)).decimals
+        return grants, names
+
+    async def _rows(
+        self, connection: AsyncConnection, stored: GrantPolicy
+    ) -> dict[str, dict[str, str]]:
+        """kind -> id -> name."""
+        registry = self._registry()
+        plugins = {canonical(each.distribution) for each in registry.skills.values()}
+        rows = {
+            "wallet": await all_names(connection, "wallet"),
+            "agent": await all_names(connection, "agent"),
+            "schedule": await all_names(connection, "schedule"),
+            "key": dict(await self._key_names()) | await all_names(connection, "key"),
+            "skill": {name: name for name in registry.skills},
+            "plugin": {name: name for name in plugins},
+        }
+        for who in stored.sets:
+            # What is gone keeps its grants, and the policy that says so can be put again.
+            kind, _, own_id = who.partition(":")
+            rows.setdefault(kind, {}).setdefault(own_id, own_id)
+        return rows
+
+
+def _principal(text: str, names: ServiceNames) -> str:
+    try:
+        return read_principal(text, "principal", names)
+    except InvalidRequest as unknown:
+        raise NotFound(str(unknown)) from None
+
+
+def _document(grant: object, path: str, names: ServiceNames) -> object:
+    if not isinstance(grant, str):
+        return grant
+    try:
+        return read_sentence(grant, names)
+    except InvalidRequest as unclear:
+        raise InvalidRequest(f"{path}: {unclear}") from None
+
+
+def _sentences(who: str, grants: Sequence[Grant], names: ServiceNames) -> list[str]:
+    if not grants:
+        return [read_only_sentence(who, names)]
+    return [grant_sentence(grant, names) for grant in grants]
+
+
+def _shown_one(
+    who: str, version: int | None, grants: Sequence[Grant] | None, names: ServiceNames
+) -> dict[str, Any]:
+    return {
+        "principal": who,
+        "version": version,
+        "grants": None if grants is None else [grant_json(each, names) for each in grants],
+        "sentences": [] if grants is None else _sentences(who, grants, names),
+    }
+
+
+def _shown(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:
+    # Those that may only read last, as the document has them.
+    sets = sorted(policy.sets.items(), key=lambda each: not each[1])
+    sentences = [said for who, grants in sets for said in _sentences(who, grants, names)]
+    return {"policy": policy_json(policy, names), "sentences": sentences}

@@ -1,0 +1,403 @@
+"""What grants leave room for, and the most that can leave a wallet in a day."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.database import Database
+from solward.database.window_clock import Moment
+from solward.solana.token_list import TokenList, known_decimals
+from solward.support.clock import iso
+from solward.support.durations import DAY_MS
+from solward.types.guardrail import COSTS, SOL, Operation
+from solward.types.money import SOL_DECIMALS
+from solward.vault.grants.model import (
+    ANY_ASSET,
+    COSTS_WINDOW_MS,
+    RATE,
+    USD_DECIMALS,
+    AssetLimit,
+    Grant,
+    Window,
+)
+from solward.vault.grants.sentences import (
+    beside_sentence,
+    can_leave_sentence,
+    grant_sentence,
+    left_sentence,
+)
+from solward.vault.grants.spelling import Names, amount_text, unit_name, window_text
+from solward.vault.grants.stored_form import from_stored
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.judge.principal_names import names_of
+from solward.vault.store import grants as store
+from solward.vault.store import window_sums
+from solward.vault.store.window_sums import Counted
+
+# When more is left is said of a window that is this full, in percent.
+_NEARLY_FULL: Final = 80
+SWAPS: Final = "agents, keys and schedules without grants may swap any token"
+"""Why nothing bounds what can leave of a token."""
+
+# Stands for any key without grants.
+_A_KEY: Final = "key:"
+
+Caller = tuple[str, ScopeLimits]
+"""Who may use a wallet: an agent or a key, with its ceilings."""
+
+Alike = tuple[ScopeLimits, int]
+"""The ceilings of keys without grants, and how many keys have these."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalletKeys:
+    """The keys that may use a wallet.
+
+    Attributes:
+        single: as principals, with their ceilings: all that are under grants.
+        alike: the ceilings of others, and how many have these.
+    """
+
+    single: Sequence[Caller]
+    alike: Sequence[Alike] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One limit of a grant: `asset` as its charges are counted, `name` as people read it."""
+
+    asset: str
+    name: str
+    decimals: int
+    window: Window
+    need: tuple[str, str, int]
+
+
+async def wallet_grants(
+    database: Database,
+    tokens: TokenList,
+    wallet_id: str,
+    ceilings: ScopeLimits,
+    callers: Sequence[Caller],
+    shown: Collection[str] | None = None,
+    alike: Sequence[Alike] = (),
+    within: Sequence[str] = (),
+) -> dict[str, Any]:
+    """`grants`, of the wallet and of everybody who may use it, and `canLeave`: of one moment.
+
+    Args:
+        ceilings: of the wallet.
+        callers: every agent, key and operator's schedule that may use it.
+        shown: the principals that `grants` has; None for all of them.
+        alike: keys that may use it and are not among `callers`.
+        within: principals with grants of their own, which let nothing leave that another one's
+            would not: schedules that keys made.
+    """
+    wallet = f"wallet:{wallet_id}"
+    principals = [wallet, *(who for who, _ in callers), *within]
+    async with database.read() as connection:
+        now = await database.moment(connection)
+        sets = await _sets(connection, principals)
+        names = await names_of(connection, tokens, _named(principals[:1], sets))
+        visible = {who: each for who, each in sets.items() if shown is None or who in shown}
+        grants = await grants_report(connection, visible, names, now, wallet_id)
+    leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
+    return {"grants": grants, "canLeave": leaving.to_json(wallet_id, names)}
+
+
+async def principal_grants(
+    database: Database, tokens: TokenList, principals: Sequence[str]
+) -> list[dict[str, Any]]:
+    """`grants_report` of those of these principals that are under grants."""
+    async with database.read() as connection:
+        now = await database.moment(connection)
+        sets = await _sets(connection, principals)
+        names = await names_of(connection, tokens, _named((), sets))
+        return await grants_report(connection, sets, names, now)
+
+
+async def _sets(
+    connection: AsyncConnection, principals: Sequence[str]
+) -> dict[str, tuple[Grant, ...]]:
+    found = await store.sets_of(connection, principals)
+    return {who: tuple(map(from_stored, found[who])) for who in principals if who in found}
+
+
+def _named(more: Sequence[str], sets: Mapping[str, Sequence[Grant]]) -> set[str]:
+    wallets = {f"wallet:{g.wallet}" for each in sets.values() for g in each if g.wallet is not None}
+    return {*more, *sets, *wallets}
+
+
+async def grants_report(
+    connection: AsyncConnection,
+    sets: Mapping[str, Sequence[Grant]],
+    names: Names,
+    now: Moment,
+    wallet_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """Of each principal its grants as sentences, and of each limit what is used and left.
+
+    Args:
+        sets: principal -> its grants, in the order of the answer.
+        wallet_id: leaves out the grants for other wallets alone; the rest keep their numbers.
+    """
+    limits = {grant.scope: tuple(_limits(grant, names)) for each in sets.values() for grant in each}
+    needs = {limit.need for each in limits.values() for limit in each}
+    counted = await window_sums.counted(connection, needs, now.window_ms)
+    report = []
+    for who, grants in sets.items():
+        shown = []
+        for number, grant in enumerate(grants, 1):
+            if None not in (wallet_id, grant.wallet) and grant.wallet != wallet_id:
+                continue
+            rows = [
+                await _limit_json(connection, limit, counted[limit.need], names, now.window_ms)
+                for limit in limits[grant.scope]
+            ]
+            sentence = grant_sentence(grant, names)
+            shown.append({"id": grant.id, "number": number, "sentence": sentence, "limits": rows})
+        kind, _, own_id = who.partition(":")
+        report.append({"who": who, "name": names.name(kind, own_id) or own_id, "grants": shown})
+    return report
+
+
+def _limits(grant: Grant, names: Names) -> Iterator[_Limit]:
+    for limit in grant.assets.values():
+        name = ANY_ASSET if limit.asset == ANY_ASSET else unit_name(limit.asset, names)
+        counted = limit.counted_as
+        for window in limit.windows:
+            need = grant.scope, counted, window.length_ms
+            yield _Limit(counted, name, limit.decimals, window, need)
+    if not grant.may:
+        # It approves, and no transaction is charged to it.
+        return
+    costs = Window(COSTS_WINDOW_MS, grant.costs_lamports)
+    yield _Limit(COSTS, COSTS, SOL_DECIMALS, costs, (grant.scope, COSTS, COSTS_WINDOW_MS))
+    for window in grant.rates:
+        yield _Limit(RATE, RATE, 0, window, (grant.scope, SOL, window.length_ms))
+
+
+async def _limit_json(
+    connection: AsyncConnection, limit: _Limit, counted: Counted, names: Names, now_ms: int
+) -> dict[str, Any]:
+    """Amounts are text in whole units, dollars for `*`; of `RATE` they are transactions."""
+    is_rate = limit.asset == RATE
+    used = counted.transactions if is_rate else counted.units
+    most = limit.window.most
+    room_ms = None
+    if used and used * 100 >= most * _NEARLY_FULL:
+        scope, asset, length = limit.need
+        room_ms = await window_sums.room_at(
+            connection, scope, asset, length, 1, now_ms, transactions=is_rate
+        )
+    body = {
+        "asset": limit.name,
+        "window": window_text(limit.window.length_ms),
+        "limit": amount_text(most, limit.decimals),
+        "used": amount_text(used, limit.decimals),
+        "left": amount_text(max(0, most - used), limit.decimals),
+        "sentence": left_sentence(
+            limit.asset, limit.decimals, limit.window, used, names, room_ms, now_ms
+        ),
+    }
+    return body if room_ms is None else body | {"roomAt": iso(room_ms)}
+
+
+# The most that can leave.
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The most of one asset in 24 hours: smallest units, and dollars of it beside them.
+
+    Attributes:
+        units: None where nothing bounds it.
+    """
+
+    units: int | None
+    micro_dollars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CanLeave:
+    """The most that can leave a wallet in any 24 hours, whoever asks but the operator.
+
+    Attributes:
+        bounds: asset (`ANY_ASSET` in micro-dollars: every one that is not named; `COSTS`) ->
+            smallest units; None where nothing bounds it.
+        decimals: of these assets.
+        dollars: asset that is named -> micro-dollars of it that grants in dollars allow beside.
+    """
+
+    bounds: Mapping[str, int | None]
+    decimals: Mapping[str, int]
+    dollars: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self, wallet_id: str | None, names: Names) -> dict[str, Any]:
+        """`assets`: name -> `most` in whole units (dollars for `*`), null where nothing bounds it
+        and then `reason`; `sentence` says the same.
+
+        Args:
+            wallet_id: as of `can_leave_sentence`.
+        """
+        assets: dict[str, Any] = {}
+        for asset, units in self.bounds.items():
+            name = asset if asset in (ANY_ASSET, COSTS) else unit_name(asset, names)
+            if units is None:
+                assets[name] = {"most": None, "reason": SWAPS}
+                continue
+            assets[name] = {"most": amount_text(units, self.decimals[asset])}
+            if self.dollars.get(asset):
+                assets[name]["dollarsBeside"] = amount_text(self.dollars[asset], USD_DECIMALS)
+        amounts = {
+            asset: None if units is None else (units, self.decimals[asset])
+            for asset, units in self.bounds.items()
+        }
+        sentence = can_leave_sentence(wallet_id, amounts, names)
+        beside = [unit_name(each, names) for each in self.dollars if self.dollars[each]]
+        if beside:
+            sentence += f" {beside_sentence(beside)}"
+        return {"window": "24h", "assets": assets, "sentence": sentence}
+
+
+def can_leave(
+    wallet_id: str,
+    ceilings: ScopeLimits,
+    callers: Iterable[Caller],
+    sets: Mapping[str, Sequence[Grant]],
+    now: Moment,
+    alike: Sequence[Alike] = (),
+) -> CanLeave:
+    """The most that can leave a wallet in any 24 hours; pure.
+
+    All agents, keys and schedules that may use it at once: what each may by its ceilings and
+    grants, added up, and at most what the wallet's own ceilings and grants allow. The operator is
+    none of them.
+
+    Args:
+        ceilings: of the wallet.
+        sets: principal -> its grants, of those under grants.
+        alike: keys beside `callers`.
+    """
+    wallet = f"wallet:{wallet_id}"
+    asking = list(callers)
+    decimals = {SOL: SOL_DECIMALS, COSTS: SOL_DECIMALS}
+    for who in (wallet, *(each for each, _ in asking)):
+        for grant in sets.get(who, ()):
+            decimals |= {each.asset: each.decimals for each in grant.assets.values()}
+    for mint in sorted(ceilings.daily_tokens.keys() - decimals.keys()):
+        # Smallest units where nobody says what a whole one is.
+        decimals[mint] = known_decimals(mint) or 0
+    decimals[ANY_ASSET] = USD_DECIMALS
+    bounds: dict[str, int | None] = {}
+    dollars: dict[str, int] = {}
+    lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
+    for asset in decimals:
+        parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
+        parts += [
+            _of_all(_of_caller(_A_KEY, limits, asset, wallet_id, sets, now), keys)
+            for limits, keys in alike
+        ]
+        whole = _least(_added(parts), _of_ceilings(ceilings, asset, lends=lends))
+        if wallet in sets:
+            whole = _least(whole, _of_grants(sets[wallet], asset, wallet_id, now))
+        bounds[asset] = whole.units
+        if whole.units is not None and asset != ANY_ASSET and whole.micro_dollars:
+            dollars[asset] = whole.micro_dollars
+    return CanLeave(bounds, decimals, dollars)
+
+
+def _of_caller(
+    who: str,
+    limits: ScopeLimits,
+    asset: str,
+    wallet_id: str,
+    sets: Mapping[str, Sequence[Grant]],
+    now: Moment,
+) -> _Bound:
+    if who.startswith("key:") and limits.daily_lamports == 0:
+        # It signs nothing.
+        return _Bound(0)
+    # The wallet's grants and the caller's each may count a loan where the other does not.
+    lends = any(_lends(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
+    ceiling = _of_ceilings(limits, asset, lends=lends)
+    if who in sets:
+        return _least(_of_grants(sets[who], asset, wallet_id, now), ceiling)
+    return ceiling
+
+
+def _lends(grants: Sequence[Grant]) -> bool:
+    """Whether swaps of tokens are granted, whose pockets are lent SOL for fee and rent: a grant
+    counts it as costs, and ceilings as SOL."""
+    return any(
+        Operation.SWAP in grant.may and any(asset != SOL for asset in grant.assets)
+        for grant in grants
+    )
+
+
+def _of_ceilings(limits: ScopeLimits, asset: str, *, lends: bool = False) -> _Bound:
+    if asset == SOL:
+        return _Bound(limits.daily_lamports)
+    if asset == COSTS:
+        costs, sol = limits.daily_costs_lamports, limits.daily_lamports
+        if lends and costs is not None:
+            return _Bound(None if sol is None else costs + sol)
+        return _Bound(costs)
+    return _Bound(limits.daily_tokens.get(asset))
+
+
+def _of_grants(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment) -> _Bound:
+    units = micro_dollars = 0
+    for grant in grants:
+        ended = grant.until_ms is not None and min(now.database_ms, now.window_ms) >= grant.until_ms
+        if ended or not grant.may or grant.wallet not in (None, wallet_id):
+            continue
+        if asset == COSTS:
+            units += grant.costs_lamports
+            continue
+        if grant.may == frozenset({Operation.LAUNCH}):
+            continue
+        limit = grant.assets.get(asset)
+        if limit is not None:
+            units += _in_a_day(limit, grant.rates)
+        elif (any_ := grant.assets.get(ANY_ASSET)) is not None:
+            micro_dollars += _in_a_day(any_, grant.rates)
+    return _Bound(units, micro_dollars)
+
+
+def _in_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
+    """The most in any 24 hours, which so many windows cover."""
+    most = min(_times(window) * window.most for window in limit.windows)
+    if limit.per_tx is not None and rates:
+        most = min(most, limit.per_tx * min(_times(rate) * rate.most for rate in rates))
+    return most
+
+
+def _times(window: Window) -> int:
+    return -(-DAY_MS // window.length_ms)
+
+
+def _of_all(one: _Bound, callers: int) -> _Bound:
+    """Of so many callers with the same bound."""
+    units = None if one.units is None else one.units * callers
+    return _Bound(units, one.micro_dollars * callers)
+
+
+def _added(parts: Sequence[_Bound]) -> _Bound:
+    units = [each.units for each in parts]
+    whole = None if None in units else sum(each for each in units if each is not None)
+    return _Bound(whole, sum(each.micro_dollars for each in parts))
+
+
+def _least(one: _Bound, other: _Bound) -> _Bound:
+    """At least what both allow."""
+    if one.units is None or other.units is None:
+        return other if one.units is None else one
+    # Each bounds it. Units are compared with units alone: what a dollar buys is not known here.
+    if one.micro_dollars or other.micro_dollars:
+        return min(one, other, key=lambda each: (each.micro_dollars, each.units))
+    return _Bound(min(one.units, other.units))

@@ -1,0 +1,326 @@
+"""A policy judges again what was judged before: what another one would have changed; pure.
+
+The facts stay as they were: what was requested, by whom and when, what it was worth, who had been
+paid, what the ledger made of it. Verdicts and counters follow the policy, by the same `decide` as
+then. Two policies are followed side by side, the one in force and the draft:
+
+- What the policy in force judged is stored with the sums that it was judged by. It takes them
+  again, so it says what it said, whatever was released, credited or carried over to an edited grant
+  in between. For a grant of both policies the draft takes them too, less what the policy in force
+  charged within the window, plus what it charged itself.
+- Every other sum, of a grant that the draft adds or of what an older policy judged, is what the
+  replay charged itself.
+
+So the policy in force changes nothing. What an older policy judged is compared with what the policy
+in force says of it, not with what was said then, and is marked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from solward.operations.policies.changes import longest_ms
+from solward.types.guardrail import COSTS, Operation
+from solward.vault.grants import judged as judged_form
+from solward.vault.grants.decide import Need, decide, needed
+from solward.vault.grants.document import BookEntry
+from solward.vault.grants.dollars import NOT_ASKED, line_dollars
+from solward.vault.grants.judged import ALLOWED, Judged
+from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Why
+from solward.vault.money.judge.grant_sets import GrantSet
+
+
+class Kept(StrEnum):
+    """What of a transaction still counts in the limits."""
+
+    ALL = "all"
+    COSTS = "costs"
+    """It failed on the ledger: its fee and its slot in the rate."""
+    NOTHING = "nothing"
+    """It never landed."""
+
+
+class ReplayVerdict(StrEnum):
+    """What grants say of a transaction."""
+
+    ALLOWED = judged_form.ALLOWED
+    HELD = judged_form.HELD
+    REFUSED = judged_form.REFUSED
+    UNKNOWN = "unknown"
+    """They count an asset in dollars whose price nobody asked for then."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPolicy:
+    """Every principal's grants, and the address book: name -> addresses."""
+
+    sets: Mapping[str, GrantSet]
+    book: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[BookEntry]]
+    ) -> CompiledPolicy:
+        """A policy as it is read: principal -> its grants in written order, name -> entries."""
+        return cls(
+            {who: GrantSet.of(grants) for who, grants in sets.items()},
+            {name: frozenset(each.address for each in book[name]) for name in book},
+        )
+
+    def of_chain(self, case: Case) -> list[GrantSet]:
+        """Of the principals of a transaction that are under grants."""
+        return [self.sets[who] for who in case.chain if who in self.sets]
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest window of any grant."""
+        grants = (grant for each in self.sets.values() for grant in each.grants)
+        return max(map(longest_ms, grants), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A stored transaction.
+
+    Attributes:
+        kept: what of it still counts. Of one that was held and made later, what was made counts,
+            and not the hold as well.
+        facts: its case with every fact that is known of that time by now, those that no grant then
+            looked at as well; None where the stored case has them.
+    """
+
+    judged: Judged
+    kept: Kept = Kept.ALL
+    facts: Case | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One transaction of which the draft says something else than the policy in force.
+
+    Attributes:
+        then: what was said of it.
+        in_force: what the policy in force says of it: `then`, unless an older policy said that.
+        now: what the draft says of it.
+        findings: why the draft refuses or holds it; where it allows it, why the other does not.
+        is_older: an older policy had judged it.
+    """
+
+    judged: Judged
+    then: ReplayVerdict
+    in_force: ReplayVerdict
+    now: ReplayVerdict
+    findings: tuple[Finding, ...]
+    is_older: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay found.
+
+    Attributes:
+        judged: transactions that grants were asked about.
+        others: those that a rule before them refused, which no grant changes.
+        older: of those judged, what an older policy had judged.
+        older_differ: of these, of which the policy in force says something else than was said.
+        changed: of which the draft says something else, all of them.
+        changes: the first of these.
+    """
+
+    judged: int = 0
+    others: int = 0
+    older: int = 0
+    older_differ: int = 0
+    changed: int = 0
+    changes: tuple[Change, ...] = ()
+
+
+class Replay:
+    """One run over stored transactions, given in the order in which they were judged.
+
+    Args:
+        version: of the policy in force.
+        report_from_ms: what is older only fills the windows.
+        most: changes that are kept; all are counted.
+    """
+
+    def __init__(
+        self,
+        in_force: CompiledPolicy,
+        version: int,
+        draft: CompiledPolicy,
+        *,
+        report_from_ms: int = 0,
+        most: int = 1_000,
+    ) -> None:
+        self._in_force = _Track(in_force)
+        self._draft = _Track(draft)
+        self._version = version
+        self._report_from_ms = report_from_ms
+        self._most = most
+        self._counts = Replayed()
+        self._changes: list[Change] = []
+
+    def add(self, past: Iterable[Past]) -> None:
+        """Judge the next transactions."""
+        for each in past:
+            self._one(each)
+
+    def result(self) -> Replayed:
+        """What was found so far."""
+        return replace(self._counts, changes=tuple(self._changes))
+
+    def _one(self, past: Past) -> None:
+        judged, counts = past.judged, self._counts
+        is_reported = judged.case.now_ms[0] >= self._report_from_ms
+        if judged.said is None:
+            self._counts = replace(counts, others=counts.others + is_reported)
+            return
+        is_older = judged.version != self._version
+        then = ReplayVerdict(judged.said)
+        known = judged.case if past.facts is None else past.facts
+        if is_older:
+            live = self._in_force.judge(known, judged, {}, None)
+            draft = self._draft.judge(known, judged, {}, None)
+        else:
+            facts = _facts(self._in_force.policy, judged.case, known)
+            live = self._in_force.judge(judged.case, judged, judged.used, None)
+            draft = self._draft.judge(facts, judged, judged.used, self._in_force)
+        in_force, now = _verdict(live), _verdict(draft)
+        # Where both say the same, it became of it what did: a plugin may have refused it, or a
+        # person allowed it.
+        is_made = judged.outcome == ALLOWED if in_force == then else in_force == ALLOWED
+        self._in_force.charge(judged.case, live, past.kept, is_made)
+        is_made = is_made if now == in_force else now == ALLOWED
+        self._draft.charge(judged.case, draft, past.kept, is_made)
+        if not is_reported:
+            return
+        before = in_force if is_older else then
+        self._counts = replace(
+            counts,
+            judged=counts.judged + 1,
+            older=counts.older + is_older,
+            older_differ=counts.older_differ + (is_older and in_force != then),
+            changed=counts.changed + (now != before),
+        )
+        if now != before and len(self._changes) < self._most:
+            findings = _findings(live if now == ALLOWED else draft)
+            self._changes.append(Change(judged, then, before, now, findings, is_older))
+
+
+def replay(
+    stored: Iterable[Past],
+    in_force: CompiledPolicy,
+    version: int,
+    draft: CompiledPolicy | None = None,
+    *,
+    report_from_ms: int = 0,
+) -> Replayed:
+    """`Replay` over everything at once; without a draft the policy in force is its own."""
+    run = Replay(in_force, version, draft or in_force, report_from_ms=report_from_ms)
+    run.add(stored)
+    return run.result()
+
+
+def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
+    """A case with what is known by now, where the policy did not look at it then: what it looked at
+    is exact, such as whom the wallet had paid by then."""
+    under = policy.of_chain(stored)
+    if under:
+        known = replace(known, lines=stored.lines, own=stored.own)
+    if any(each.asks_new for each in under):
+        known = replace(known, paid=stored.paid, lookalikes=stored.lookalikes)
+    if len(under) < len(stored.chain) and Operation.BURN in {
+        line.operation for line in stored.lines
+    }:
+        known = replace(known, launched=stored.launched)
+    return known
+
+
+class _Track:
+    """One policy, and what it has charged."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self.policy = policy
+        self._compiled = {who: each.compiled for who, each in policy.sets.items()}
+        self._counters: dict[tuple[str, str], _Counter] = {}
+
+    def judge(
+        self, facts: Case, judged: Judged, stored: Mapping[Need, int], in_force: _Track | None
+    ) -> Decision:
+        """Decide by the stored sums where there are some, otherwise by its own.
+
+        Args:
+            in_force: the track that the stored sums are of; None where it is this one.
+        """
+        case = replace(
+            facts, book=self.policy.book, dollars=line_dollars(facts.lines, judged.prices)
+        )
+        ends_ms = case.now_ms[-1]
+        used: dict[Need, int] = {}
+        for need in needed(self._compiled, case):
+            known = stored.get(need)
+            if known is None:
+                used[need] = self._sum(need, ends_ms)
+            elif in_force is None:
+                used[need] = known
+            else:
+                more = self._sum(need, ends_ms) - in_force._sum(need, ends_ms)
+                used[need] = max(0, known + more)
+        return decide(self._compiled, case, used)
+
+    def charge(self, case: Case, decision: Decision, kept: Kept, is_made: bool) -> None:
+        """Count what is made, as far as it still counts."""
+        if not is_made or kept == Kept.NOTHING:
+            return
+        # As it is reserved: by the later of both clocks.
+        at_ms = max(case.now_ms)
+        for charge in decision.charges:
+            if kept == Kept.ALL or charge.asset == COSTS:
+                self._count(charge, at_ms)
+        for scope in {charge.scope for charge in decision.charges}:
+            self._count(Charge(scope, RATE, 1), at_ms)
+
+    def _count(self, charge: Charge, at_ms: int) -> None:
+        counter = self._counters.setdefault((charge.scope, charge.asset), _Counter())
+        counter.add(at_ms, charge.units)
+
+    def _sum(self, need: Need, ends_ms: int) -> int:
+        scope, asset, length_ms = need
+        counter = self._counters.get((scope, asset))
+        return 0 if counter is None else counter.since(ends_ms - length_ms)
+
+
+class _Counter:
+    """Units by time, summed from any time on; times come nearly in order."""
+
+    __slots__ = ("_sums", "_times")
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._sums = [0]
+
+    def add(self, at_ms: int, units: int) -> None:
+        place = bisect_right(self._times, at_ms)
+        self._times.insert(place, at_ms)
+        self._sums.insert(place + 1, self._sums[place])
+        for index in range(place + 1, len(self._sums)):
+            self._sums[index] += units
+
+    def since(self, before_ms: int) -> int:
+        """What is later than `before_ms`."""
+        return self._sums[-1] - self._sums[bisect_right(self._times, before_ms)]
+
+
+def _verdict(decision: Decision) -> ReplayVerdict:
+    refused = decision.refused
+    if refused and refused.why == Why.PRICE and refused.detail == NOT_ASKED.reason:
+        return ReplayVerdict.UNKNOWN
+    return ReplayVerdict(judged_form.grants_outcome(decision))
+
+
+def _findings(decision: Decision) -> tuple[Finding, ...]:
+    return decision.held if decision.refused is None else (decision.refused,)

@@ -1,0 +1,57 @@
+"""Plugins: found by entry point, checked, bound, and run through one chain.
+
+Its names are imported at their first use: `solward plugins new` and the dashboard's forms need
+modules of this package without the libraries of a service.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from solward.support.extras import needs
+
+if TYPE_CHECKING:
+    from solward.plugins.interceptors import run_skill
+    from solward.plugins.load import load_registry, open_registry
+    from solward.plugins.loaded import (
+        LoadedPayment,
+        LoadedProvider,
+        LoadedSkill,
+        LoadedVenue,
+        Registry,
+    )
+    from solward.plugins.problems import Problem, ProblemCode
+
+__all__ = [
+    "LoadedPayment",
+    "LoadedProvider",
+    "LoadedSkill",
+    "LoadedVenue",
+    "Problem",
+    "ProblemCode",
+    "Registry",
+    "load_registry",
+    "open_registry",
+    "run_skill",
+]
+
+_AT_FIRST_USE = {
+    "LoadedPayment": "solward.plugins.loaded",
+    "LoadedProvider": "solward.plugins.loaded",
+    "LoadedSkill": "solward.plugins.loaded",
+    "LoadedVenue": "solward.plugins.loaded",
+    "Problem": "solward.plugins.problems",
+    "ProblemCode": "solward.plugins.problems",
+    "Registry": "solward.plugins.loaded",
+    "load_registry": "solward.plugins.load",
+    "open_registry": "solward.plugins.load",
+    "run_skill": "solward.plugins.interceptors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _AT_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needs(__name__, "up"):
+        return getattr(importlib.import_module(_AT_FIRST_USE[name]), name)

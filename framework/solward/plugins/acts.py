@@ -1,0 +1,132 @@
+"""What is installed in folders of its own, as the processes of a service agree on it, and what
+each of them has in its environment.
+
+Every command that changes what is installed is stored once, by whichever process sees it first in
+its home. The newest of a distribution is what all agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit.acts import CLI, record_act
+from solward.database.database import clock
+from solward.database.service_tables import plugin_acts, process_plugins
+from solward.database.tables import processes
+from solward.types.events import EventKind
+
+_INSERT = {
+    name: statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    for name, statement in (
+        ("sqlite", sqlite.insert(plugin_acts)),
+        ("postgresql", postgresql.insert(plugin_acts)),
+    )
+}
+_PUBLISH = postgresql.insert(process_plugins)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginAct:
+    """A command, and what is installed of a distribution after it.
+
+    Attributes:
+        id: the command's.
+        distribution: in its canonical spelling.
+        made_ms: when, in Unix milliseconds.
+        version: None where it was removed; so is `digest`.
+        digest: of its files, the same on every machine.
+        guardrails: names of its guardrails, which must be asked while it is enabled.
+    """
+
+    id: str
+    distribution: str
+    made_ms: int
+    version: str | None
+    digest: str | None
+    enabled: bool
+    guardrails: Sequence[str] = ()
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """What the newest has most of."""
+        return self.made_ms, self.id
+
+
+def newest(acts: Sequence[PluginAct]) -> dict[str, PluginAct]:
+    """The act that counts, by distribution."""
+    return {each.distribution: each for each in sorted(acts, key=lambda each: each.order)}
+
+
+async def count(connection: AsyncConnection) -> int:
+    """How many acts are stored; none is ever deleted."""
+    statement = select(func.count()).select_from(plugin_acts)
+    return int((await connection.execute(statement)).scalar_one())
+
+
+async def every(connection: AsyncConnection) -> list[PluginAct]:
+    """All that are stored."""
+    rows = await connection.execute(select(plugin_acts))
+    return [PluginAct(**row._mapping) for row in rows]
+
+
+async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
+    """Store those that no process has stored, and put what they changed into the audit log.
+
+    A command of a clock that is ahead counts as one of now, but never as older than one before it,
+    also where the clock was set back.
+    """
+    now = await clock(connection)
+    for each in acts:
+        before = newest(await every(connection)).get(each.distribution)
+        row = {name: getattr(each, name) for name in PluginAct.__slots__}
+        made_ms = min(each.made_ms, now)
+        if before is not None and each.order > before.order:
+            made_ms = max(made_ms, before.made_ms + 1)
+        row |= {"made_ms": made_ms, "guardrails": list(each.guardrails)}
+        done = await connection.execute(_INSERT[connection.dialect.name], row)
+        after = newest(await every(connection))[each.distribution]
+        if done.rowcount and after.id == each.id:
+            subject = {"distribution": each.distribution}
+            record_act(
+                connection, EventKind.PLUGIN_CHANGED, subject, _shown(before), _shown(after), by=CLI
+            )
+
+
+def _shown(act: PluginAct | None) -> dict[str, object]:
+    if act is None:
+        return {"version": None, "digest": None, "enabled": False}
+    return {"version": act.version, "digest": act.digest, "enabled": act.enabled}
+
+
+async def publish_versions(
+    connection: AsyncConnection, process_id: str, versions: Mapping[str, str]
+) -> None:
+    """Tell the other processes which versions of third parties' distributions this one has in its
+    environment. On PostgreSQL alone: elsewhere there is no other."""
+    alive = select(processes.c.id)
+    gone = process_plugins.c.process_id.not_in(alive) & (process_plugins.c.process_id != process_id)
+    await connection.execute(delete(process_plugins).where(gone))
+    statement = _PUBLISH.values(process_id=process_id, versions=dict(versions))
+    changed = {"versions": statement.excluded.versions}
+    await connection.execute(
+        statement.on_conflict_do_update(index_elements=["process_id"], set_=changed)
+    )
+
+
+async def published_versions(
+    connection: AsyncConnection, process_id: str
+) -> list[tuple[str, dict[str, str]]]:
+    """The other living processes, as `<kind> on <host>`, and the versions of each."""
+    statement = (
+        select(processes.c.kind, processes.c.host, process_plugins.c.versions)
+        .join(process_plugins, process_plugins.c.process_id == processes.c.id)
+        .where(processes.c.lease_until_ms > await clock(connection), processes.c.id != process_id)
+        .order_by(processes.c.started_ms, processes.c.id)
+    )
+    rows = await connection.execute(statement)
+    return [(f"{row.kind} on {row.host}", dict(row.versions)) for row in rows]

@@ -1,0 +1,227 @@
+"""Results of the conformance kit as files that are signed: what ran, on which bytes, who ran it.
+
+A result file is canonical JSON, `{"key", "result", "signature"}`. The signature is Ed25519 over
+`_DOMAIN` and the canonical JSON of `result`; its first byte begins no transaction and no message
+that a wallet signs, so that neither can be taken for the other. It says that the holder of the key
+ran the kit on these bytes, and nothing of what they do elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+
+from solward.plugins.folders.layout import Installed, Wheel, canonical, tree_digest
+from solward.support import jsontext
+from solward.types.errors import FolderError
+
+FORMAT: Final = 1
+_DOMAIN: Final = b"\xffsolward plugins check 1\n"
+_KIND: Final = "solward plugins check"
+_PUBLIC = re.compile(r"ed25519:([0-9a-f]{64})")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_MAX_RESULT: Final = 4 << 20
+_MAX_KEY: Final = 4_096
+_SIGNATURE_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CheckKey:
+    """A key that signs results; its secret half is in no text."""
+
+    _keypair: Keypair = field(repr=False)
+
+    @property
+    def public(self) -> str:
+        """What verifies its signatures: `ed25519:` and 64 hexadecimal digits."""
+        return f"ed25519:{bytes(self._keypair.pubkey()).hex()}"
+
+    def sign(self, message: bytes) -> str:
+        """A signature in hexadecimal."""
+        return bytes(self._keypair.sign_message(message)).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a result file says.
+
+    Attributes:
+        distribution: in its canonical spelling.
+        digest: of all unpacked files (`layout.tree_digest`).
+        wheels: what was unpacked, the distribution's own first.
+        solward: the version whose kit ran.
+        date: UTC, ISO 8601.
+        tier: the distribution's; None where a check failed.
+        plugins: each plugin's name, kind, tier and findings, as `plugins check --json` has them.
+    """
+
+    distribution: str
+    version: str
+    digest: str
+    wheels: tuple[Wheel, ...]
+    solward: str
+    date: str
+    tier: str | None
+    plugins: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is signed."""
+        return {
+            "format": FORMAT,
+            "distribution": self.distribution,
+            "version": self.version,
+            "digest": self.digest,
+            "wheels": [{"file": each.file, "sha256": each.sha256} for each in self.wheels],
+            "solward": self.solward,
+            "date": self.date,
+            "tier": self.tier,
+            "plugins": list(self.plugins),
+        }
+
+    def check_wheel(self, path: Path) -> None:
+        """Whether this wheel is the one that was checked.
+
+        Raises:
+            FolderError: it is another one, or cannot be read.
+        """
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise FolderError(f"{path} cannot be read: {error.strerror}") from None
+        if digest != self.wheels[0].sha256:
+            raise FolderError(
+                f"{path.name} is not the wheel that was checked: its SHA-256 is {digest}, and"
+                f" {self.wheels[0].file} of the result has {self.wheels[0].sha256}"
+            )
+
+    def check_installed(self, one: Installed) -> None:
+        """Whether what is unpacked in a folder is what was checked, dependencies included.
+
+        Raises:
+            FolderError: it is not.
+        """
+        if one.name != self.distribution:
+            raise FolderError(f"the result is of {self.distribution}, not of {one.name}")
+        if tree_digest(one.folder) != self.digest:
+            raise FolderError(
+                f"{one.name} {one.version} is not what was checked: its files, or those of what it"
+                f" needs, differ from {self.distribution} {self.version} of the result"
+            )
+
+
+def create_key(path: Path) -> CheckKey:
+    """Make a key, in a new file that its user alone can read.
+
+    Raises:
+        FolderError: there is a file, or it cannot be written.
+    """
+    keypair = Keypair()
+    raw = {"kind": _KIND, "format": FORMAT, "secret": bytes(keypair)[:32].hex()}
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(f"{jsontext.dumps(raw)}\n")
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be written: {error.strerror}") from None
+    return CheckKey(keypair)
+
+
+def read_key(path: Path) -> CheckKey:
+    """A key of `create_key`; no error quotes what is in the file.
+
+    Raises:
+        FolderError: it is none, or others can read it.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode) or mode & 0o077:
+                raise FolderError(f"{path} must be a file that its user alone can read: chmod 600")
+            raw = jsontext.loads(file.read(_MAX_KEY))
+        secret = raw["secret"]
+        if (raw["kind"], raw["format"]) != (_KIND, FORMAT) or _HEX.fullmatch(secret) is None:
+            raise ValueError
+        return CheckKey(Keypair.from_seed(bytes.fromhex(secret)))
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise FolderError(f"{path} is no key of `solward plugins key`") from None
+
+
+def signed(result: CheckResult, key: CheckKey) -> bytes:
+    """A result file."""
+    said = result.to_json()
+    signature = key.sign(_DOMAIN + jsontext.dumps(said, canonical=True).encode())
+    return _file({"key": key.public, "result": said, "signature": signature})
+
+
+def read_result(path: Path, public: str) -> CheckResult:
+    """What a result file says, once its signature by this key is verified.
+
+    Args:
+        public: the key as `CheckKey.public` has it, from its holder and not from the file.
+
+    Raises:
+        FolderError: it is no such file, another key's, or not as it was signed.
+    """
+    match = _PUBLIC.fullmatch(public)
+    if match is None:
+        raise FolderError("the key must be ed25519: and 64 hexadecimal digits")
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_RESULT)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        raw = jsontext.loads(data, unique_keys=True)
+        said, key, signature = raw["result"], raw["key"], bytes.fromhex(raw["signature"])
+        same = data == _file({"key": key, "result": said, "signature": signature.hex()})
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise FolderError(f"{path} is no result of `solward plugins check --sign`") from None
+    if key != public:
+        raise FolderError(f"{path} is signed by another key: {key!s:.80}")
+    message = _DOMAIN + jsontext.dumps(said, canonical=True).encode()
+    if (
+        not same
+        or len(signature) != _SIGNATURE_BYTES
+        or not Signature(signature).verify(Pubkey(bytes.fromhex(match[1])), message)
+    ):
+        raise FolderError(f"{path} was changed after it was signed")
+    return _result(said, path)
+
+
+def _file(raw: dict[str, Any]) -> bytes:
+    return f"{jsontext.dumps(raw, canonical=True)}\n".encode()
+
+
+def _result(said: Any, path: Path) -> CheckResult:
+    """What the holder of the key signed; of another version of Solward perhaps."""
+    try:
+        if said["format"] != FORMAT:
+            raise FolderError(f"{path} has format {said['format']!s:.20}; {FORMAT} is known here")
+        wheels = tuple(
+            Wheel(each["file"], canonical(said["distribution"]), said["version"], each["sha256"])
+            for each in said["wheels"]
+        )
+        made = CheckResult(
+            said["distribution"], said["version"], said["digest"], wheels, said["solward"],
+            said["date"], said["tier"], tuple(said["plugins"]),
+        )  # fmt: skip
+        if not wheels or made.to_json() != said:
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise FolderError(f"{path} is no result of `solward plugins check --sign`") from None
+    return made

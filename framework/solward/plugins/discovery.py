@@ -1,0 +1,349 @@
+"""Finds the installed, allowed plugins without name conflicts; imports none of them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, EntryPoint, distributions
+from pathlib import Path
+
+from solward.plugins.folders.layout import Installed, canonical, installed
+from solward.plugins.folders.wheels import runs_by_itself
+from solward.plugins.hooks import GUARDRAILS
+from solward.plugins.problems import Problem, ProblemCode, described
+from solward.types.errors import FolderError
+from solward.types.manifest import GROUPS
+from solward.vault.guardrails import OWN_RULES
+
+__all__ = [
+    "BUILT_IN",
+    "Candidate",
+    "Folders",
+    "Place",
+    "candidate_of",
+    "candidates_of",
+    "canonical",
+    "disabled",
+    "discover",
+    "environment",
+    "is_allowed",
+    "of_folder",
+    "survey",
+]
+
+BUILT_IN = "solward"
+_BUILT_IN_MODULES = "solward_plugins."
+_UNKNOWN = "unknown"
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entry point that may be imported.
+
+    Attributes:
+        installed: the folder of its own that it stands in, from which nothing but a plugin host
+            imports; None for the service's environment.
+    """
+
+    entry_point: EntryPoint
+    distribution: str
+    version: str
+    installed: Installed | None = None
+
+    @property
+    def name(self) -> str:
+        """The plugin's name, which is the entry point's."""
+        return self.entry_point.name
+
+    @property
+    def group(self) -> str:
+        """The entry-point group."""
+        return self.entry_point.group
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it is part of Solward itself; anyone can use the distribution's name alone."""
+        own_module = self.entry_point.value.startswith(_BUILT_IN_MODULES)
+        return self.installed is None and canonical(self.distribution) == BUILT_IN and own_module
+
+    def same_as(self, other: Candidate) -> bool:
+        """Whether both are one plugin that is on the path twice."""
+        return (canonical(self.distribution), self.entry_point.value) == (
+            canonical(other.distribution),
+            other.entry_point.value,
+        )
+
+    def problem(self, code: ProblemCode, detail: str) -> Problem:
+        """Why this candidate is left out."""
+        return Problem(
+            code, self.name, self.distribution, detail, group=self.group, version=self.version
+        )
+
+
+_NOT_INSTALLED = (
+    "SOLWARD_PLUGINS names it, and no distribution of this name that has plugins is installed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Distributions in folders of their own, and what is to be loaded of them.
+
+    Attributes:
+        installed: all of them.
+        withheld: those of which nothing is loaded, by name: why, in a code and in words.
+        unreadable: others, by name, and why they cannot be read.
+    """
+
+    installed: Sequence[Installed] = ()
+    withheld: Mapping[str, tuple[ProblemCode, str]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, home: Path) -> Folders:
+        """Those of a home, as its records alone say."""
+        found, unreadable = installed(home)
+        withheld = {each.name: disabled(each.name) for each in found if not each.enabled}
+        return cls(found, withheld, unreadable)
+
+
+def disabled(name: str) -> tuple[ProblemCode, str]:
+    """Why nothing is loaded of a distribution that was disabled."""
+    return ProblemCode.DISABLED, f"solward plugins enable {name} has it loaded again"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a third party's distribution is installed.
+
+    Attributes:
+        installed: its own folder; None for the service's environment.
+        runs: files of it that every interpreter of the service's environment runs at its start.
+    """
+
+    distribution: str
+    version: str
+    installed: Installed | None
+    runs: tuple[str, ...] = ()
+
+    @property
+    def trust(self) -> str | None:
+        """What installing it there trusts it with; None for a folder of its own."""
+        if self.installed is not None:
+            return None
+        if self.runs:
+            return f"the service runs its {', '.join(self.runs)} at each start"
+        return "it can replace what the service imports"
+
+
+def is_allowed(distribution: str, allow: Iterable[str]) -> bool:
+    """Whether a third party's distribution may be loaded.
+
+    Args:
+        allow: as `Settings.plugins`.
+    """
+    return any(name == "*" or canonical(name) == canonical(distribution) for name in allow)
+
+
+def discover(
+    allow: Collection[str],
+    entry_points: Iterable[EntryPoint] | None = None,
+    home: Path | None = None,
+) -> tuple[list[Candidate], list[Problem]]:
+    """The plugins to import, built-ins first and then by name, and those left out.
+
+    Args:
+        allow: distribution names whose plugins may be imported; `*` allows every one.
+        entry_points: these instead of those of the service's environment.
+        home: whose plugins in folders of their own are candidates too.
+    """
+    candidates = None if entry_points is None else candidates_of(entry_points)
+    return survey(allow, candidates, None if home is None else Folders.of(home))[:2]
+
+
+def survey(
+    allow: Collection[str],
+    candidates: Sequence[Candidate] | None = None,
+    folders: Folders | None = None,
+) -> tuple[list[Candidate], list[Problem], tuple[Place, ...]]:
+    """As `discover`, and where each third party's distribution is.
+
+    Args:
+        candidates: these instead of what is in the service's environment now.
+    """
+    problems: list[Problem] = []
+    if candidates is None:
+        candidates, problems = environment()
+    every = list(candidates)
+    places = {each.distribution: _place(each) for each in every if not each.built_in}
+    if folders is not None:
+        taken = {canonical(each.distribution) for each in every}
+        every += _of_folders(folders, taken, places, problems)
+    present = {BUILT_IN, *(canonical(name) for name in places)}
+    present |= {canonical(each.distribution) for each in problems}
+    if folders is not None:
+        present |= set(folders.withheld)
+    problems += [
+        Problem(ProblemCode.NOT_INSTALLED, "*", name, _NOT_INSTALLED)
+        for name in allow
+        if name != "*" and canonical(name) not in present
+    ]
+    by_name: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
+    for candidate in every:
+        if not (candidate.built_in or is_allowed(candidate.distribution, allow)):
+            detail = "its distribution is not named in SOLWARD_PLUGINS; nothing of it was imported"
+            problems.append(candidate.problem(ProblemCode.NOT_ALLOWED, detail))
+        elif _NAME.fullmatch(candidate.name) is None:
+            detail = "an entry point's name must be like my_skill: a-z, 0-9 and _, at most 64"
+            problems.append(candidate.problem(ProblemCode.BAD_CONTRACT, detail))
+        else:
+            rivals = by_name[candidate.group, candidate.name]
+            if not any(map(candidate.same_as, rivals)):
+                rivals.append(candidate)
+    chosen = [
+        winner for rivals in by_name.values() if (winner := _winner(rivals, problems)) is not None
+    ]
+    chosen.sort(key=lambda found: (not found.built_in, found.group, found.name))
+    return chosen, problems, tuple(places.values())
+
+
+def of_folder(one: Installed) -> list[Candidate]:
+    """The plugins in a folder of their own; its entry points are read, and nothing is imported.
+
+    Raises:
+        FolderError: they cannot be read.
+    """
+    try:
+        points = one.distribution().entry_points
+    except FolderError:
+        raise
+    except Exception as error:
+        raise FolderError(f"its entry points cannot be read: {described(error)}") from None
+    return [Candidate(each, one.name, one.version, one) for each in points if each.group in GROUPS]
+
+
+def _of_folders(
+    folders: Folders, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
+) -> list[Candidate]:
+    """The plugins in folders of their own that may be loaded."""
+    found: list[Candidate] = []
+    for name, detail in folders.unreadable.items():
+        problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
+    for one in folders.installed:
+        try:
+            candidates = of_folder(one)
+        except FolderError as error:
+            problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", one.name, str(error)))
+            continue
+        if one.name in taken:
+            detail = (
+                "it is installed in the service's environment too, which is what runs; remove one"
+                f" of them (pip uninstall {one.name}, or solward plugins remove {one.name})"
+            )
+            problems += [each.problem(ProblemCode.NAME_CONFLICT, detail) for each in candidates]
+            continue
+        places[one.name] = Place(one.name, one.version, one)
+        if one.name in folders.withheld:
+            code, detail = folders.withheld[one.name]
+            problems += [each.problem(code, detail) for each in candidates]
+        else:
+            found += candidates
+    return found
+
+
+def _place(candidate: Candidate) -> Place:
+    runs: list[str] = []
+    dist = candidate.entry_point.dist
+    if dist is not None:
+        with contextlib.suppress(Exception):  # a RECORD that cannot be read
+            runs = sorted(name for each in dist.files or () if runs_by_itself(name := str(each)))
+    return Place(candidate.distribution, candidate.version, None, tuple(runs))
+
+
+def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
+    """The candidate that gets the name: the built-in one, or the only one."""
+    built_in = [rival for rival in rivals if rival.built_in]
+    if rivals[0].group == GUARDRAILS and rivals[0].name in OWN_RULES:
+        detail = "this is the name of a built-in guardrail"
+        problems += [rival.problem(ProblemCode.NAME_CONFLICT, detail) for rival in rivals]
+        return None
+    if len(rivals) == 1:
+        return rivals[0]
+    for rival in rivals:
+        if len(built_in) == 1 and rival is built_in[0]:
+            continue
+        others = ", ".join(
+            f"{other.distribution} ({other.entry_point.value})"
+            for other in (built_in or rivals)
+            if other is not rival
+        )
+        problems.append(rival.problem(ProblemCode.NAME_CONFLICT, f"also provided by {others}"))
+    return built_in[0] if len(built_in) == 1 else None
+
+
+def candidates_of(entry_points: Iterable[EntryPoint]) -> list[Candidate]:
+    """Those of Solward's groups, with their distributions' names and versions as they are now."""
+    return [candidate_of(each) for each in entry_points if each.group in GROUPS]
+
+
+def candidate_of(entry_point: EntryPoint) -> Candidate:
+    """An entry point, with its distribution's name and version as they are now."""
+    distribution = entry_point.dist
+    if distribution is None:
+        return Candidate(entry_point, _UNKNOWN, _UNKNOWN)
+    return Candidate(entry_point, *_name_and_version(distribution))
+
+
+def environment() -> tuple[list[Candidate], list[Problem]]:
+    """The plugins of each distribution on the path, of two with one name the first; and problems
+    of those that cannot be read.
+
+    Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not stop the
+    start, and another distribution named `solward`, earlier on the path, does not hide the
+    built-ins.
+    """
+    found: list[Candidate] = []
+    problems: list[Problem] = []
+    on_path = list(distributions())
+    for place, distribution in enumerate(on_path):
+        # Names are read where there are plugins alone: to read all of them takes ten times as long
+        # as all else here, and hardly any distribution has plugins.
+        if not _may_have_plugins(distribution):
+            continue
+        name = _UNKNOWN
+        try:
+            name, version = _name_and_version(distribution)
+            if canonical(name) != BUILT_IN and _is_named(name, on_path[:place]):
+                continue
+            points = [each for each in distribution.entry_points if each.group in GROUPS]
+            found += [Candidate(each, name, version) for each in points]
+        except Exception as error:
+            detail = f"its entry points cannot be read: {described(error)}"
+            problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
+    return found, problems
+
+
+def _may_have_plugins(distribution: Distribution) -> bool:
+    try:
+        return any(each.group in GROUPS for each in distribution.entry_points)
+    except Exception:  # unreadable: a problem, for whoever reads them
+        return True
+
+
+def _is_named(name: str, among: Iterable[Distribution]) -> bool:
+    """Whether one of them has this name; what has none that can be read has not."""
+    for each in among:
+        with contextlib.suppress(Exception):
+            if canonical(_name_and_version(each)[0]) == canonical(name):
+                return True
+    return False
+
+
+def _name_and_version(distribution: Distribution) -> tuple[str, str]:
+    # `metadata` parses the file at each access.
+    metadata = distribution.metadata
+    return metadata["Name"] or _UNKNOWN, metadata["Version"] or _UNKNOWN

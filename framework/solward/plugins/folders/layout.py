@@ -1,0 +1,447 @@
+"""Where plugins of their own folders stand in a service's home, and the record of each.
+
+    <home>/plugins/<name>/installed.json        what is installed; only ever renamed into place
+    <home>/plugins/<name>/<version>-<digest>/   its unpacked wheels; complete once it has this name
+    <home>/plugins/.removed/<name>              the command that removed it, so that nobody takes a
+                                                folder that was lost for one that was removed
+
+A folder that no record names is left over: from a process that was killed, from an upgrade, or from
+a removal. It goes when no service uses the home, as a running one may still import from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import DistributionFinder, MetadataPathFinder, PathDistribution
+from pathlib import Path
+from typing import Any
+
+from solward.support import jsontext
+from solward.support.atomic_files import sync_folder, write_file
+from solward.types.errors import FolderError
+from solward.types.manifest import Terms, read_terms, terms_json
+
+FORMAT = 1
+RECORD = "installed.json"
+FOLDER = "plugins"
+# Below, what is no distribution: no canonical name begins with a dot.
+_STAGING, _TRASH, _LOCK, _USED, _REMOVED = ".staging-", ".trash-", ".lock", ".used", ".removed"
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,120}")
+_MAX_RECORD = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A command that changed what is installed.
+
+    Attributes:
+        id: no other command's, on any machine.
+        ms: when, in Unix milliseconds by the clock of its machine.
+    """
+
+    id: str
+    ms: int
+
+    @classmethod
+    def new(cls, after_ms: int = 0) -> Act:
+        """A command of now, or later than `after_ms` where the clock was set back since then."""
+        return cls(uuid.uuid4().hex, max(time.time_ns() // 1_000_000, after_ms + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel as it was unpacked.
+
+    Attributes:
+        file: its file name.
+        sha256: of the file, in hexadecimal.
+    """
+
+    file: str
+    name: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point."""
+
+    group: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A distribution in its own folder.
+
+    Attributes:
+        name: the distribution's, in its canonical spelling.
+        folder: where its wheels are unpacked.
+        wheels: its own first, then those of its dependencies that the service does not have.
+        plugins: its entry points of Solward's groups.
+        accepted: what each plugin declared when it was accepted, by `group:name`; without an entry
+            for one that was never read.
+        left_out: files of the wheels that are not unpacked, as an interpreter would run them.
+        enabled: whether it is to be loaded.
+        digest: of all that is in `folder`, as it was accepted (`tree_digest`).
+        act: the latest command about it.
+    """
+
+    name: str
+    version: str
+    folder: Path
+    wheels: tuple[Wheel, ...]
+    plugins: tuple[Plugin, ...]
+    accepted: Mapping[str, Terms] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    enabled: bool = True
+    digest: str = ""
+    act: Act = field(default_factory=Act.new)
+
+    def distribution(self) -> PathDistribution:
+        """Its metadata, read from its folder; nothing of it is imported.
+
+        Raises:
+            FolderError: there is none.
+        """
+        # Not `distributions`, which asks the finders that other libraries put in its place.
+        place = DistributionFinder.Context(path=[str(self.folder)])
+        for found in MetadataPathFinder.find_distributions(place):
+            if canonical(found.name or "") == self.name:
+                return found
+        raise FolderError(f"{self.folder} has no metadata of {self.name}: install it again")
+
+
+def canonical(distribution: str) -> str:
+    """A distribution name in the one spelling of PEP 503."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def is_name(text: str) -> bool:
+    """Whether a distribution of this canonical name can have a folder."""
+    return _NAME.fullmatch(text) is not None
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 over names and contents of all files below a folder, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds what no unpacked wheel does, such as a link.
+    """
+    whole = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            file = os.path.join(place, name)
+            if not stat.S_ISREG(os.lstat(file).st_mode):
+                raise ValueError(f"{file} is no plain file")
+            with open(file, "rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            path = os.path.relpath(file, folder)
+            whole.update(f"{digest} {len(os.fsencode(path))} ".encode() + os.fsencode(path))
+        if any(os.path.islink(os.path.join(place, each)) for each in folders):
+            raise ValueError(f"{place} holds a link to a folder")
+    return whole.hexdigest()
+
+
+def plugins_folder(home: Path) -> Path:
+    """Where the folders stand."""
+    return home / FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is installed in a home.
+
+    Attributes:
+        installed: every distribution of its own folder, by name, in the order of names.
+        unreadable: why others' records cannot be read.
+        removed: the command that removed a distribution, by name.
+    """
+
+    installed: Mapping[str, Installed]
+    unreadable: Mapping[str, str]
+    removed: Mapping[str, Act]
+
+
+def state(home: Path) -> State:
+    """What is installed in a home now."""
+    found, unreadable = installed(home)
+    return State({each.name: each for each in found}, unreadable, removals(home))
+
+
+def next_act(home: Path, name: str) -> Act:
+    """A command about a distribution, later than those before it in this home."""
+    found = [each.ms for each in [removals(home).get(name)] if each is not None]
+    with contextlib.suppress(FolderError):
+        one = read(home, name)
+        found += [] if one is None else [one.act.ms]
+    return Act.new(max(found, default=0))
+
+
+def removals(home: Path) -> dict[str, Act]:
+    """The command that removed a distribution, by name."""
+    removed: dict[str, Act] = {}
+    for name in _names(plugins_folder(home) / _REMOVED):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            raw = jsontext.loads((plugins_folder(home) / _REMOVED / name).read_bytes())
+            removed[name] = Act(**raw)
+    return removed
+
+
+def fingerprint(home: Path) -> Hashable:
+    """Something that differs once a command has changed what is installed.
+
+    Cheap enough to be taken every second; each command puts a new file in place.
+    """
+    root = plugins_folder(home)
+    marks = []
+    paths = [root / name / RECORD for name in _names(root)]
+    paths += [root / _REMOVED / name for name in _names(root / _REMOVED)]
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            marks.append((str(path), found.st_ino, found.st_mtime_ns, found.st_size))
+    return tuple(marks)
+
+
+def _names(folder: Path) -> list[str]:
+    """The distributions that have an entry in a folder; none where it cannot be read."""
+    try:
+        return sorted(filter(_NAME.fullmatch, os.listdir(folder)))
+    except OSError:
+        return []
+
+
+def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
+    """Every distribution of its own folder, by name, and why others' records cannot be read."""
+    found: list[Installed] = []
+    unreadable: dict[str, str] = {}
+    try:
+        names = sorted(filter(_NAME.fullmatch, os.listdir(plugins_folder(home))))
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        return [], {"*": f"{plugins_folder(home)} cannot be read: {error.strerror}"}
+    for name in names:
+        try:
+            one = read(home, name)
+        except FolderError as error:
+            unreadable[name] = str(error)
+        else:
+            if one is not None:
+                found.append(one)
+    return found, unreadable
+
+
+def read(home: Path, name: str) -> Installed | None:
+    """What is installed under a canonical name; None for nothing.
+
+    Raises:
+        FolderError: its record cannot be read.
+    """
+    if _NAME.fullmatch(name) is None:
+        return None
+    path = plugins_folder(home) / name / RECORD
+    try:
+        with path.open("rb") as file:
+            raw = jsontext.loads(file.read(_MAX_RECORD))
+        if raw["format"] != FORMAT or raw["name"] != name:
+            raise ValueError("another format, or another distribution's")
+        if _FOLDER.fullmatch(raw["folder"]) is None:
+            raise ValueError("its folder")
+        return Installed(
+            name,
+            raw["version"],
+            path.parent / raw["folder"],
+            tuple(Wheel(**each) for each in raw["wheels"]),
+            tuple(Plugin(**each) for each in raw["plugins"]),
+            {plugin: read_terms(each) for plugin, each in raw["accepted"].items()},
+            tuple(raw["leftOut"]),
+            raw["enabled"],
+            raw["digest"],
+            Act(**raw["act"]),
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise FolderError(f"{path} is no record of an installation ({error})") from None
+
+
+def write(home: Path, one: Installed) -> None:
+    """Make this what is installed; a crash leaves the former record or this one."""
+    raw = {
+        "format": FORMAT,
+        "name": one.name,
+        "version": one.version,
+        "folder": one.folder.name,
+        "wheels": [asdict(each) for each in one.wheels],
+        "plugins": [asdict(each) for each in one.plugins],
+        "accepted": {name: terms_json(each) for name, each in one.accepted.items()},
+        "leftOut": list(one.left_out),
+        "enabled": one.enabled,
+        "digest": one.digest,
+        "act": asdict(one.act),
+    }
+    write_file(plugins_folder(home) / one.name / RECORD, jsontext.dumps(raw).encode())
+
+
+def place(home: Path, name: str, tree: Path, folder: str) -> Path:
+    """Move unpacked wheels to where a record may name them.
+
+    Args:
+        folder: the name of their folder, which says what is in it: one that is there is the same.
+    """
+    target = plugins_folder(home) / name / folder
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    if not target.exists():
+        # What a record names must be on the disk before it, also where the power goes.
+        os.sync()
+        os.rename(tree, target)
+        sync_folder(target.parent)
+    return target
+
+
+def forget(home: Path, name: str) -> None:
+    """Remove a record; its folder goes when nothing uses it."""
+    removed = plugins_folder(home) / _REMOVED
+    removed.mkdir(mode=0o700, exist_ok=True)
+    # First, so that no crash leaves a distribution that seems to be lost.
+    write_file(removed / name, jsontext.dumps(asdict(next_act(home, name))).encode())
+    folder = plugins_folder(home) / name
+    if folder.is_dir():
+        (folder / RECORD).unlink(missing_ok=True)
+        sync_folder(folder)
+
+
+@contextmanager
+def changing(home: Path) -> Iterator[Path]:
+    """A folder to prepare a change in, while no other process changes what is installed.
+
+    Raises:
+        FolderError: another process does, or the home cannot be written.
+    """
+    root = plugins_folder(home)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderError(
+                "Another command changes the installed plugins; wait for it"
+            ) from None
+        _discard_unfinished(root)
+        staging = Path(tempfile.mkdtemp(dir=root, prefix=_STAGING))
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            _sweep(home)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be changed: {error.strerror or error}") from None
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def in_use(home: Path) -> Iterator[None]:
+    """Keep every folder that stands in the home, for a process that imports from them.
+
+    Raises:
+        FolderError: the home cannot be written.
+    """
+    root = plugins_folder(home)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
+    try:
+        # Waits for a sweep that runs, which is short.
+        fcntl.flock(used, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(used)
+
+
+def is_in_use(home: Path) -> bool:
+    """Whether a process imports from the folders of a home."""
+    try:
+        used = os.open(plugins_folder(home) / _USED, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(used)
+
+
+def _sweep(home: Path) -> None:
+    """Remove the folders that no record names, unless a process uses the home's."""
+    root = plugins_folder(home)
+    used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        for name in filter(_NAME.fullmatch, os.listdir(root)):
+            with contextlib.suppress(FolderError):
+                one = read(home, name)
+                _sweep_one(root, name, None if one is None else one.folder.name)
+        _discard_unfinished(root)
+    finally:
+        os.close(used)
+
+
+def _sweep_one(root: Path, name: str, kept: str | None) -> None:
+    for left in os.listdir(root / name):
+        if left not in (RECORD, kept):
+            # By rename, so that what has a folder's name is always complete.
+            trash = tempfile.mkdtemp(dir=root, prefix=_TRASH)
+            os.rename(root / name / left, os.path.join(trash, left))
+    if kept is None:
+        with contextlib.suppress(OSError):
+            os.rmdir(root / name)
+
+
+def _discard_unfinished(root: Path) -> None:
+    for name in os.listdir(root):
+        if name.startswith((_STAGING, _TRASH)):
+            shutil.rmtree(root / name, ignore_errors=True)
+
+
+def described(one: Installed) -> dict[str, Any]:
+    """A folder as the command line and REST show it."""
+    return {
+        "folder": str(one.folder),
+        "enabled": one.enabled,
+        "wheels": [{"file": each.file, "sha256": each.sha256} for each in one.wheels],
+        "leftOut": list(one.left_out),
+    }

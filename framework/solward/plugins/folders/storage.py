@@ -1,0 +1,86 @@
+"""What plugins keep: a folder of a distribution's own, beside the installed one and untouched by
+its upgrades.
+
+    <home>/storage/<name>/
+
+Its host writes there, so it holds whatever a stranger likes. Who reads it takes plain files alone,
+follows nothing, waits for nothing and does not recurse.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from solward.plugins.folders.layout import is_name
+
+FOLDER = "storage"
+
+
+def storage_folder(home: Path, name: str) -> Path | None:
+    """The folder of a distribution, by its canonical name; None where that is no such name."""
+    return home / FOLDER / name if is_name(name) else None
+
+
+def make_storage(folder: Path) -> None:
+    """Make a distribution's folder, for its owner alone, where it is missing."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def stored(home: Path) -> list[str]:
+    """The distributions that have a folder."""
+    try:
+        return sorted(filter(is_name, os.listdir(home / FOLDER)))
+    except OSError:
+        return []
+
+
+def files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Every plain file below a folder, by its path from there with `/`."""
+    left = [""]
+    while left:
+        folder = left.pop()
+        try:
+            entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
+        except OSError:
+            continue  # it is gone meanwhile, or nobody can read it
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                left.append(path)
+            elif entry.is_file(follow_symlinks=False):
+                yield path, Path(entry.path)
+
+
+def empty(folder: Path) -> None:
+    """Delete all that is in a distribution's folder, however deep it is and whatever is closed.
+
+    The folder itself stays, in which a running plugin host goes on to keep files.
+
+    Raises:
+        OSError: something cannot be deleted.
+    """
+    numbers = itertools.count()
+    while inner := _folders_left(folder):
+        # What is one level further down comes up, so that no path grows.
+        for each in inner:
+            os.chmod(each, 0o700)
+            for entry in list(os.scandir(each)):
+                if entry.is_dir(follow_symlinks=False):
+                    os.chmod(entry.path, 0o700)
+                os.rename(entry.path, folder / f".emptied-{os.getpid()}-{next(numbers)}")
+            os.rmdir(each)
+
+
+def _folders_left(folder: Path) -> list[str]:
+    """Delete the files of a folder; returns the folders in it."""
+    left = []
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            left.append(entry.path)
+        else:
+            os.unlink(entry.path)
+    return left

@@ -1,0 +1,238 @@
+"""What a plugin's module must have: its group's hooks, each as specified, and no other.
+
+Light, because plugin hosts check modules by it as well; declarations are checked in the service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pluggy
+
+from solward import hookspecs
+from solward.plugins.problems import ProblemCode, Rejected, described
+from solward.types.manifest import GROUPS
+from solward.types.payment import PaymentSpec
+from solward.types.provider import ProviderSpec
+from solward.types.skill import Effects, SkillSpec
+from solward.types.venue import VenueSpec
+
+SKILLS, PROVIDERS, VENUES, PAYMENTS, GUARDRAILS = GROUPS
+
+HOOKS = {
+    SKILLS: ("skill_spec", "skill_execute"),
+    PROVIDERS: ("provider_spec", "provider_complete"),
+    VENUES: ("venue_spec", "venue_quote"),
+    PAYMENTS: ("payment_spec", "payment_offers", "payment_headers", "payment_receipt"),
+    GUARDRAILS: ("guardrail_check",),
+}
+
+# Hooks a plugin may leave out.
+OPTIONAL = {
+    PROVIDERS: ("provider_stream", "provider_price"),
+    VENUES: ("venue_instructions", "venue_swap"),
+}
+
+# Optional hooks of which a plugin has at least one.
+AT_LEAST_ONE = {VENUES: OPTIONAL[VENUES]}
+
+# What a group's plugins declare; a guardrail declares nothing.
+DECLARED = {SKILLS: SkillSpec, PROVIDERS: ProviderSpec, VENUES: VenueSpec, PAYMENTS: PaymentSpec}
+
+Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec, PaymentSpec)
+
+
+class SealedError(RuntimeError):
+    """A plugin was registered after sealing, or a caller bound before it."""
+
+
+class Manager(pluggy.PluginManager):
+    """Registers plugins until it is sealed, and only then binds callers.
+
+    A bound caller of pluggy calls every plugin but those it excludes, so a plugin registered later
+    would run too; hence the seal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(hookspecs.PROJECT)
+        self.add_hookspecs(hookspecs)
+        self._sealed = False
+
+    def register(self, plugin: Any, name: str | None = None) -> str | None:
+        """Register a plugin; raises `SealedError` when sealed, else what pluggy raises."""
+        if self._sealed:
+            raise SealedError("plugins are registered before the first caller is bound")
+        return super().register(plugin, name)
+
+    def seal(self) -> None:
+        """Refuse every later registration."""
+        self.check_pending()
+        self._sealed = True
+
+    def bind(self, hook: str, plugin: Any) -> Callable[..., Any]:
+        """A caller of `hook` that runs `plugin` alone."""
+        if not self._sealed:
+            raise SealedError("callers are bound after the last registration")
+        others = [other for other in self.get_plugins() if other is not plugin]
+        return self.subset_hook_caller(hook, others)
+
+    def bind_optional(self, hook: str, plugin: Any) -> Callable[..., Any] | None:
+        """As `bind`, or None where `plugin` does not implement the hook."""
+        return self.bind(hook, plugin) if hasattr(plugin, hook) else None
+
+
+def register(
+    manager: Manager, group: str, name: str, load: Callable[[], Any], *, interrupts: bool = True
+) -> Any:
+    """Import a plugin and register it, its hooks checked.
+
+    Args:
+        load: imports it, as `EntryPoint.load` does.
+        interrupts: let `KeyboardInterrupt` pass, which is the operator's in the service's process.
+
+    Raises:
+        Rejected: it cannot be imported, or its hooks are not as specified.
+    """
+    try:
+        plugin = load()
+    except BaseException as error:
+        if interrupts and isinstance(error, KeyboardInterrupt):
+            raise
+        raise Rejected(ProblemCode.IMPORT_FAILED, described(error)) from error
+    key = f"{group}:{name}"
+    try:
+        manager.register(plugin, name=key)
+    except pluggy.PluginValidationError as error:
+        detail = _wrong_argument(group, plugin) or described(error)
+        raise Rejected(ProblemCode.BAD_HOOK, detail) from error
+    except ValueError as error:
+        detail = "another entry point is this very module; one module is one plugin"
+        raise Rejected(ProblemCode.BAD_HOOK, detail) from error
+    except BaseException as error:
+        if interrupts and isinstance(error, KeyboardInterrupt):
+            raise
+        raise broken(described(error)) from error
+    try:
+        hash(plugin)
+        check_hooks(group, plugin, manager.get_hookcallers(plugin) or [])
+    except Rejected:
+        manager.unregister(name=key)
+        raise
+    except Exception as error:
+        manager.unregister(name=key)
+        raise broken(described(error)) from error
+    return plugin
+
+
+def _wrong_argument(group: str, plugin: Any) -> str | None:
+    """Which argument of a hook it does not have; None where that is not what is wrong."""
+    with contextlib.suppress(Exception):  # a plugin may be any object
+        for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
+            known = inspect.signature(getattr(hookspecs, hook)).parameters
+            function = getattr(plugin, hook, None)
+            for name in () if function is None else inspect.signature(function).parameters:
+                if name not in known:
+                    return f"{hook} has no argument {name!r}; it has {', '.join(known) or 'none'}"
+    return None
+
+
+def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> None:
+    """Check that the plugin implements the group's hooks, each once and as specified, and no other.
+
+    Args:
+        callers: the hooks the plugin implements, as pluggy found them.
+
+    Raises:
+        Rejected: `bad_hook` for a hook that is unknown, foreign or a wrapper, `bad_contract`
+            for one that is missing, not async though specified so, or with argument defaults.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for caller in callers:
+        for implementation in caller.get_hookimpls():
+            if implementation.plugin is plugin:
+                _check_registration(group, caller, implementation, found)
+                found[caller.name] = implementation.function
+    for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
+        if hook not in found:
+            if hook not in HOOKS[group] and not hasattr(plugin, hook):
+                continue
+            marked = "without @hookimpl" if hasattr(plugin, hook) else "not there"
+            raise broken(f"{hook} is {marked}")
+        _check_function(hook, found[hook])
+    alternatives = AT_LEAST_ONE.get(group)
+    if alternatives and not found.keys() & set(alternatives):
+        raise broken(f"{' or '.join(alternatives)} must be there: one of them, or both")
+
+
+def _check_registration(
+    group: str,
+    caller: pluggy.HookCaller,
+    implementation: pluggy.HookImpl,
+    found: dict[str, Callable[..., Any]],
+) -> None:
+    hook = caller.name
+    if not caller.has_spec():
+        known = ", ".join((*HOOKS[group], *OPTIONAL.get(group, ())))
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is no hook; {group} has {known}")
+    if hook not in (*HOOKS[group], *OPTIONAL.get(group, ())):
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook of {group}")
+    if implementation.wrapper or implementation.hookwrapper:
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} must not be a wrapper")
+    if hook in found:
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is implemented twice")
+
+
+def _check_function(hook: str, function: Callable[..., Any]) -> None:
+    specification = getattr(hookspecs, hook)
+    must_be_async = inspect.iscoroutinefunction(specification)
+    if inspect.isasyncgenfunction(specification):
+        if not inspect.isasyncgenfunction(function):
+            raise broken(f"{hook} must be an async generator: `async def` with `yield`")
+    elif inspect.iscoroutinefunction(function) != must_be_async:
+        raise broken(f"{hook} must be defined with `{'async ' if must_be_async else ''}def`")
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is not parameter.empty:
+            raise broken(f"{hook} must not give {name} a default: it would never be passed")
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            raise broken(f"{hook} must name its arguments: {inspect.signature(specification)}")
+
+
+def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
+    """The declaration that a spec hook returns.
+
+    Raises:
+        Rejected: `bad_contract`: it raises, returns another type, another name than the entry
+            point's, or a different value the second time.
+    """
+    try:
+        spec, again = call(), call()
+        pure = bool(spec == again)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise broken(f"{hook} raised {described(error)}") from error
+    if not isinstance(spec, kind):
+        raise broken(f"{hook} must return a {kind.__name__}, not {type(spec).__name__}")
+    if not pure:
+        raise broken(f"{hook} must return the same declaration each time")
+    if spec.name != name:
+        raise broken(f"{hook} names it {spec.name!r}, but its entry point is {name!r}")
+    check_types(spec)
+    return spec
+
+
+def check_types(spec: object) -> None:
+    """Raises `Rejected` for a value of a type that a message would carry as the right one."""
+    if isinstance(spec, SkillSpec):
+        if not isinstance(spec.effects, Effects):
+            raise broken("effects must be Effects.READ or Effects.SPEND")
+        if not isinstance(spec.examples, tuple):
+            raise broken("examples must be a tuple of parameter objects")
+
+
+def broken(detail: str) -> Rejected:
+    """A plugin that does not keep its contract."""
+    return Rejected(ProblemCode.BAD_CONTRACT, detail)

@@ -1,0 +1,204 @@
+"""The interceptors around every skill: report, shield, validate, time out, execute.
+
+Pluggy wrappers around an async hook would wrap the creation of the coroutine and see none of its
+errors; these interceptors are plain functions, bound from the inside out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from solward.plugins.containment import PluginCrash, deliberate
+from solward.plugins.loaded import LoadedSkill
+from solward.telemetry import metrics, tracing
+from solward.telemetry.scrub import concealed
+from solward.types.errors import SkillError, SkillTimeout, SolwardError
+
+if TYPE_CHECKING:
+    from solward.context import SkillContext
+
+# Time for a cancelled skill to clean up; after it the skill is abandoned.
+GRACE_S = 2.0
+EVENT = "skill:executed"
+# Error code -> metric label. A skill's own codes are free text and count as `refused`.
+_OUTCOMES = {
+    None: "ok",
+    "cancelled": "cancelled",
+    "internal_error": "crashed",
+    "bad_outcome": "crashed",
+    "timeout": "timeout",
+    "TransactionFailed": "failed",
+    "GuardrailBlocked": "blocked",
+}
+
+_log = structlog.get_logger(__name__)
+_abandoned: set[asyncio.Future[str]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class SkillCall:
+    """One run of a skill; `params` are the caller's until they are validated."""
+
+    skill: LoadedSkill
+    params: Any
+    context: SkillContext
+
+
+Handler = Callable[[SkillCall], Awaitable[str]]
+Interceptor = Callable[[SkillCall, Handler], Awaitable[str]]
+Emit = Callable[[str, Mapping[str, Any]], object]
+
+
+async def run_skill(
+    skill: LoadedSkill, params: object, context: SkillContext, *, emit: Emit
+) -> str:
+    """Run a skill and return its outcome; its context ends with it.
+
+    Args:
+        emit: publishes `skill:executed` for every run, with skill, walletId, agentId, ok, error
+            code and durationMs; never parameters or outcome.
+
+    Raises:
+        InvalidRequest: the parameters do not fit its schema.
+        SkillTimeout: it did not finish within its declared time.
+        SolwardError: a deliberate error of the skill or the engine (`SkillError`,
+            `TransactionError` and so on); anything else it raises is logged and becomes a
+            `SkillError` `internal_error`.
+    """
+    chain: Handler = execute
+    for interceptor in (time_out, validate, shield, functools.partial(report, emit)):
+        chain = functools.partial(_around, interceptor, chain)
+    try:
+        return await chain(SkillCall(skill, params, context))
+    finally:
+        await _close(context, skill.spec.name)
+
+
+async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
+    """Count, time and publish the run, however it ends."""
+    started = time.monotonic()
+    code: str | None = "cancelled"
+    name = call.skill.spec.name
+    try:
+        with tracing.span("skill", skill=name):
+            outcome = await handler(call)
+        code = None
+    except SolwardError as error:
+        # A plugin writes its errors' codes.
+        code = concealed(error.code) if isinstance(error, SkillError) else type(error).__name__
+        raise
+    finally:
+        agent = call.context.agent
+        duration_s = time.monotonic() - started
+        metrics.SKILLS.labels(name, _OUTCOMES.get(code, "refused")).inc()
+        metrics.SKILL.labels(name).observe(duration_s)
+        emit(
+            EVENT,
+            {
+                "skill": name,
+                "walletId": call.context.wallet.id,
+                "agentId": agent.id if agent is not None else None,
+                "ok": code is None,
+                "error": code,
+                "durationMs": round(duration_s * 1000),
+            },
+        )
+    return outcome
+
+
+async def validate(call: SkillCall, handler: Handler) -> str:
+    """Check the parameters and apply defaults before any of the skill's code runs."""
+    return await handler(replace(call, params=call.skill.validate(call.params)))
+
+
+async def shield(call: SkillCall, handler: Handler) -> str:
+    """Let deliberate errors pass; log anything else and hide its text."""
+    name = call.skill.spec.name
+    try:
+        return await handler(call)
+    except SolwardError:
+        raise
+    except Exception as error:
+        meant = deliberate(error)
+        if meant is not None:
+            raise meant from None
+        _log.exception("skill_failed", skill=name, error=type(error).__name__)
+    raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
+
+
+async def time_out(call: SkillCall, handler: Handler) -> str:
+    """Cancel the skill at its deadline, and stop waiting even where it ignores that."""
+    spec = call.skill.spec
+    task = asyncio.ensure_future(handler(call))
+    try:
+        await asyncio.wait({task}, timeout=spec.timeout_s)
+    except asyncio.CancelledError:
+        call.context.end()
+        await _stop(task, spec.name)
+        raise
+    if not task.done():
+        # Before it is cancelled: one that ignores that must not go on to pay.
+        call.context.end()
+        await _stop(task, spec.name)
+        raise SkillTimeout(spec.name, spec.timeout_s)
+    if task.cancelled():
+        raise PluginCrash("the skill cancelled itself")
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise PluginCrash(f"{type(error).__name__} from the skill") from error
+    return task.result()
+
+
+async def execute(call: SkillCall) -> str:
+    """Run the skill's own code and check the type of its outcome."""
+    try:
+        outcome = await call.skill.execute(call.params, call.context)
+    finally:
+        # In the same step of the event loop: no task that the skill left runs in between.
+        call.context.end()
+    if not isinstance(outcome, str):
+        name = call.skill.spec.name
+        _log.error("skill_outcome_not_text", skill=name, type=type(outcome).__name__)
+        raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
+    return outcome
+
+
+async def _around(interceptor: Interceptor, handler: Handler, call: SkillCall) -> str:
+    return await interceptor(call, handler)
+
+
+async def _close(context: SkillContext, name: str) -> None:
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await context.aclose()
+    except Exception as error:
+        # A plugin may have put a transport of its own into its client.
+        _log.error("skill_client_not_closed", skill=name, error=type(error).__name__)
+
+
+async def _stop(task: asyncio.Future[str], name: str) -> None:
+    """Cancel a skill and wait `GRACE_S`; one that still runs is abandoned and logged."""
+    task.cancel()
+    try:
+        await asyncio.wait({task}, timeout=GRACE_S)
+    finally:
+        if task.done():
+            _retrieve_error(task)
+        else:
+            _log.error("skill_abandoned", skill=name, detail="it ignores its cancellation")
+            _abandoned.add(task)
+            task.add_done_callback(_abandoned.discard)
+            task.add_done_callback(_retrieve_error)
+
+
+def _retrieve_error(task: asyncio.Future[str]) -> None:
+    # asyncio logs the error of a task that nobody retrieved.
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,252 @@
+"""The JSON Schemas a plugin may declare: valid, closed, self-contained, exactly checkable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from solward.plugins.parameters import Parameters, exact
+from solward.plugins.problems import ProblemCode, Rejected
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_TYPES = "array, boolean, integer, null, number, object, string"
+
+_MAX_DEPTH = 16
+_MAX_NODES = 1_000
+
+# Declarations of other distributions are checked on the service's event loop, and so is what
+# callers send. Neither may take long.
+_LONG_LIST = 100
+_MAX_UNIQUE = 100
+_MAX_EXAMPLES = 16 << 10
+# Values times values of the schema they are checked against.
+_MAX_WORK = 250_000
+_MAPS = {"properties", "patternProperties", "dependentSchemas", "dependentRequired", "$defs"}
+_DATA = {"default", "examples", "enum", "const"}
+
+# jsonschema checks multipleOf with floats: 0.3 would be no multiple of 0.1.
+_FORBIDDEN = {
+    "multipleOf": "cannot be checked exactly",
+    "$id": "would give references another base",
+    "$anchor": "is not supported; use #/$defs/NAME",
+    "$dynamicRef": "is not supported; use #/$defs/NAME",
+    "$dynamicAnchor": "is not supported; use #/$defs/NAME",
+    "$schema": "may only stand at the top: the whole schema is of one dialect",
+    "unevaluatedItems": "is not supported; use items",
+    "unevaluatedProperties": "is not supported; use additionalProperties: false",
+}
+_ONE = ("contains", "not", "if", "then", "else", "propertyNames")
+_MANY = ("allOf", "anyOf", "oneOf")
+_NAMED = ("dependentSchemas",)
+_ANNOTATIONS = {"title", "description", "default", "examples", "deprecated"}
+_LOCAL = re.compile(r"#/\$defs/([^/~%]+)")
+
+
+def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
+    """A copy of the schema with its local references resolved.
+
+    Args:
+        trusted: it is a built-in plugin's. Others may not use what can take very long to check:
+            `pattern`, `patternProperties`, and `uniqueItems` without a small `maxItems`.
+
+    Raises:
+        Rejected: `bad_schema`, saying where: it is not JSON, not valid 2020-12, not an object
+            with `additionalProperties: false` (nested objects too), refers elsewhere or to
+            itself, uses `multipleOf`, has a default that does not fit, or could take very long.
+    """
+    if not isinstance(schema, Mapping):
+        raise _bad("schema", "must be an object")
+    try:
+        exact(schema)
+    except InvalidRequest as error:
+        raise _bad("schema", str(error)) from None
+    plain: dict[str, Any] = _copied(schema)
+    if plain.pop("$schema", DIALECT) != DIALECT:
+        raise _bad("$schema", f"must be {DIALECT}")
+    if not trusted:
+        # Before anything else reads it: the dialect's own check compiles patterns.
+        _check_cheap(plain, "")
+    try:
+        Draft202012Validator.check_schema(plain)
+    except SchemaError as error:
+        path = "/".join(map(str, error.absolute_path))
+        if error.absolute_path and error.absolute_path[-1] == "type" and error.validator == "anyOf":
+            # The dialect's own message names none of them.
+            raise _bad(
+                path, f"must be one or several of {_TYPES}; got {error.instance!r:.60}"
+            ) from None
+        raise _bad(path, error.message) from None
+    if plain.get("type") != "object":
+        raise _bad("type", 'must be "object" at the top level')
+    return _Walk(plain.get("$defs", {}), trusted=trusted).schema(plain, "", 0)
+
+
+def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
+    """Refuse examples of another distribution that could take seconds to check.
+
+    Raises:
+        Rejected: `bad_schema`.
+    """
+    try:
+        plain = exact(examples, "examples")
+    except InvalidRequest as error:
+        raise _bad("examples", str(error)) from None
+    if len(jsontext.dumps(plain)) > _MAX_EXAMPLES:
+        raise _bad("examples", f"are more than {_MAX_EXAMPLES >> 10} KiB together")
+    if _values(plain) * _values(schema) > _MAX_WORK:
+        raise _bad("examples", "have too many values for so large a schema")
+
+
+def _values(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_values, value.values()))
+    return 1 + sum(map(_values, value)) if isinstance(value, list | tuple) else 1
+
+
+def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
+    """`names`: the keys of `node` are names of fields, no keywords."""
+    if isinstance(node, dict):
+        for key, item in node.items():
+            at = f"{path}/{key}"
+            if names:
+                _check_cheap(item, at)
+                continue
+            if key in {"pattern", "patternProperties"}:
+                raise _bad(
+                    at,
+                    "is not allowed: a pattern can take for ever on some text; use enum, minLength"
+                    " and maxLength, and check it in the skill (raise InvalidRequest)",
+                )
+            if key == "uniqueItems" and item is not False:
+                most = node.get("maxItems")
+                if type(most) is not int or most > _MAX_UNIQUE:
+                    raise _bad(at, f"needs maxItems of at most {_MAX_UNIQUE} beside it")
+            if key not in _DATA:
+                _check_cheap(item, at, names=key in _MAPS)
+    elif isinstance(node, list):
+        # The dialect's check compares each item of some lists with each other where it cannot sort.
+        if len(node) > _LONG_LIST and not all(isinstance(item, str) for item in node):
+            raise _bad(path, f"has more than {_LONG_LIST} items")
+        for index, item in enumerate(node):
+            _check_cheap(item, f"{path}/{index}")
+
+
+class _Walk:
+    """Walks every subschema and resolves references."""
+
+    def __init__(self, defs: Mapping[str, Any], *, trusted: bool) -> None:
+        self._defs = defs
+        self._trusted = trusted
+        self._nodes = 0
+        self._work = 0
+
+    def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
+        """The schema of a value; one that accepts anything is rejected."""
+        if not isinstance(node, dict):
+            raise _bad(path, "must be a schema, not true or false")
+        found = self.schema(node, path, depth)
+        restricted = {"type", "enum", "const"} & found.keys()
+        for keyword in _MANY:
+            for at, branch in enumerate(found.get(keyword, ())):
+                if not restricted:
+                    self.value(branch, f"{path}/{keyword}/{at}", depth + 1)
+        if not restricted and not found.keys() & set(_MANY):
+            raise _bad(path, "has no type, so it accepts anything")
+        return found
+
+    def schema(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        self._nodes += 1
+        if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
+            raise _bad(path, "is too large, nested too deep, or refers to itself")
+        for keyword, reason in _FORBIDDEN.items():
+            if keyword in node:
+                raise _bad(f"{path}/{keyword}", reason)
+        if "$ref" in node:
+            return self.schema(self._resolved(node, path), path, depth + 1)
+        found = {key: value for key, value in node.items() if key != "$defs"}
+        self._object(found, path, depth)
+        self._array(found, path, depth)
+        for keyword in _ONE:
+            if isinstance(found.get(keyword), dict):
+                found[keyword] = self.schema(found[keyword], f"{path}/{keyword}", depth + 1)
+        for keyword in _MANY:
+            if keyword in found:
+                found[keyword] = [
+                    self.schema(branch, f"{path}/{keyword}/{at}", depth + 1)
+                    if isinstance(branch, dict)
+                    else self.value(branch, f"{path}/{keyword}/{at}", depth + 1)
+                    for at, branch in enumerate(found[keyword])
+                ]
+        for keyword in _NAMED:
+            if keyword in found:
+                found[keyword] = {
+                    name: self.schema(each, f"{path}/{keyword}/{name}", depth + 1)
+                    for name, each in found[keyword].items()
+                    if isinstance(each, dict)
+                }
+        if "default" in found and not self._trusted:
+            self._work += _values(found["default"]) * _values(found)
+            if self._work > _MAX_WORK:
+                raise _bad(f"{path}/default", "is one of too many values for so large a schema")
+        if "default" in found and not Parameters(found).accepts(found["default"]):
+            raise _bad(f"{path}/default", "does not fit its own schema")
+        return found
+
+    def _object(self, node: dict[str, Any], path: str, depth: int) -> None:
+        if not isinstance(node.get("additionalProperties", False), bool):
+            raise _bad(f"{path}/additionalProperties", "must be false")
+        if "object" not in _kinds(node) and not node.keys() & {"properties", "patternProperties"}:
+            return
+        if node.get("additionalProperties") is not False:
+            raise _bad(path, "an object must have additionalProperties: false")
+        for keyword in ("properties", "patternProperties"):
+            if keyword in node:
+                node[keyword] = {
+                    name: self.value(field, f"{path}/{keyword}/{name}", depth + 1)
+                    for name, field in node[keyword].items()
+                }
+
+    def _array(self, node: dict[str, Any], path: str, depth: int) -> None:
+        if "array" not in _kinds(node) and not node.keys() & {"items", "prefixItems"}:
+            return
+        if "items" not in node:
+            raise _bad(path, "an array must say what its items are")
+        if node["items"] is not False:
+            node["items"] = self.value(node["items"], f"{path}/items", depth + 1)
+        if "prefixItems" in node:
+            node["prefixItems"] = [
+                self.value(item, f"{path}/prefixItems/{at}", depth + 1)
+                for at, item in enumerate(node["prefixItems"])
+            ]
+
+    def _resolved(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+        local = _LOCAL.fullmatch(str(node["$ref"]))
+        target = self._defs.get(local[1]) if local else None
+        if not isinstance(target, dict):
+            raise _bad(f"{path}/$ref", "must refer to a schema of this document, #/$defs/NAME")
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        if beside.keys() - _ANNOTATIONS - {"$defs"}:
+            raise _bad(path, "only a description or a default may stand beside $ref")
+        return target | beside
+
+
+def _kinds(node: Mapping[str, Any]) -> list[str]:
+    kinds = node.get("type", [])
+    return [kinds] if isinstance(kinds, str) else list(kinds)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _bad(path: str, text: str) -> Rejected:
+    return Rejected(ProblemCode.BAD_SCHEMA, f"{path.lstrip('/') or 'schema'}: {text}")

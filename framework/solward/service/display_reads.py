@@ -1,0 +1,350 @@
+"""Reads of the ledger for people and models to look at: shared by those who ask in one moment, and
+kept for at most a slot. No decision over money takes them: this is no `ReadLedger`, and the import
+contracts keep it out of transactions, guardrails, operations and plugins.
+
+A state is shown while the process knows of no change of the ledger since it was asked for
+(`Ledger.changes`), so whoever was told that a transaction is confirmed never sees the state before
+it. What other processes and strangers do shows after `FRESH_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from solward.solana.tokens import token_account
+from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.types.ledger import Account, TokenHolding
+from solward.vault.ledger.answers import Malformed
+from solward.vault.ledger.patience import READ_WAIT_S, left, within
+from solward.vault.ledger.protocol import Ledger
+
+# A slot, where the cluster is well: a new state cannot be there before.
+FRESH_S: Final = 0.4
+# How late, with `Display.observed`, a token account may show that somebody else opened at his own
+# cost. To list a wallet's token accounts takes two calls for each wallet; to read those that are
+# known takes one for a hundred accounts of any wallets. With 5 s these lists were still two thirds
+# of a call for each cycle of a thousand agents (benchmarks/scale.py).
+LISTED_S: Final = 15.0
+# A node that is behind does not take back what was shown, for as long as nodes are behind.
+BEHIND_S: Final = 5.0
+# Wallets that are kept; the one that was asked for longest ago goes first.
+MOST_KEPT: Final = 10_000
+# Wallets whose token accounts are listed at one time.
+_LISTINGS: Final = 32
+# Token accounts of a wallet that are read with other wallets': as many as a call reads. Others do
+# not wait for a wallet that strangers opened thousands of accounts for; its own are listed anew.
+_SHARED: Final = 100
+# What may be of one wallet among those that are read together.
+_OF_ONE: Final = (LedgerRejected, Malformed)
+_STOPS: Final = "The ledger is not asked any more: the service stops"
+
+T = TypeVar("T")
+
+_Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
+"""The slot that accounts were read at, and what is at each address."""
+
+_Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
+"""The accounts that a caller asks for, and who waits for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a wallet holds, to look at.
+
+    Attributes:
+        lamports: of the wallet's own account, 0 where there is none.
+        holdings: its token accounts under both token programs, empty ones included.
+        slot: in which that was read.
+    """
+
+    lamports: int
+    holdings: tuple[TokenHolding, ...]
+    slot: int
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """An answer that is shown, or a question that is open.
+
+    Attributes:
+        changes: of the ledger, when it was asked.
+        asked_at: then, in monotonic seconds.
+    """
+
+    task: asyncio.Task[T]
+    changes: int
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The token accounts of a wallet, as listed when it had `lamports` and its caller knew
+    `mark`."""
+
+    lamports: int
+    mark: Hashable
+    holdings: tuple[TokenHolding, ...]
+    listed_at: float
+
+
+class Display:
+    """Shared reads of one ledger.
+
+    An error is told to all who wait for it, and to nobody after them. Who stops waiting stops
+    nothing for others.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        fresh_s: float = FRESH_S,
+        listed_s: float = LISTED_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args:
+        clock: monotonic seconds.
+        """
+        self._ledger = ledger
+        self._fresh_s = fresh_s
+        self._listed_s = listed_s
+        self._clock = clock
+        self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
+        # The newest state that was shown of each wallet, and when it was read.
+        self._newest: OrderedDict[str, tuple[float, Shown]] = OrderedDict()
+        self._listings: OrderedDict[str, _Listing] = OrderedDict()
+        self._listing = asyncio.Semaphore(_LISTINGS)
+        self._slot: _Kept[int] | None = None
+        # The accounts that callers of this moment ask for, and the call that reads them.
+        self._wanted: list[_Wanted] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def wallet(self, address: str) -> Shown:
+        """What a wallet holds.
+
+        Raises:
+            LedgerError: the ledger did not answer, also where it took longer than the caller has.
+        """
+        return await self._share(self._exact, address, self._read)
+
+    async def observed(self, address: str, mark: Hashable = None) -> Shown:
+        """As `wallet`, for many wallets again and again: those asked for in one moment are read in
+        one call for each hundred accounts, always anew. A token account that somebody else opens
+        at his own cost shows within `LISTED_S`; one that the wallet pays for shows at once.
+
+        Args:
+            mark: what the caller knows of the wallet's own transactions: what another process
+                confirmed is another mark, and shows at once too.
+
+        Raises:
+            LedgerError: see `wallet`.
+        """
+        return await self._observe(address, mark)
+
+    async def slot(self) -> int:
+        """The current slot, at most `FRESH_S` old.
+
+        Raises:
+            LedgerError: see `wallet`.
+        """
+        kept = self._slot
+        if kept is None or self._clock() - kept.asked_at > self._fresh_s or _failed(kept.task):
+            kept = self._slot = self._ask(self._ledger.slot)
+        return await _await(kept.task)
+
+    async def close(self) -> None:
+        """Stop what is being read; those who wait for it are told that there is no answer."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # A read that was stopped before it began.
+        _fail(self._wanted, LedgerUnavailable(_STOPS))
+
+    async def _share(
+        self,
+        kept: OrderedDict[str, _Kept[Shown]],
+        address: str,
+        read: Callable[[str], Awaitable[Shown]],
+    ) -> Shown:
+        found = kept.get(address)
+        if (
+            found is None
+            or found.changes != self._ledger.changes
+            or self._clock() - found.asked_at > self._fresh_s
+            or _failed(found.task)
+        ):
+            found = kept[address] = self._ask(partial(read, address))
+        _use(kept, address)
+        return await _await(found.task)
+
+    def _ask(self, work: Callable[[], Awaitable[T]]) -> _Kept[T]:
+        """Begin work that belongs to no caller: it has a deadline and a context of its own."""
+
+        async def bounded() -> T:
+            with within(READ_WAIT_S, own=True):
+                return await work()
+
+        changes, now = self._ledger.changes, self._clock()
+        task = asyncio.create_task(bounded(), context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return _Kept(task, changes, now)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Where everybody has left, nobody reads it.
+            task.exception()
+
+    async def _read(self, address: str) -> Shown:
+        began = self._clock()
+        (slot, accounts), holdings = await asyncio.gather(
+            self._accounts([address]), self._ledger.holdings(address)
+        )
+        return self._shown(address, Shown(_lamports(accounts[address]), holdings, slot), began)
+
+    async def _observe(self, address: str, mark: Hashable) -> Shown:
+        began = self._clock()
+        listing = self._listings.get(address)
+        if listing is not None and (
+            listing.mark != mark or began - listing.listed_at > self._listed_s
+        ):
+            listing = None
+        known = () if listing is None else listing.holdings
+        try:
+            slot, accounts = await self._accounts([address, *(each.account for each in known)])
+        except _OF_ONE:
+            # They are listed anew by who asks next: one of these may be no account.
+            self._listings.pop(address, None)
+            raise
+        lamports = _lamports(accounts[address])
+        holdings = None
+        # Whoever opens a token account pays for it: with the lamports of then, it opened none.
+        if listing is not None and listing.lamports == lamports:
+            holdings = _holdings(address, known, accounts)
+        if holdings is None:
+            # After the lamports were read: what is opened in between changes them, and counts then.
+            async with self._listing:
+                listed_at = self._clock()
+                holdings = await self._ledger.holdings(address)
+            self._listings.pop(address, None)
+            if len(holdings) <= _SHARED:
+                self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
+        if address in self._listings:
+            _use(self._listings, address)
+        return self._shown(address, Shown(lamports, holdings, slot), began)
+
+    def _shown(self, address: str, found: Shown, began: float) -> Shown:
+        """The newer one of what was read and what was shown before."""
+        before = self._newest.get(address)
+        if before is not None and before[1].slot > found.slot and began - before[0] <= BEHIND_S:
+            return before[1]
+        self._newest[address] = began, found
+        _use(self._newest, address)
+        return found
+
+    async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
+        """The accounts and the slot they were read at, with what others ask for in this moment."""
+        if not self._wanted:
+            self._ask(self._together)
+        answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
+        self._wanted.append((addresses, answer))
+        return await answer
+
+    async def _together(self) -> None:
+        wanted = self._wanted
+        try:
+            # Whoever is ready to run now asks before this goes on.
+            await asyncio.sleep(0)
+            self._wanted = []
+            await self._answer(wanted)
+        except asyncio.CancelledError:
+            _fail(wanted, LedgerUnavailable(_STOPS))
+            raise
+
+    async def _answer(self, wanted: Sequence[_Wanted]) -> None:
+        """Read for all of them at once; where that is refused or malformed, for one half and the
+        other, so that what a node says of one wallet fails no other."""
+        addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
+        try:
+            found = await self._ledger.accounts_at(list(addresses))
+        except _OF_ONE as error:
+            half = len(wanted) // 2
+            if not half:
+                _fail(wanted, error)
+                return
+            await asyncio.gather(self._answer(wanted[:half]), self._answer(wanted[half:]))
+        except Exception as error:
+            _fail(wanted, error)
+        else:
+            for _addresses, answer in wanted:
+                if not answer.done():
+                    answer.set_result(found)
+
+
+def _fail(wanted: Sequence[_Wanted], error: Exception) -> None:
+    for _addresses, answer in wanted:
+        if not answer.done():
+            answer.set_exception(error)
+
+
+async def _await(task: asyncio.Task[T]) -> T:
+    """The outcome of shared work, within the caller's deadline."""
+    if task.done() and not task.cancelled():
+        return task.result()
+    try:
+        return await asyncio.wait_for(asyncio.shield(task), left(READ_WAIT_S))
+    except TimeoutError:
+        raise LedgerUnavailable("The ledger did not answer in time") from None
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if not task.cancelled() or (caller is not None and caller.cancelling()):
+            raise
+        raise LedgerUnavailable(_STOPS) from None
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _use(kept: OrderedDict[str, Any], address: str) -> None:
+    """Mark as used, and drop what was used longest ago where there is too much."""
+    kept.move_to_end(address)
+    if len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
+
+
+def _lamports(account: Account | None) -> int:
+    return 0 if account is None else account.lamports
+
+
+def _holdings(
+    owner: str, known: Sequence[TokenHolding], accounts: Mapping[str, Account | None]
+) -> tuple[TokenHolding, ...] | None:
+    """The holdings with the units of now; None where an account is not what was listed."""
+    found = []
+    for holding in known:
+        account = accounts[holding.account]
+        state = token_account(account)
+        if (
+            account is None
+            or state is None
+            or account.owner != holding.program
+            or state.owner != owner
+            or state.mint != holding.mint
+        ):
+            return None
+        found.append(
+            TokenHolding(
+                holding.account, holding.mint, holding.program, state.amount, holding.decimals
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,507 @@
+"""The plugins of a running service: loaded at its start, and again when what is installed in
+folders of its own changes, in this process's home or on its word in another's.
+
+Nothing is told to the service: it compares the records in its home, and the database's list of the
+commands that made them, with what it runs. So no command can be lost on its way, and one that is
+killed has changed all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from solward.database.database import Database
+from solward.hosts.models import ModelHosts
+from solward.hosts.plugins import PluginHosts
+from solward.plugins import acts as plugin_acts
+from solward.plugins.acts import PluginAct
+from solward.plugins.discovery import Candidate, Folders, Place, disabled, environment, survey
+from solward.plugins.folders import layout
+from solward.plugins.folders.layout import Installed, State, canonical
+from solward.plugins.hooks import GUARDRAILS
+from solward.plugins.load import Loaded, compose, loaded
+from solward.plugins.loaded import Registry
+from solward.plugins.problems import Problem, ProblemCode, Rejected, shortened
+from solward.settings import Settings
+from solward.types.errors import StoreError
+
+POLL_S: Final = 1.0
+"""The longest until a change in the home is noticed, or one that another process stored."""
+
+_log = structlog.get_logger(__name__)
+
+_Plugin = tuple[Candidate, Loaded | Rejected]
+_Key = tuple[str, str, str]
+_OtherVersions = list[tuple[str, dict[str, str]]]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A distribution of its own folder as this process loaded it.
+
+    Attributes:
+        act: the id of the command that all agreed on then.
+        ended: whether its hosts were ended because somebody disabled or removed it.
+    """
+
+    one: Installed
+    act: str
+    plugins: list[_Plugin]
+    ended: bool = False
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [candidate for candidate, _ in self.plugins]
+
+    @property
+    def is_whole(self) -> bool:
+        return not any(isinstance(each, Rejected) for _, each in self.plugins)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What this process is to run of a distribution.
+
+    Attributes:
+        one: what its home has.
+        news: the command that made it so, where no process has stored it.
+        agreed: what all processes agree on once that is stored.
+        before: what they agreed on before.
+        withheld: why nothing of `one` is loaded; None where it is.
+    """
+
+    name: str
+    one: Installed | None
+    news: PluginAct | None
+    agreed: PluginAct
+    before: PluginAct | None
+    withheld: tuple[ProblemCode, str] | None
+
+    @property
+    def is_mismatch(self) -> bool:
+        return self.withheld is not None and self.withheld[0] is ProblemCode.VERSION_MISMATCH
+
+    def keeps(self, running: _Running) -> bool:
+        """Whether what runs goes on."""
+        if running.ended:
+            return False
+        return self.withheld is None or (self.is_mismatch and self.may_stay(running))
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether somebody disabled or removed it."""
+        return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
+
+    def may_stay(self, running: _Running) -> bool:
+        """Whether what runs may go on where `one` cannot be loaded: all agree on it."""
+        agreed = self.agreed if self.is_mismatch else self.before
+        return agreed is not None and agreed.enabled and agreed.digest == running.one.digest
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the home and the database say."""
+
+    fingerprint: Hashable
+    state: State
+    acts: Sequence[PluginAct]
+    others: _OtherVersions
+
+
+class LivePlugins:
+    """Loads the plugins, and keeps third parties' as they are installed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        database: Database,
+        process_id: str,
+        hosts: PluginHosts,
+        models: ModelHosts,
+        *,
+        demo: bool,
+    ) -> None:
+        """
+        Args:
+            settings: say whose plugins may be loaded.
+            home: of this process.
+            process_id: this process as others on the database see it.
+            hosts: run third parties' plugins.
+            models: run the built-in language model providers.
+            demo: load demo providers too.
+        """
+        self.on_change: Callable[[Registry], object] = lambda _registry: None
+        """Called with the plugins whenever they were loaded again."""
+        self._allow = settings.plugins
+        self._home = home
+        self._database = database
+        self._process_id = process_id
+        self._hosts = hosts
+        self._models = models
+        self._demo = demo
+        # What pip changes takes effect at the next start, so the environment is read once, with
+        # the names and versions: of what pip has removed there are none to be read any more.
+        self._candidates, self._unreadable = environment()
+        self._environment: dict[_Key, _Plugin] = {}
+        self._running: dict[str, _Running] = {}
+        # Upgrades that could not be loaded: the command's id, and the problems.
+        self._failed: dict[str, tuple[str, list[Problem]]] = {}
+        self._seen: _View | None = None
+        self._registry: Registry | None = None
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Load again after every change, until the block ends."""
+        task = asyncio.create_task(self._watch(), name="solward-plugins")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                if await self._has_changed():
+                    await self._reload()
+            except StoreError as error:
+                _log.warning("plugins_not_compared", error=str(error))
+            except Exception:
+                # What runs goes on, and the next round tries again.
+                _log.exception("plugins_not_loaded")
+
+    async def _reload(self) -> None:
+        """Load again. A plugin may take its time to import; no command that ends another waits."""
+        loading = asyncio.create_task(self.load())
+        try:
+            while not loading.done():
+                await asyncio.wait([loading], timeout=POLL_S)
+                if not loading.done():
+                    with contextlib.suppress(StoreError):
+                        await self._end_disabled()
+            loading.result()
+        finally:
+            loading.cancel()
+
+    async def _end_disabled(self) -> None:
+        """End what was disabled or removed since the running `load` began."""
+        view = await self._view()
+        targets = {name: _target(name, view) for name in self._running}
+        ended = {
+            name: running
+            for name, running in self._running.items()
+            if targets[name].is_disabled and not running.ended
+        }
+        if not ended:
+            return
+        if self._database.shared:
+            news = [targets[name].news for name in ended]
+            async with self._database.write() as connection:
+                await plugin_acts.store(connection, [each for each in news if each is not None])
+        if self._registry is not None:
+            self._use(self._registry.without(ended))
+        for name, running in ended.items():
+            running.ended = True
+            self._hosts.retire(running.candidates, _why_ended(targets[name]), drain=False)
+
+    def _use(self, registry: Registry) -> Registry:
+        changed = registry != self._registry
+        self._registry = registry
+        if changed:
+            self.on_change(registry)
+        return registry
+
+    async def _has_changed(self) -> bool:
+        seen = self._seen
+        if seen is None:
+            return True
+        if await asyncio.to_thread(layout.fingerprint, self._home) != seen.fingerprint:
+            return True
+        if not self._database.shared:
+            return False
+        async with self._database.read() as connection:
+            acts = await plugin_acts.count(connection)
+            others = await plugin_acts.published_versions(connection, self._process_id)
+        return acts != len(seen.acts) or others != seen.others
+
+    async def load(self) -> Registry:
+        """Load what is to be loaded now; what runs already stays as it is.
+
+        Callers must not overlap.
+
+        Raises:
+            StoreError: the database does not answer; nothing has changed.
+            PluginError: a built-in plugin is broken.
+        """
+        view = await self._view()
+        targets = {name: _target(name, view) for name in _names(view)}
+        for name, target in targets.items():
+            if not await asyncio.to_thread(self._is_intact, target):
+                detail = (
+                    "its files are not those that were accepted: install the same version again"
+                )
+                withheld = ProblemCode.VERSION_MISMATCH, detail
+                targets[name] = replace(target, withheld=withheld)
+        folders = Folders(
+            [each.one for each in targets.values() if each.one and not each.is_mismatch],
+            {name: each.withheld for name, each in targets.items() if each.withheld},
+            view.state.unreadable,
+        )
+        chosen, problems, places = await asyncio.to_thread(
+            survey, self._allow, self._candidates, folders
+        )
+        versions = _versions(places)
+        acts = {name: each.agreed.id for name, each in targets.items()}
+        self._failed = {
+            name: each for name, each in self._failed.items() if acts.get(name) == each[0]
+        }
+        started = await self._start(chosen, targets)
+        failed = {name for name in started if self._has_failed(started[name], targets[name])}
+        running = {name: each for name, each in started.items() if name not in failed}
+        for name, old in self._running.items():
+            if name in targets and name not in running and targets[name].keeps(old):
+                running[name] = old
+        try:
+            await self._store([_stored(each, running) for each in targets.values()], versions)
+        except BaseException:
+            for each in started.values():
+                self._hosts.retire(each.candidates, _NOT_USED, drain=False)
+            raise
+        for name in failed:
+            self._hosts.retire(started[name].candidates, _NOT_USED, drain=False)
+            self._failed[name] = (acts[name], _upgrade_problems(started[name]))
+        self._swap(running, targets)
+        stays = [
+            name
+            for name, each in running.items()
+            if targets[name].is_mismatch or each.one.digest != _digest(targets[name])
+        ]
+        problems += [*self._unreadable, *self._hosts.faults()]
+        problems += _other_environments(versions, view.others)
+        for target in targets.values():
+            problems += self._problems(target)
+            if target.is_mismatch and target.one is not None:
+                places += (Place(target.name, target.one.version, target.one),)
+        self._seen = view
+        return self._use(compose(self._plugins(chosen, stays), problems, places, self._demo))
+
+    @staticmethod
+    def _is_intact(target: _Target) -> bool:
+        """Whether what is to be loaded, or runs, is what was installed: what plugins there are is
+        read from the folder each time, so one of whose files some are lost would lose these."""
+        one = target.one
+        if target.withheld is not None or one is None:
+            return True
+        try:
+            return layout.tree_digest(one.folder) == one.digest
+        except (OSError, ValueError):
+            return False
+
+    async def _view(self) -> _View:
+        # Before the state, so that what changes in between is a change to the next round.
+        fingerprint = await asyncio.to_thread(layout.fingerprint, self._home)
+        state = await asyncio.to_thread(layout.state, self._home)
+        others: _OtherVersions = []
+        async with self._database.read() as connection:
+            acts = await plugin_acts.every(connection)
+            if self._database.shared:
+                others = await plugin_acts.published_versions(connection, self._process_id)
+        return _View(fingerprint, state, acts, others)
+
+    async def _start(
+        self, chosen: Sequence[Candidate], targets: Mapping[str, _Target]
+    ) -> dict[str, _Running]:
+        """Load what does not run as it is installed; what is in the environment, once."""
+        own = {each.distribution for each in chosen if each.installed is not None}
+        again = {name for name in own if self._is_wanted(targets[name], chosen)}
+        wanted = [
+            each
+            for each in chosen
+            if each.distribution in again
+            or (each.installed is None and _key(each) not in self._environment)
+        ]
+        started: dict[str, _Running] = {}
+        for candidate, plugin in await loaded(wanted, self._hosts, self._models):
+            one, name = candidate.installed, candidate.distribution
+            if one is None:
+                self._environment[_key(candidate)] = (candidate, plugin)
+                continue
+            running = started.setdefault(name, _Running(one, targets[name].agreed.id, []))
+            running.plugins.append((candidate, plugin))
+        return started
+
+    def _is_wanted(self, target: _Target, chosen: Sequence[Candidate]) -> bool:
+        """Whether a distribution is to be loaded that runs otherwise, or not at all."""
+        running, one = self._running.get(target.name), target.one
+        if running is None or running.ended or one is None:
+            return one is not None
+        if target.name in self._failed and target.may_stay(running):
+            return False
+        if running.act != target.agreed.id and not running.is_whole:
+            return True
+        if (running.one.folder, running.one.accepted) != (one.folder, one.accepted):
+            return True
+        has = set(map(_key, running.candidates))
+        return any(_key(each) not in has for each in chosen if each.distribution == target.name)
+
+    def _has_failed(self, started: _Running, target: _Target) -> bool:
+        """Whether an upgrade is not taken, because not all of it could be loaded."""
+        old = self._running.get(target.name)
+        return old is not None and not started.is_whole and target.may_stay(old)
+
+    async def _store(self, news: Sequence[PluginAct | None], versions: Mapping[str, str]) -> None:
+        acts = [each for each in news if each is not None]
+        if not acts and not self._database.shared:
+            return
+        async with self._database.write() as connection:
+            await plugin_acts.store(connection, acts)
+            if self._database.shared:
+                await plugin_acts.publish_versions(connection, self._process_id, versions)
+
+    def _swap(self, running: dict[str, _Running], targets: Mapping[str, _Target]) -> None:
+        """Let this run from now on; what it replaces ends in a while, all else at once."""
+        before, self._running = self._running, running
+        for name, old in before.items():
+            target, new = targets.get(name), running.get(name)
+            if target is None or new is None:
+                self._hosts.retire(old.candidates, _why_ended(target), drain=False)
+            elif new is not old:
+                reason = f"version {new.one.version} has replaced it"
+                self._hosts.retire(old.candidates, reason, drain=True)
+            elif old.act != target.agreed.id and target.withheld is None:
+                # Somebody enabled it once more.
+                self._hosts.enable(old.candidates)
+                old.act = target.agreed.id
+
+    def _problems(self, target: _Target) -> list[Problem]:
+        if target.is_mismatch and target.withheld is not None:
+            code, detail = target.withheld
+            version = "" if target.one is None else target.one.version
+            found = [Problem(code, "*", target.name, detail, version=version)]
+            if target.name not in self._running:
+                found += [
+                    Problem(code, rule, target.name, detail, GUARDRAILS, version)
+                    for rule in target.agreed.guardrails
+                ]
+            return found
+        _, problems = self._failed.get(target.name, ("", []))
+        return problems
+
+    def _plugins(self, chosen: Sequence[Candidate], stays: Collection[str]) -> list[_Plugin]:
+        """What is loaded, built-ins first and then by kind and name."""
+        names = set(map(_key, chosen))
+        every = list(self._environment.values())
+        every += [pair for each in self._running.values() for pair in each.plugins]
+        return sorted(
+            (pair for pair in every if _key(pair[0]) in names or pair[0].distribution in stays),
+            key=lambda pair: (not pair[0].built_in, pair[0].group, pair[0].name),
+        )
+
+
+_NOT_USED: Final = "it was not taken over"
+
+
+def _key(candidate: Candidate) -> _Key:
+    return candidate.group, candidate.name, canonical(candidate.distribution)
+
+
+def _names(view: _View) -> list[str]:
+    return sorted({*view.state.installed, *(each.distribution for each in view.acts)})
+
+
+def _target(name: str, view: _View) -> _Target:
+    acts = [each for each in view.acts if each.distribution == name]
+    one, removed = view.state.installed.get(name), view.state.removed.get(name)
+    local: PluginAct | None = None
+    if one is not None:
+        rules = [each.name for each in one.plugins if each.group == GUARDRAILS]
+        local = PluginAct(one.act.id, name, one.act.ms, one.version, one.digest, one.enabled, rules)
+    elif removed is not None and name not in view.state.unreadable:
+        local = PluginAct(removed.id, name, removed.ms, None, None, False)
+    news = local if local and local.id not in {each.id for each in acts} else None
+    before = plugin_acts.newest(acts).get(name)
+    agreed = plugin_acts.newest([*acts, *([news] if news else [])])[name]
+    if one is not None:
+        # As others see it, whatever its own record says.
+        one = replace(one, enabled=agreed.enabled)
+    return _Target(name, one, news, agreed, before, _withheld(one, agreed))
+
+
+def _withheld(one: Installed | None, agreed: PluginAct) -> tuple[ProblemCode, str] | None:
+    name = agreed.distribution
+    if agreed.digest is None:
+        return ProblemCode.DISABLED, f"it was removed elsewhere; solward plugins remove {name} here"
+    if not agreed.enabled:
+        return disabled(name)
+    if one is not None and one.digest == agreed.digest:
+        return None
+    has = "none of it" if one is None else f"{one.version} ({one.digest[:12]})"
+    return ProblemCode.VERSION_MISMATCH, (
+        f"this service has agreed on {agreed.version} ({agreed.digest[:12]}), and this process has"
+        f" {has}: install the same here, or solward plugins remove --lost {name}"
+    )
+
+
+def _stored(target: _Target, running: Mapping[str, _Running]) -> PluginAct | None:
+    """The command to store: one whose version could not be loaded is no agreement."""
+    here = running.get(target.name)
+    is_loaded = here is None or (here.is_whole and here.one.digest == _digest(target))
+    return target.news if target.withheld is not None or is_loaded else None
+
+
+def _digest(target: _Target) -> str | None:
+    return None if target.one is None else target.one.digest
+
+
+def _why_ended(target: _Target | None) -> str:
+    if target is None or target.agreed.digest is None:
+        return "it was removed"
+    return "another version was agreed on" if target.is_mismatch else "it was disabled"
+
+
+def _upgrade_problems(failed: _Running) -> list[Problem]:
+    return [
+        candidate.problem(
+            ProblemCode.UPGRADE_FAILED,
+            f"{failed.one.version} cannot be loaded, and the version before it goes on:"
+            f" {plugin.code}: {plugin.detail}",
+        )
+        for candidate, plugin in failed.plugins
+        if isinstance(plugin, Rejected)
+    ]
+
+
+def _versions(places: Sequence[Place]) -> dict[str, str]:
+    """Of others' distributions in the service's environment."""
+    return {canonical(each.distribution): each.version for each in places if not each.installed}
+
+
+def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
+    """A problem for each distribution that another process has otherwise in its environment."""
+    found: list[Problem] = []
+    for name in sorted({*mine, *(name for _, theirs in published for name in theirs)}):
+        others = [
+            f"{who} has {theirs.get(name, 'none of it')}"
+            for who, theirs in published
+            if theirs.get(name) != mine.get(name)
+        ]
+        if others:
+            detail = f"{', '.join(others)}; this process has {mine.get(name, 'none of it')}"
+            found.append(
+                Problem(
+                    ProblemCode.VERSION_MISMATCH, "*", name, shortened(detail),
+                    version=mine.get(name, ""),
+                )
+            )  # fmt: skip
+    return found

@@ -1,0 +1,858 @@
+"""One process: its parts opened in order, and what all its interfaces call.
+
+Home lock, plugins, database, keys, ledger, reconciliation; only then may anything be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from solward.support.extras import needs
+
+with needs(__name__, "up"):
+    import structlog
+    from solders.account import Account
+    from solders.pubkey import Pubkey
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.agents.cycle import PhaseHook
+from solward.agents.cycle import no_hook as no_phase_hook
+from solward.agents.service import AgentService
+from solward.audit.log import AuditLog
+from solward.context import AgentView, SkillContext, WalletView
+from solward.database.database import Database
+from solward.database.ledger_network import bind_network, check_network
+from solward.hosts.models import ModelHosts
+from solward.hosts.plugins import PluginHosts, plugin_hosts, shared_zygote
+from solward.notify import deliveries as webhook_store
+from solward.notify.alert_watch import Watch
+from solward.notify.alert_webhook import AlertWebhook
+from solward.notify.webhook import Webhook
+from solward.operations.approvals import Approvals, Keys, swept
+from solward.operations.payments.pay import Payments
+from solward.operations.payments.sites import Sites
+from solward.operations.perform import Operations, SkillCalls
+from solward.operations.policies.changes import may_approve
+from solward.operations.policies.documents import Policies
+from solward.operations.policies.grant_report import WalletKeys, principal_grants, wallet_grants
+from solward.operations.policies.limits_report import limits_report
+from solward.operations.policies.refusals import record_json, refusals
+from solward.operations.policies.replay_run import replay_stored
+from solward.operations.swap import SwapLimits
+from solward.plugins import Problem, Registry, run_skill
+from solward.plugins.discovery import canonical
+from solward.plugins.folders.layout import in_use
+from solward.plugins.folders.storage import make_storage, storage_folder
+from solward.plugins.loaded import LoadedSkill
+from solward.plugins.settings import PluginSettings
+from solward.plugins.state import PluginState
+from solward.schedules.run import ScheduleHook, actor_of, spends
+from solward.schedules.run import no_hook as no_schedule_hook
+from solward.schedules.schedule import ScheduleStatus
+from solward.schedules.service import ScheduleService
+from solward.service.cluster import Localnet, open_cluster
+from solward.service.display_reads import Display, Shown
+from solward.service.event_feed import event_feed
+from solward.service.live_plugins import LivePlugins
+from solward.service.record_filter import RecordFilter, filtered_ids
+from solward.service.record_pages import RecordPages
+from solward.service.retention import hourly_retention
+from solward.service.token_lists import read_list
+from solward.service.venue_clients import VenueClients
+from solward.settings import Settings
+from solward.settings.home import Home
+from solward.settings.settings import MAINNET
+from solward.solana.balances import Balances, balances_of
+from solward.solana.stakes import RecordedStakes, Stake, read_stakes
+from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
+from solward.telemetry import metrics
+from solward.telemetry.scrub import concealed
+from solward.types.errors import (
+    ConfigError,
+    InvalidRequest,
+    KeyRevoked,
+    LedgerError,
+    LedgerUnavailable,
+    NotFound,
+    SkillError,
+    SkillNotFound,
+    SolwardError,
+)
+from solward.types.events import EventBus
+from solward.types.guardrail import SOL
+from solward.types.hold import ACTION, Hold
+from solward.types.manifest import Terms
+from solward.types.money import SOL_DECIMALS
+from solward.types.record import TransactionRecord
+from solward.vault.custody import Wallet, Wallets
+from solward.vault.grants.document import GrantPolicy
+from solward.vault.grants.dollars import Worth, worth
+from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.ledger.patience import READ_WAIT_S, within
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.judge.prices import Prices, PriceSource
+from solward.vault.money.ledger_time import ledger_time_read
+from solward.vault.money.request import Actor
+from solward.vault.money.send.lease import Process, registered
+from solward.vault.money.steps import StepHook, no_hook
+from solward.vault.store import spending
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.plugin_entries import StoreBounds
+from solward.vault.store.spending import FrozenSwitch
+
+# Long enough for a ledger that answers to settle everything, short enough to start without one.
+RECONCILE_WAIT_S = 5.0
+# Records that an export holds at once.
+_EXPORT_PAGE = 50
+# The health route answers within a second, ledger or not.
+HEALTH_WAIT_S = 0.7
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Solward:
+    """The parts of one process. Open it with `Solward.open`.
+
+    Attributes:
+        plugins: the processes in which third parties' plugins run.
+        models: the processes in which built-in language model providers run.
+        keys: API keys, where this process serves requests with them: without, what keys asked for
+            and a person approved is carried out by a process that does.
+    """
+
+    settings: Settings
+    network: str
+    database: Database
+    ledger: Ledger
+    tokens: TokenList
+    wallets: Wallets
+    engine: Engine
+    operations: Operations
+    payments: Payments
+    registry: Registry
+    events: EventBus
+    audit: AuditLog
+    localnet: Localnet | None
+    prices: Prices
+    plugins: PluginHosts
+    models: ModelHosts
+    webhook: Webhook | None = None
+    alert_webhook: AlertWebhook | None = None
+    phase_hook: PhaseHook = no_phase_hook
+    step_hook: StepHook = no_hook
+    keys: Keys | None = None
+    schedule_hook: ScheduleHook = no_schedule_hook
+    agents: AgentService = field(init=False)
+    schedules: ScheduleService = field(init=False)
+    plugin_state: PluginState = field(init=False)
+    display: Display = field(init=False)
+    approvals: Approvals = field(init=False)
+    policies: Policies = field(init=False)
+    _record_pages: RecordPages = field(init=False, default_factory=RecordPages)
+
+    def __post_init__(self) -> None:
+        self.policies = Policies(
+            self.database, self.tokens, self.ledger, lambda: self.registry, self._key_names
+        )
+        self.display = Display(self.ledger)
+        self.plugin_state = PluginState(self, PluginSettings(self.database))
+        # Agents call the service itself, so they are made last.
+        self.agents = AgentService(self)
+        self.schedules = ScheduleService(self, self.engine.process.id)
+        self.approvals = Approvals(
+            database=self.database,
+            operations=self.operations,
+            callers=self,
+            process_id=self.engine.process.id,
+            may_approve=partial(may_approve, self.database),
+            hook=self.step_hook,
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        settings: Settings,
+        *,
+        kind: str = "api",
+        demo: bool = False,
+        step_hook: StepHook = no_hook,
+        phase_hook: PhaseHook = no_phase_hook,
+        schedule_hook: ScheduleHook = no_schedule_hook,
+        price_sources: Sequence[PriceSource] | None = None,
+        genesis: Mapping[Pubkey, Account] = MappingProxyType({}),
+    ) -> AsyncIterator[Solward]:
+        """Open every part, reconcile, resume the agents; close all of it at the end.
+
+        Args:
+            kind: the process's kind in the database: `api` or `worker`.
+            demo: load demo providers too.
+            step_hook: called at each point of the money path (tests kill the process there).
+            phase_hook: called after each phase of an agent's cycle (likewise).
+            schedule_hook: called after each phase of a schedule's run (likewise).
+            price_sources: who says what assets are worth; None for those of the network.
+            genesis: what a new embedded ledger holds beside its market (tests).
+
+        Raises:
+            ConfigError, HomeLocked, KeystoreError, StoreError: a part cannot be opened.
+            PluginError: a built-in plugin is broken.
+        """
+        async with AsyncExitStack() as stack:
+            home = stack.enter_context(
+                Home.opened(settings.solward_home, shared=settings.shared_database)
+            )
+            stack.enter_context(in_use(home.path))
+            zygote = await stack.enter_async_context(shared_zygote())
+            plugins = await stack.enter_async_context(
+                plugin_hosts(
+                    settings.solward_plugins_unconfined,
+                    secret=settings.plugin_secret,
+                    home=home.path,
+                    zygote=zygote,
+                )
+            )
+            models = ModelHosts(
+                settings.model_processes,
+                settings.models_folder,
+                unconfined=settings.solward_plugins_unconfined,
+                zygote=zygote,
+            )
+            stack.push_async_callback(models.close)
+            database = await Database.open(settings.database_url, home.path)
+            stack.push_async_callback(database.close)
+            bound = await check_network(database, settings.solana_network)
+            events = EventBus()
+            stack.callback(events.close)
+            database.on_committed = events.publish_stored
+            await stack.enter_async_context(event_feed(database, events))
+            wallets = await Wallets.open(database, settings, home.path)
+            process = Process.new(kind)
+            live = LivePlugins(
+                settings, home.path, database, process.id, plugins, models, demo=demo
+            )
+            registry = await live.load()
+            _tell_problems(registry.problems, registry.problems)
+            cluster = await stack.enter_async_context(open_cluster(settings, genesis))
+
+            async def verify_network() -> None:
+                await cluster.verify()
+                await bind_network(database, settings.solana_network)
+
+            if bound is None:
+                # A ledger that is away is verified, and binds it, before the first transaction.
+                with contextlib.suppress(LedgerUnavailable):
+                    await verify_network()
+            await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
+            tokens = await listed_tokens(database, cluster.network)
+            prices = Prices(
+                cluster.price_sources if price_sources is None else price_sources,
+                max_age_ms=settings.price_max_age_s * 1000,
+                # The localnet's market is one source, which nothing is compared with.
+                max_spread_bps=settings.price_max_spread_bps,
+            )
+            stack.push_async_callback(prices.close)
+            engine = Engine(
+                cluster.ledger, database, wallets,
+                _engine_options(settings, registry, prices, tokens, cluster.network),
+                verify_cluster=verify_network, hook=step_hook, process=process,
+            )  # fmt: skip
+            await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
+            stack.push_async_callback(engine.close)
+            venues = await stack.enter_async_context(VenueClients(settings, cluster))
+            payments = Payments(
+                engine=engine,
+                database=database,
+                wallets=wallets,
+                ledger=cluster.ledger,
+                tokens=tokens,
+                network=cluster.network,
+                sites=Sites(settings.payments_private_sites),
+                localnet_as=settings.payments_localnet_as,
+            )
+            stack.push_async_callback(payments.close)
+            payments.use_protocols(registry.payments)
+            service = cls(
+                settings=settings,
+                network=cluster.network,
+                database=database,
+                ledger=cluster.ledger,
+                tokens=tokens,
+                wallets=wallets,
+                engine=engine,
+                operations=Operations(
+                    engine=engine,
+                    wallets=wallets,
+                    ledger=cluster.ledger,
+                    tokens=tokens,
+                    network=cluster.network,
+                    venues=venues.venues(registry),
+                    swap_limits=SwapLimits(settings.max_slippage_bps),
+                    swap_venue=settings.swap_venue,
+                    payments=payments,
+                ),
+                payments=payments,
+                registry=registry,
+                events=events,
+                audit=AuditLog(database),
+                localnet=cluster.localnet,
+                prices=prices,
+                plugins=plugins,
+                models=models,
+                webhook=Webhook.of(database, settings),
+                alert_webhook=AlertWebhook.of(database, settings),
+                phase_hook=phase_hook,
+                schedule_hook=schedule_hook,
+                step_hook=step_hook,
+            )
+            plugins.on_problem = service.add_problem
+            if service.webhook is not None:
+                # Before anything can be held.
+                await stack.enter_async_context(service.webhook.delivering())
+            if service.alert_webhook is not None:
+                await stack.enter_async_context(service.alert_webhook.delivering())
+            stack.push_async_callback(service.display.close)
+            engine.sender.start()
+            # On a shared database other processes serve already, so this start need not wait.
+            await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
+            stack.push_async_callback(service.agents.close)
+            await service.agents.resume()
+            await stack.enter_async_context(swept(service.approvals))
+            await stack.enter_async_context(hourly_retention(database, settings))
+            live.on_change = partial(service.use_plugins, venues)
+            await stack.enter_async_context(live.watched())
+            models.warm(await service.agents.providers_in_use())
+            # Skills may be any plugin's, so what is due waits for all of the above.
+            stack.push_async_callback(service.schedules.close)
+            service.schedules.start()
+            if service.alert_webhook is not None:
+                watch = Watch(service, service.alert_webhook, cluster.nodes_away)
+                await stack.enter_async_context(watch.watching())
+            yield service
+
+    def use_plugins(self, venues: VenueClients, registry: Registry) -> None:
+        """Work with these plugins from now on; what runs goes on with those it began with."""
+        before, now = self.registry.problems, registry.problems
+        _tell_problems([each for each in now if each not in before], now)
+        if registry.guardrails != self.registry.guardrails:
+            self.engine.use_guardrails(registry.guardrails)
+        self.registry = registry
+        self.operations.use_venues(venues.venues(registry))
+        self.payments.use_protocols(registry.payments)
+        _log.info("plugins_loaded", skills=len(registry.skills), problems=len(registry.problems))
+
+    def add_problem(self, problem: Problem) -> None:
+        """Show a problem that came up since the plugins were loaded beside those of then."""
+        if problem in self.registry.problems:
+            return
+        self.registry = replace(self.registry, problems=(*self.registry.problems, problem))
+        _tell_problems([problem], self.registry.problems)
+
+    def plugin_problems(self) -> Sequence[Problem]:
+        """The problems of plugins in this process."""
+        return self.registry.problems
+
+    def plugin_crashes(self) -> Mapping[str, int]:
+        """See `PluginHosts.crashes`."""
+        return self.plugins.crashes()
+
+    @property
+    def process(self) -> Process:
+        """This process as the others on its database see it."""
+        return self.engine.process
+
+    async def run_skill(
+        self,
+        name: str,
+        params: Any,
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> str:
+        """Run a skill on a wallet, parameters validated and time limited; returns its text.
+
+        Raises:
+            SkillNotFound: no loaded skill has this name.
+            WalletNotFound: no such wallet.
+            InvalidRequest: the parameters do not fit the skill's schema.
+            SkillError, TransactionError: the skill's or the engine's refusal.
+        """
+        skill = self.registry.skills.get(name)
+        if skill is None:
+            raise SkillNotFound(name, sorted(self.registry.skills))
+        wallet = await self.wallets.get(wallet_id)
+        settings = await self.plugin_state.settings_of(skill)
+        called = replace(actor, call=skill.validate(params))
+        context = self.skill_context(skill, wallet, called, agent, settings)
+        # Models read what it says: no secret that a skill was given by its settings goes there, and
+        # skills of one distribution share a process.
+        try:
+            return concealed(await run_skill(skill, params, context, emit=self.events.publish))
+        except SolwardError as error:
+            error.args = tuple(
+                concealed(each) if isinstance(each, str) else each for each in error.args
+            )
+            if isinstance(error, SkillError):
+                error.code = concealed(error.code)
+            raise
+
+    def skill_context(
+        self,
+        skill: LoadedSkill,
+        wallet: Wallet,
+        actor: Actor,
+        agent: AgentView | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> SkillContext:
+        """A skill's context for one run on a wallet.
+
+        Its secrets and its folder are for a skill that runs in this process; a plugin host has a
+        context of its own.
+        """
+        spec, storage = skill.spec, None
+        via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
+        actor = replace(actor, via=(*actor.via, *via))
+        if spec.manifest is not None and spec.manifest.storage_mb:
+            storage = storage_folder(self.settings.solward_home, canonical(skill.distribution))
+            if storage is not None:
+                make_storage(storage)
+        return SkillContext(
+            wallet=WalletView(wallet.id, wallet.name, wallet.address),
+            agent=agent,
+            ledger=self._recorded_stakes(wallet.id),
+            tokens=self.tokens,
+            calls=SkillCalls(self.operations, wallet.id, actor, spec.effects),
+            log=structlog.get_logger(f"solward.types.skill.{spec.name}"),
+            secrets={
+                env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()
+            },
+            storage=storage,
+            settings=settings,
+        )
+
+    async def balances(self, wallet_id: str, *, empty: bool = False) -> Balances:
+        """A wallet's SOL and tokens; `empty` includes token accounts that hold nothing.
+
+        Raises:
+            WalletNotFound, LedgerError.
+        """
+        wallet = await self.wallets.get(wallet_id)
+        with within(READ_WAIT_S):
+            return self._balances(await self.display.wallet(wallet.address), empty=empty)
+
+    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
+        """As `balances`, for an agent's cycle; see `Display.observed`."""
+        wallet = await self.wallets.get(wallet_id)
+        with within(READ_WAIT_S):
+            return self._balances(await self.display.observed(wallet.address, mark))
+
+    def _balances(self, shown: Shown, *, empty: bool = False) -> Balances:
+        return balances_of(shown.lamports, shown.holdings, self.tokens, empty=empty)
+
+    async def worth(self, balances: Balances) -> Worth:
+        """What a wallet holds, in dollars, as far as the price sources know."""
+        holdings = {SOL: (balances.lamports, SOL_DECIMALS)} | {
+            token.mint: (token.units, token.decimals) for token in balances.tokens
+        }
+        return worth(holdings, await self.prices.prices(holdings))
+
+    async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
+        """`known_stakes`, whether or not these are all."""
+        return (await self.known_stakes(wallet_id))[0]
+
+    async def known_stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
+        """A wallet's stake accounts, and whether these are all: where no RPC provider lists them,
+        they are those that the wallet's records name and the ledger has.
+
+        Raises:
+            WalletNotFound, LedgerError.
+        """
+        wallet = await self.wallets.get(wallet_id)
+        ledger = self._recorded_stakes(wallet_id)
+        with within(READ_WAIT_S):
+            return await read_stakes(ledger, wallet.address), ledger.complete
+
+    def _recorded_stakes(self, wallet_id: str) -> RecordedStakes:
+        async def recorded() -> Sequence[str]:
+            async with self.database.read() as connection:
+                return await transaction_store.stake_accounts(connection, wallet_id)
+
+        return RecordedStakes(self.ledger, recorded)
+
+    async def transactions(
+        self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
+    ) -> list[TransactionRecord]:
+        """Records newest first, of one wallet or all, older than the record `before`.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: `before` is no record's id.
+        """
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        async with self.database.read() as connection:
+            found = await transaction_store.history(connection, wallet_id, limit, before)
+            if not found:
+                await _check_place(connection, before)
+        return found
+
+    async def transactions_json(
+        self,
+        wallet_id: str | None = None,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        fee: bool = False,
+    ) -> list[bytes]:
+        """The records of `transactions`, each as JSON in UTF-8.
+
+        Args:
+            fee: see `TransactionRecord.to_json`.
+
+        Raises:
+            InvalidRequest: `before` is no record's id.
+        """
+        async with self.database.read() as connection:
+            found = await self._record_pages.page(connection, wallet_id, limit, before, fee=fee)
+            if not found:
+                await _check_place(connection, before)
+        return found
+
+    async def filtered_transactions_json(
+        self, wanted: RecordFilter, *, limit: int = 50, before: str | None = None, fee: bool = False
+    ) -> tuple[list[bytes], str | None]:
+        """The records that fit, newest first by time, each as JSON in UTF-8, and the id that the
+        next page begins behind, None where there is none; a page may have fewer than `limit` and
+        one behind it (`solward.service.record_filter`).
+
+        Args:
+            fee: see `TransactionRecord.to_json`.
+
+        Raises:
+            InvalidRequest: `before` is no record's id.
+        """
+        async with self.database.read() as connection:
+            page = await filtered_ids(connection, wanted, limit, before)
+            if not page.ids:
+                await _check_place(connection, before)
+            return await self._record_pages.texts(connection, page.ids, fee=fee), page.next
+
+    async def filtered_transactions(
+        self, wanted: RecordFilter
+    ) -> AsyncGenerator[list[TransactionRecord], None]:
+        """Every record that fits, a page at a time, newest first by time; pages may be empty."""
+        before: str | None = None
+        while True:
+            async with self.database.read() as connection:
+                page = await filtered_ids(connection, wanted, _EXPORT_PAGE, before)
+                found = await transaction_store.of_ids(connection, page.ids)
+            yield [found[each] for each in page.ids]
+            if page.next is None:
+                return
+            before = page.next
+
+    async def record(self, transaction_id: str) -> TransactionRecord:
+        """One record; raises `NotFound`."""
+        async with self.database.read() as connection:
+            record = await transaction_store.get(connection, transaction_id)
+        if record is None:
+            raise NotFound("Transaction not found")
+        return record
+
+    async def refusals(self, wallet_id: str | None = None, *, limit: int = 50) -> dict[str, Any]:
+        """What was refused and why, newest first, and how much of it in 24 hours.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        return await refusals(self.database, wallet_id, limit)
+
+    async def record_json(self, transaction_id: str) -> dict[str, Any]:
+        """One record with why it was refused and what it could have taken; raises `NotFound`."""
+        return await record_json(self.database, await self.record(transaction_id))
+
+    async def record_of(self, name: str) -> TransactionRecord:
+        """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
+
+        Raises:
+            Held: it is a hold that is open.
+            NotFound: there is none.
+        """
+        if not name.startswith(ACTION):
+            return await self.record(name)
+        record = await self.engine.end_of_hold(name.removeprefix(ACTION))
+        if record is None:
+            raise NotFound("Transaction not found")
+        return record
+
+    async def payment_of(self, name: str) -> str | None:
+        """The payment that an Idempotency-Key stands for, by its transaction's id; None where a
+        person approved it and its caller is to ask again.
+
+        Raises:
+            Held: it is a hold that is open.
+        """
+        if not name.startswith(ACTION):
+            return name
+        record = await self.engine.end_of_hold(name.removeprefix(ACTION))
+        return None if record is None else record.id
+
+    async def holds(
+        self,
+        *,
+        wallet_id: str | None = None,
+        principal: str | None = None,
+        is_open: bool | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[Hold]:
+        """See `Approvals.listed`; raises `WalletNotFound` too."""
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        return await self.approvals.listed(
+            wallet_id=wallet_id, principal=principal, is_open=is_open, limit=limit, before=before
+        )
+
+    async def hold(self, hold_id: str) -> Hold:
+        """One hold; raises `NotFound`."""
+        return await self.approvals.get(hold_id)
+
+    async def approve_hold(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
+        """See `Approvals.approve`."""
+        return await self.approvals.approve(hold_id, approver, note)
+
+    async def deny_hold(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
+        """See `Approvals.deny`."""
+        return await self.approvals.deny(hold_id, approver, note)
+
+    async def actor(self, principal: str) -> Actor | None:
+        """An agent, API key or schedule as it would ask for a transaction now, outside of any
+        request or run.
+
+        None where this process does not know its kind.
+
+        Raises:
+            AgentNotFound, KeyRevoked, NotFound: it is gone.
+        """
+        kind, _, name = principal.partition(":")
+        if kind == "agent":
+            agent = await self.agents.get(name)
+            return Actor(principal, agent_id=agent.id, limits=((principal, agent.limits),))
+        if kind == "key" and self.keys is not None:
+            return await self.keys.actor(name)
+        if kind == "schedule":
+            return await actor_of(await self.schedules.get(name), self.keys)
+        return None
+
+    async def wallet_of_key(self, key_id: str) -> str | None:
+        """See `Keys.wallet_of`."""
+        if self.keys is None:
+            raise KeyRevoked
+        return await self.keys.wallet_of(key_id)
+
+    async def _key_names(self) -> Mapping[str, str]:
+        return {} if self.keys is None else await self.keys.names()
+
+    async def ledger_health(self) -> dict[str, Any]:
+        """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
+        slot = None
+        with contextlib.suppress(LedgerError, TimeoutError):
+            async with asyncio.timeout(HEALTH_WAIT_S):
+                slot = await self.display.slot()
+        return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
+
+    async def webhooks_health(self) -> dict[str, str]:
+        """Of each webhook that is set: `ok`, or `failing` while its receiver does not take what it
+        is told.
+
+        Raises:
+            StoreError: the database cannot be asked.
+        """
+        senders = [each for each in (self.webhook, self.alert_webhook) if each is not None]
+        if not senders:
+            return {}
+        async with self.database.read() as connection:
+            waiting = await webhook_store.waiting(connection)
+        failing = {channel for channel, (_, failed) in waiting.items() if failed}
+        return {each.channel: "failing" if each.channel in failing else "ok" for each in senders}
+
+    async def wallet_limits(
+        self, wallet_id: str, shown: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """A wallet's limits, spent and reserved amounts of each, and whether it is frozen; what
+        grants leave room for, and the most that can leave it in a day.
+
+        Args:
+            shown: the principals whose grants, and whose schedules', are told; None for the wallet
+                and all who may use it.
+        """
+        wallet = await self.wallets.get(wallet_id)
+        scope = f"wallet:{wallet.id}"
+        async with self.database.read() as connection:
+            frozen = await spending.freeze_reason(connection, wallet.id) is not None
+        ceilings = self.wallet_ceilings
+        report = await limits_report(self.database, scope, ceilings)
+        callers = [
+            (f"agent:{agent.id}", agent.limits) for agent in await self.agents.list(wallet.id)
+        ]
+        # Those that only read move nothing.
+        schedules = [
+            each
+            for each in await self.schedules.list(wallet.id)
+            if each.status is not ScheduleStatus.ENDED
+            and spends(self.registry.skills.get(each.skill))
+        ]
+        callers += [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
+        of_keys = [each for each in schedules if each.key_id is not None]
+        if shown is not None:
+            shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}
+        keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
+        grants = await wallet_grants(
+            self.database,
+            self.tokens,
+            wallet.id,
+            ceilings,
+            [*callers, *keys.single],
+            shown,
+            keys.alike,
+            [each.principal for each in of_keys],
+        )
+        return {"walletId": wallet.id, "frozen": frozen} | report | grants
+
+    @property
+    def wallet_ceilings(self) -> ScopeLimits:
+        """The service's limits for each wallet."""
+        return wallet_limits(self.settings)
+
+    async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
+        """What grants leave room for, of each of these principals that is under grants."""
+        return await principal_grants(self.database, self.tokens, principals)
+
+    async def replay_policy(self, days: int, draft: GrantPolicy | None = None) -> dict[str, Any]:
+        """See `replay_stored`."""
+        return await replay_stored(self.database, self.tokens, days, draft)
+
+    async def wallet_pockets(self, wallet_id: str) -> dict[str, Any]:
+        """A wallet's pockets that may hold something, and what of it is at risk."""
+        found = await self.wallets.pockets(wallet_id)
+        return {"walletId": wallet_id, "pockets": [row.to_json() for row in found]}
+
+    async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
+        """Stop every new transaction of one wallet, or of all; takes effect at once."""
+        await self._switch(wallet_id, True, reason)
+
+    async def thaw(self, wallet_id: str | None) -> None:
+        """Allow transactions again."""
+        await self._switch(wallet_id, False, None)
+
+    async def frozen(
+        self, at_most: int
+    ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
+        """See `spending.frozen_switches`."""
+        async with self.database.read() as connection:
+            return await spending.frozen_switches(connection, at_most)
+
+    async def _switch(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
+        scope = spending.SERVICE_SCOPE
+        if wallet_id is not None:
+            scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
+        async with self.database.write() as connection:
+            await spending.set_frozen(connection, scope, frozen, reason)
+
+
+async def _check_place(connection: AsyncConnection, before: str | None) -> None:
+    """Raise `InvalidRequest` where a page that is empty is older than no record."""
+    if before is not None and await transaction_store.get(connection, before) is None:
+        raise InvalidRequest("before must be the id of a transaction")
+
+
+def _tell_problems(new: Iterable[Problem], every: Iterable[Problem]) -> None:
+    """Log new problems of plugins, and count every one."""
+    for problem in new:
+        _log.warning("plugin_problem", problem=str(problem))
+    metrics.PLUGIN_PROBLEMS.clear()
+    for code, count in Counter(each.code.value for each in every).items():
+        metrics.PLUGIN_PROBLEMS.labels(code).set(count)
+
+
+def wallet_limits(settings: Settings) -> ScopeLimits:
+    """The service's limits for each wallet."""
+    return ScopeLimits(
+        max_lamports_per_tx=settings.max_lamports_per_transaction,
+        max_tx_per_minute=settings.max_transactions_per_minute,
+        daily_lamports=settings.daily_spending_limit_lamports,
+        daily_tokens=settings.token_limits,
+        daily_costs_lamports=settings.max_costs_lamports_per_day,
+    )
+
+
+async def listed_tokens(database: Database, network: str) -> TokenList:
+    """The symbols of a network: those built in, and the operator's list, whose decimals are known
+    from now on. The keystore must be open.
+
+    Raises:
+        StoreError: somebody changed the operator's list.
+    """
+    async with database.read() as connection:
+        stored = await read_list(connection, network, database.audit_key)
+    if stored is None:
+        return token_list(network)
+    tokens = [KnownToken(*fields) for fields in stored.tokens]
+    know_decimals(tokens)
+    return token_list(network, tokens)
+
+
+def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
+    """The mints of REGULATED_MINTS; raises `ConfigError` for what is neither mint nor symbol."""
+    try:
+        return frozenset(
+            tokens.resolve(text, "REGULATED_MINTS: each") for text in settings.regulated_mints
+        )
+    except InvalidRequest as error:
+        raise ConfigError(str(error)) from None
+
+
+def _engine_options(
+    settings: Settings, registry: Registry, prices: Prices, tokens: TokenList, network: str
+) -> EngineOptions:
+    return EngineOptions(
+        prices=prices,
+        tokens=tokens,
+        # Elsewhere tokens are worth nothing, and those of the demo's market are made anew.
+        listed=frozenset(each.mint for each in tokens) if network == MAINNET else None,
+        policy=Policy(
+            blocked_addresses=settings.blocked_addresses,
+            regulated_mints=regulated_mints(settings, tokens),
+            max_price_impact_bps=settings.max_price_impact_bps,
+            max_fee_lamports=settings.max_network_fee_lamports,
+        ),
+        priority_fee=settings.priority_fee,
+        store_bounds=StoreBounds(
+            keys=settings.plugin_store_max_keys,
+            value_bytes=settings.plugin_store_max_value_bytes,
+            total_bytes=settings.plugin_store_max_bytes,
+            writes_a_minute=settings.plugin_store_writes_per_minute,
+        ),
+        wallet_limits=wallet_limits(settings),
+        plugin_guardrails=registry.guardrails,
+        hold_ms=settings.hold_expires_s * 1000,
+    )

@@ -1,0 +1,251 @@
+"""A list of tokens that somebody published, checked before its symbols are believed.
+
+Formats: an array of objects with `id`, `symbol`, `decimals`, `tokenProgram` and `isVerified`, as
+Jupiter's token API answers (dev.jup.ag/docs/tokens, version 2), or an object whose `tokens` have
+`address`, `symbol`, `decimals`, `chainId` and `tags`, as Solana token lists have. Only tokens that
+are marked as verified count; nothing else of them is believed that the chain can say itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from solders.pubkey import Pubkey
+
+from solward.solana.token_list import KnownToken, TokenList, skeleton, token_list
+from solward.solana.tokens import NON_TRANSFERABLE, Mint, mint_account
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.ledger import ReadLedger
+
+# Every request to a plugin host carries the list.
+MOST_TOKENS: Final = 500
+# Longer ones are no symbols that people write.
+_SYMBOL = re.compile(r"[A-Za-z0-9]{1,16}")
+# `chainId` of token lists.
+_CHAINS: Final = {"mainnet-beta": 101, "testnet": 102, "devnet": 103}
+_VERIFIED: Final = frozenset({"verified", "strict"})
+_MOST_DECIMALS: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A token as a published list has it.
+
+    Attributes:
+        program: the token program that owns the mint; None where the list does not say.
+    """
+
+    symbol: str
+    mint: str
+    decimals: int
+    program: str | None
+    is_verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A verified token that is not taken, and why, in words."""
+
+    symbol: str
+    mint: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is left of a published list.
+
+    Attributes:
+        tokens: those that are taken, in the list's order.
+        mints: as the chain has them, of `tokens`, in the same order.
+        refused: verified ones that are not.
+        unverified: how many were not looked at.
+        built_in: how many are known by the built-in list already.
+    """
+
+    tokens: tuple[KnownToken, ...]
+    mints: tuple[Mint, ...]
+    refused: tuple[Refused, ...]
+    unverified: int
+    built_in: int
+
+
+def parse_published(data: bytes, network: str) -> list[Offered]:
+    """The tokens of a published list.
+
+    Raises:
+        InvalidRequest: it is in neither format; names the entry.
+    """
+    try:
+        found = jsontext.loads(data)
+    except ValueError as error:
+        raise InvalidRequest(f"The token list is not JSON: {error}") from None
+    if isinstance(found, list):
+        return [_of_api(each, number) for number, each in enumerate(found)]
+    tokens = found.get("tokens") if isinstance(found, dict) else None
+    if not isinstance(tokens, list):
+        raise InvalidRequest(
+            "The token list must be an array of tokens (Jupiter's token API) or an object with"
+            " `tokens` (a Solana token list)"
+        )
+    chain = _CHAINS.get(network)
+    return [
+        _of_list(each, number)
+        for number, each in enumerate(tokens)
+        if chain is None or not isinstance(each, dict) or each.get("chainId") == chain
+    ]
+
+
+async def check_published(
+    offered: Sequence[Offered],
+    network: str,
+    stored: Collection[KnownToken],
+    nodes: Sequence[ReadLedger],
+    only: Collection[str] = (),
+) -> Checked:
+    """What of a published list can be believed.
+
+    Args:
+        stored: the operator's list so far: its symbols keep their mints.
+        nodes: each is asked for every mint.
+        only: symbols to take; empty for all.
+
+    Raises:
+        InvalidRequest: no verified token has a symbol of `only`; too many are left.
+        LedgerError: a node did not answer.
+    """
+    verified = [each for each in offered if each.is_verified]
+    unverified = len(offered) - len(verified)
+    wanted = {each.upper() for each in only}
+    if wanted:
+        verified = [each for each in verified if each.symbol.upper() in wanted]
+        missing = wanted - {each.symbol.upper() for each in verified}
+        if missing:
+            raise InvalidRequest(f"The list has no verified token {', '.join(sorted(missing))}")
+    known = token_list(network)
+    mine = [each for each in verified if known.symbol_of(each.mint) is not None]
+    others = list({each.mint: each for each in verified if each not in mine}.values())
+    refused = list(_look_alikes(others, known, stored))
+    gone = {each.mint for each in refused}
+    others = [each for each in others if each.mint not in gone]
+    if len(others) > MOST_TOKENS:
+        raise InvalidRequest(
+            f"The list has {len(others)} verified tokens and at most {MOST_TOKENS} are kept; name"
+            " those that are meant with --only"
+        )
+    addresses = [each.mint for each in others]
+    states = await asyncio.gather(*(node.accounts(addresses) for node in nodes))
+    kept: list[tuple[KnownToken, Mint]] = []
+    for each in others:
+        mints = [mint_account(each.mint, found[each.mint], strict=True) for found in states]
+        mint = mints[0] if mints else None
+        reason = _on_chain(each, mints)
+        if reason is not None or mint is None:
+            refused.append(Refused(each.symbol, each.mint, reason or "no node was asked"))
+        else:
+            kept.append((KnownToken(each.symbol, each.mint, each.decimals), mint))
+    return Checked(
+        tuple(token for token, _ in kept),
+        tuple(mint for _, mint in kept),
+        tuple(refused),
+        unverified,
+        len(mine),
+    )
+
+
+def _look_alikes(
+    offered: Sequence[Offered], known: TokenList, stored: Collection[KnownToken]
+) -> Iterator[Refused]:
+    """Those whose symbol could be taken for another mint's, or cannot be a symbol."""
+    before = TokenList(stored)
+    looks = Counter(skeleton(each.symbol) for each in offered)
+    for each in offered:
+        reason = None
+        built_in, earlier = known.alike(each.symbol), before.alike(each.symbol)
+        if built_in is not None:
+            reason = f"looks like {built_in.symbol}, which is the mint {built_in.mint}"
+        elif not _SYMBOL.fullmatch(each.symbol):
+            reason = "its symbol is not 1 to 16 ASCII letters and digits"
+        elif earlier is not None and earlier.mint != each.mint:
+            reason = (
+                f"looks like {earlier.symbol}, which the stored list has as the mint"
+                f" {earlier.mint}; `solward tokens clear` forgets that"
+            )
+        elif looks[skeleton(each.symbol)] > 1:
+            reason = "another verified token of the list has a symbol that looks the same"
+        if reason is not None:
+            yield Refused(each.symbol, each.mint, reason)
+
+
+def _on_chain(offered: Offered, mints: Sequence[Mint | None]) -> str | None:
+    """Why the chain does not have the token as offered."""
+    mint = mints[0] if mints else None
+    if mint is None or None in mints:
+        return "is no token's mint on this network"
+    facts = {(each.decimals, each.program, each.extensions) for each in mints if each is not None}
+    if len(facts) > 1:
+        return "the nodes do not agree on it"
+    if mint.decimals != offered.decimals:
+        return f"the list says {offered.decimals} decimals and the chain {mint.decimals}"
+    if offered.program is not None and offered.program != mint.program:
+        return f"the list says the program {offered.program} and the chain {mint.program}"
+    if NON_TRANSFERABLE in mint.extensions:
+        return "its tokens cannot be transferred"
+    if mint.runs_hook:
+        return "its transfers call a program (a transfer hook), so it cannot be sent"
+    return None
+
+
+def _of_api(found: Any, number: int) -> Offered:
+    tags = _field(found, "tags", number, list, optional=True) or []
+    program = _field(found, "tokenProgram", number, str, optional=True)
+    verified = _field(found, "isVerified", number, bool, optional=True)
+    return Offered(
+        _field(found, "symbol", number, str),
+        _mint(_field(found, "id", number, str), number),
+        _decimals(found, number),
+        program,
+        bool(verified) if verified is not None else "verified" in tags,
+    )
+
+
+def _of_list(found: Any, number: int) -> Offered:
+    tags = _field(found, "tags", number, list, optional=True) or []
+    return Offered(
+        _field(found, "symbol", number, str),
+        _mint(_field(found, "address", number, str), number),
+        _decimals(found, number),
+        None,
+        any(isinstance(tag, str) and tag in _VERIFIED for tag in tags),
+    )
+
+
+def _field(found: Any, name: str, number: int, kind: type, *, optional: bool = False) -> Any:
+    value = found.get(name) if isinstance(found, dict) else None
+    if value is None and optional and isinstance(found, dict):
+        return None
+    if type(value) is not kind:
+        raise InvalidRequest(f"Entry {number} of the token list: {name} must be a {kind.__name__}")
+    return value
+
+
+def _decimals(found: Any, number: int) -> int:
+    decimals = _field(found, "decimals", number, int)
+    if not 0 <= decimals <= _MOST_DECIMALS:
+        raise InvalidRequest(f"Entry {number} of the token list: decimals must be 0 to 255")
+    return int(decimals)
+
+
+def _mint(text: str, number: int) -> str:
+    try:
+        return str(Pubkey.from_string(text))
+    except ValueError:
+        raise InvalidRequest(
+            f"Entry {number} of the token list: a mint's address is expected"
+        ) from None

@@ -1,0 +1,97 @@
+"""What each venue plugin gets from the service: a client of its own, its secrets, its pools."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import httpx
+
+from solward.operations.venues import Venue
+from solward.plugins import Registry
+from solward.plugins.discovery import canonical
+from solward.plugins.folders.storage import make_storage, storage_folder
+from solward.plugins.loaded import LoadedVenue
+from solward.service.cluster import VENUE_TIMEOUT_S, Cluster
+from solward.settings import Settings
+from solward.settings.addresses import is_protected
+from solward.types.errors import ConfigError
+from solward.types.ledger import ReadOnlyLedger
+from solward.types.manifest import Terms
+from solward.types.venue import VenueContext
+
+# Of the built-in one, whose address on a localnet is the ledger's own process.
+_CLUSTER_ADDRESS = "JUPITER_API_URL"
+
+
+@dataclass(slots=True)
+class VenueClients:
+    """The clients of the venues, by address; closed with the block it is entered for."""
+
+    settings: Settings
+    cluster: Cluster
+    _clients: dict[str, httpx.AsyncClient] = field(default_factory=dict)
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> VenueClients:
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, traceback)
+
+    def venues(self, registry: Registry) -> list[Venue]:
+        """The registry's venues, each with its context."""
+        return [self._venue(each) for each in registry.venues.values()]
+
+    def _venue(self, plugin: LoadedVenue) -> Venue:
+        spec, lacks = plugin.spec, None
+        pools: tuple[str, ...] = ()
+        address = spec.base_url
+        try:
+            if spec.base_url_env != _CLUSTER_ADDRESS:
+                address = self._address(plugin)
+            pools = self.settings.venue_pools(spec)
+            if spec.pools_env is not None and not pools:
+                lacks = f"set {spec.pools_env} to the addresses of its pools"
+        except ConfigError as error:
+            lacks = str(error)
+        storage = None
+        if spec.manifest is not None and spec.manifest.storage_mb:
+            storage = storage_folder(self.settings.solward_home, canonical(plugin.distribution))
+            if storage is not None:
+                make_storage(storage)
+        # For a venue that runs in this process; a plugin host has a context of its own.
+        secrets = {env: self.settings.plugin_secret(env) for env in Terms.of(spec).secrets()}
+        built_in = spec.base_url_env == _CLUSTER_ADDRESS
+        http = self.cluster.venue_http if built_in else self._client(plugin, address)
+        options = {"JUPITER_API": self.settings.jupiter_api} if built_in else {}
+        ledger = ReadOnlyLedger(self.cluster.ledger, lambda: None)
+        context = VenueContext(http, secrets, storage, ledger, pools, options)
+        return Venue(plugin, context, lacks)
+
+    def _address(self, plugin: LoadedVenue) -> str | None:
+        spec = plugin.spec
+        address = self.settings.venue_address(spec)
+        if address is None:
+            return spec.base_url
+        if self.settings.mainnet and not is_protected(address):
+            raise ConfigError(
+                f"{spec.base_url_env} must be https:// on mainnet, but for a loopback address"
+            )
+        return address
+
+    def _client(self, plugin: LoadedVenue, address: str | None) -> httpx.AsyncClient:
+        """One for each plugin and address: nothing of a connection is another plugin's."""
+        key = f"{plugin.distribution}/{plugin.spec.name} {address}"
+        if key not in self._clients:
+            client = httpx.AsyncClient(base_url=address or "", timeout=VENUE_TIMEOUT_S)
+            self._stack.push_async_callback(client.aclose)
+            self._clients[key] = client
+        return self._clients[key]

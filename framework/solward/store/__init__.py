@@ -1,1 +1,0 @@
-"""Tables of agents, API keys, decisions and events, and the queue of cycles."""

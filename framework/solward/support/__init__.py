@@ -1,0 +1,1 @@
+"""Small parts without a domain: JSON text, clock, files, the environment of child processes."""

@@ -1,0 +1,210 @@
+"""What a plugin keeps for a wallet, entries of a key and a JSON value, each with a version; and
+which of the wallet's records it asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from solward.support import jsontext
+from solward.types.errors import InvalidRequest
+from solward.types.record import TransactionStatus, TransactionType
+
+MAX_KEY: Final = 200
+"""Most characters of a key."""
+MAX_LISTED: Final = 200
+"""Most entries of one `Store.list`."""
+MAX_REMEMBERED: Final = 16
+"""Most entries that one money call remembers."""
+MAX_DEPTH: Final = 32
+"""Most levels of a value; what is deeper, somebody's recursion cannot walk."""
+MAX_RECORDS: Final = 100
+"""Most records of one `SkillContext.history`."""
+# The largest whole number that every reader of JSON has exactly.
+_MAX_WHOLE: Final = 2**53 - 1
+
+# Printable ASCII without the space: one spelling of a key, the same order in every database, and
+# nothing that a path, a log line or a terminal reads otherwise.
+_KEY: Final = re.compile(rf"[!-~]{{1,{MAX_KEY}}}")
+_PREFIX: Final = re.compile(rf"[!-~]{{0,{MAX_KEY}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """An entry to write: `Store.put` takes the same, and a money call remembers it.
+
+    Attributes:
+        key: 1 to 200 printable ASCII characters without spaces.
+        value: JSON-able; a fraction is a Decimal.
+        version: that the entry must have; 0: there must be none; None: whatever there is.
+    """
+
+    key: str
+    value: Any
+    version: int | None = None
+
+
+Remember: TypeAlias = Put | Sequence[Put]
+"""What a money call remembers: one entry, or up to 16 of different keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry as it is stored.
+
+    Attributes:
+        version: grows with each write of the plugin's for the wallet, and is used once, so that
+            an entry that was deleted and written again has another.
+        changed_ms: when it was written, milliseconds since the Unix epoch.
+        transaction_id: the record of the money call that remembered it; None of one that was put.
+        status: of that record, as it is when the entry is read.
+    """
+
+    key: str
+    value: Any
+    version: int
+    changed_ms: int
+    transaction_id: str | None = None
+    status: TransactionStatus | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the money call that remembered it failed: it cannot land any more."""
+        return self.status is TransactionStatus.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRequest:
+    """Which records: see `SkillContext.history`.
+
+    Attributes:
+        since_ms: milliseconds since the Unix epoch; only records made then or later.
+        before: id of a record; only older ones.
+    """
+
+    type: str | None = None
+    status: str | None = None
+    since_ms: int | None = None
+    before: str | None = None
+    limit: int = 50
+
+    def check(self) -> None:
+        """Raise `InvalidRequest`, naming the first field that does not fit."""
+        for field, value, known in (
+            ("type", self.type, TransactionType),
+            ("status", self.status, TransactionStatus),
+        ):
+            if value is not None and value not in tuple(known):
+                raise InvalidRequest(f"{field} must be one of {', '.join(known)}, or None")
+        if self.since_ms is not None and not _is_whole(self.since_ms, 0, _MAX_WHOLE):
+            raise InvalidRequest(
+                "since_ms must be milliseconds since the Unix epoch, a whole number, or None"
+            )
+        if self.before is not None and not (
+            isinstance(self.before, str) and 0 < len(self.before) <= 64
+        ):
+            raise InvalidRequest("before must be the id of a record, or None")
+        if not _is_whole(self.limit, 1, MAX_RECORDS):
+            raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_RECORDS}")
+
+
+_KEYS: Final = f"text of 1 to {MAX_KEY} printable ASCII characters without spaces"
+
+
+def checked_key(key: object, field: str = "key") -> str:
+    """A key that may be stored; raises `InvalidRequest`."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise InvalidRequest(f"{field} must be {_KEYS}")
+    return key
+
+
+def check_page(prefix: object, after: object, limit: object) -> None:
+    """Raise `InvalidRequest` for what no page of entries has."""
+    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+        raise InvalidRequest(f"prefix must be {_KEYS}, or empty")
+    if after is not None:
+        checked_key(after, "after")
+    if not _is_whole(limit, 1, MAX_LISTED):
+        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_LISTED}")
+
+
+def checked_put(put: object) -> Put:
+    """An entry that may be written, its value a copy of plain JSON types.
+
+    Raises:
+        InvalidRequest: names what does not fit.
+    """
+    if not isinstance(put, Put):
+        raise InvalidRequest("remember must be a Put, or several")
+    key = checked_key(put.key)
+    return Put(key, jsontext.loads(value_text(put.value)), checked_version(put.version))
+
+
+def checked_remember(remember: object) -> tuple[Put, ...]:
+    """What a money call remembers.
+
+    Raises:
+        InvalidRequest: names what does not fit.
+    """
+    if isinstance(remember, Put):
+        return (checked_put(remember),)
+    if not isinstance(remember, list | tuple) or len(remember) > MAX_REMEMBERED:
+        raise InvalidRequest(f"remember must be a Put, or at most {MAX_REMEMBERED} of them")
+    puts = tuple(map(checked_put, remember))
+    if len({put.key for put in puts}) < len(puts):
+        raise InvalidRequest("remember must name each key once")
+    return puts
+
+
+def value_text(value: object) -> str:
+    """A value as JSON text, which reads as the same value.
+
+    Raises:
+        InvalidRequest: it is not JSON-able, or nested too deep.
+    """
+    try:
+        plain = _plain(value, MAX_DEPTH)
+        text = jsontext.dumps(plain)
+        text.encode()
+        jsontext.loads(text)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise InvalidRequest(f"value must be JSON, at most {MAX_DEPTH} deep: {error}") from None
+    return text
+
+
+def _plain(value: object, depth: int) -> Any:
+    """The value in JSON's own types; a float is none, because it is not exact."""
+    if depth < 0:
+        raise ValueError("it is deeper")
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a name in it is no text")
+        return {key: _plain(each, depth - 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, depth - 1) for each in value]
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"{value} is no number of JSON")
+        return value
+    raise TypeError(f"{type(value).__name__} is no JSON; a fraction is a Decimal")
+
+
+def checked_version(version: object) -> int | None:
+    """A version that an entry may be asked to have; raises `InvalidRequest`."""
+    if version is None:
+        return None
+    if not _is_whole(version, 0, _MAX_WHOLE):
+        raise InvalidRequest(
+            "version must be the version of an entry, 0 for one that must not be there, or None"
+        )
+    assert isinstance(version, int)
+    return version
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -1,0 +1,319 @@
+"""Every error Solward raises on purpose.
+
+    SolwardError
+    ├── InvalidRequest             a value is missing or wrong; names the field     (HTTP 400)
+    │   └── PaymentRefused         a seller's offer, or its site, is refused; a code   (HTTP 400)
+    ├── NotFound                                                                    (HTTP 404)
+    │   ├── WalletNotFound         "Wallet not found"
+    │   └── AgentNotFound          "Agent not found"
+    ├── IdempotencyMismatch        same key, another body                           (HTTP 422)
+    ├── IdempotencyInFlight        same key, still being worked on                  (HTTP 409)
+    ├── SkillError                 a skill says what went wrong, with a code        (HTTP 400)
+    │   ├── SkillNotFound          no loaded skill has this name                    (HTTP 404)
+    │   └── SkillTimeout                                                            (HTTP 500)
+    ├── TransactionError           a money route's refusal; carries the record      (HTTP 500)
+    │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
+    │   └── TransactionFailed      the ledger refused it, or it cannot land
+    ├── Held                       waits for a person; carries the hold            (HTTP 202)
+    ├── HoldDecided                a hold that can no longer be decided so          (HTTP 409)
+    ├── PolicyChanged              another version of the policy is in force        (HTTP 409)
+    ├── ScheduleBusy               a run of it goes on, or is about to begin        (HTTP 409)
+    ├── MayNotDecide               who decides a hold is not one who may            (HTTP 403)
+    ├── ProviderError              a model vendor's failure
+    │   └── ModelRefused           the vendor or its model would not answer: `reason`, `said`
+    ├── TakenOver                  another process has taken over the work
+    ├── TooManyWallets             the API key has made as many as one may          (HTTP 500)
+    ├── KeyRevoked                 the API key was revoked during its request        (HTTP 401)
+    ├── DecisionRefused            a webhook's decision is not to be believed        (HTTP 401)
+    ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
+    ├── LedgerError
+    │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
+    │   └── LedgerRejected         an RPC error object: `code`, `data`
+    ├── KeystoreError              a key cannot be opened, or must not be
+    ├── ConfigError                the settings cannot be served safely
+    ├── PluginError                a built-in plugin is broken; carries the problem
+    ├── FolderError                a plugin's folder of its own cannot be made or read
+    ├── HomeLocked                 another process owns this SOLWARD_HOME or its database
+    ├── LocalnetError              the embedded ledger's file is in use or of another version
+    └── StoreError                 the database refused or is not at this version
+        ├── AuditBroken            the audit log was tampered with
+        └── BackupError            a backup cannot be made, read or restored
+
+Any other exception is a bug: it is logged with its traceback, and callers and models see an
+internal error without its text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from solward.types.hold import Hold
+    from solward.types.record import TransactionRecord
+
+
+# Of an answer to a transaction that was refused or failed: the rule that refused it, URL-encoded,
+# and the id of its record. `Retry-After` is RFC 9110's, in seconds.
+RULE_HEADER = "Solward-Rule"
+TRANSACTION_HEADER = "Solward-Transaction"
+RETRY_HEADER = "Retry-After"
+
+
+class SolwardError(Exception):
+    """Base of every deliberate error; callers may see its `str()`."""
+
+
+class InvalidRequest(SolwardError):
+    """A value is missing or invalid; the message names the field and what was expected."""
+
+
+class PaymentRefused(InvalidRequest):
+    """A request is not paid for: its site, or what the seller offers, is refused before anything is
+    judged. `code` is stable, and stands at the end of the text."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{reason} ({code})")
+        self.code = code
+        self.reason = reason
+
+
+class NotFound(SolwardError):
+    """The named resource does not exist."""
+
+
+class WalletNotFound(NotFound):
+    """Wallet not found"""
+
+    def __init__(self) -> None:
+        super().__init__("Wallet not found")
+
+
+class TooManyWallets(SolwardError):
+    """An API key has made as many wallets as one may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"This API key has created {most} wallets, the most that a key may create")
+
+
+class AgentNotFound(NotFound):
+    """Agent not found"""
+
+    def __init__(self) -> None:
+        super().__init__("Agent not found")
+
+
+class IdempotencyMismatch(SolwardError):
+    """The Idempotency-Key was used before with another request body."""
+
+    def __init__(self) -> None:
+        super().__init__("Idempotency-Key was already used with a different request body")
+
+
+class IdempotencyInFlight(SolwardError):
+    """The first request with this Idempotency-Key has not finished yet."""
+
+    def __init__(self) -> None:
+        super().__init__("A request with this Idempotency-Key is still in progress")
+
+
+class SkillError(SolwardError):
+    """A skill refused or failed; `code` is stable, the message is for people and models."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SkillNotFound(SkillError):
+    """No loaded skill has this name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__("skill_not_found", f"No skill named {name!r}; known: {', '.join(known)}")
+
+
+class SkillTimeout(SkillError):
+    """The skill did not finish within its declared timeout."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__("timeout", f"Skill {name!r} did not finish within {seconds:g} s")
+
+
+class TransactionError(SolwardError):
+    """A transaction did not succeed; `record` is its stored record."""
+
+    def __init__(self, message: str, record: TransactionRecord) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class GuardrailBlocked(TransactionError):
+    """A guardrail refused the transaction; nothing was sent."""
+
+    def __init__(self, rule: str, reason: str, record: TransactionRecord) -> None:
+        super().__init__(f"Transaction blocked by guardrail {rule}: {reason}", record)
+        self.rule = rule
+        self.reason = reason
+
+    @property
+    def retry_after_s(self) -> int | None:
+        """Seconds after which it may be asked for again, where that is known."""
+        return self.record.retry_after_s
+
+
+class TransactionFailed(TransactionError):
+    """It cannot succeed or did not: refused in simulation, failed on the ledger, or expired."""
+
+
+class Held(SolwardError):
+    """The transaction waits for a person; nothing was reserved, signed or sent. `hold` says what
+    it is, why, and until when."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(hold.message())
+        self.hold = hold
+
+
+class HoldDecided(SolwardError):
+    """The hold was decided, ended or expired before, or cannot be approved now; says which."""
+
+
+class ScheduleBusy(SolwardError):
+    """A run of the schedule goes on, or is due and about to begin."""
+
+    def __init__(self, *, is_running: bool) -> None:
+        now = (
+            "A run of the schedule goes on" if is_running else "The schedule is due at this moment"
+        )
+        super().__init__(f"{now}; ask again when that run has ended")
+
+
+class PolicyChanged(SolwardError):
+    """The policy is another one than the change was written for; `version` is in force."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"The policy was changed meanwhile: version {version} is in force")
+        self.version = version
+
+
+class MayNotDecide(SolwardError):
+    """Holds are decided by others: not by who asks, nor by who was granted no approval."""
+
+
+class TakenOver(SolwardError):
+    """Another process has taken over the transaction or cycle; this one must stop."""
+
+    def __init__(self) -> None:
+        super().__init__("Another process has taken this over; nothing was done here")
+
+
+class KeyRevoked(SolwardError):
+    """The API key that requests a transaction was revoked meanwhile; nothing was sent."""
+
+    def __init__(self) -> None:
+        # As every request with it is answered from now on.
+        super().__init__("Invalid API key")
+
+
+class DecisionRefused(SolwardError):
+    """A decision that came to the approvals' webhook is not signed, old, or came before."""
+
+
+class TokenBudgetReached(SolwardError):
+    """An agent's token budget has no room for another completion."""
+
+
+class ProviderError(SolwardError):
+    """A model provider failed.
+
+    Attributes:
+        retryable: whether the same call may succeed later.
+        may_cost: whether the vendor may charge for it all the same, as for an answer that came too
+            late: what was reserved for it stays counted.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False, may_cost: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.may_cost = may_cost
+
+
+class ModelRefused(ProviderError):
+    """A vendor or its model would not answer this prompt; the same one is not worth repeating.
+
+    Attributes:
+        reason: the vendor's word for why, such as `safety`; it repeats nothing of the prompt.
+        said: the model's or the vendor's own sentences, empty without any. As an answer they are
+            shown and stored, and not logged.
+        usage: what the vendor counted, a `Usage`; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        said: str = "",
+        usage: Any = None,
+        may_cost: bool = False,
+    ) -> None:
+        super().__init__(message, may_cost=may_cost)
+        self.reason = reason
+        self.said = said
+        self.usage = usage
+
+
+class LedgerError(SolwardError):
+    """The ledger did not carry out a call."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger did not answer; whether it carried out the call is not known."""
+
+
+class LedgerRejected(LedgerError):
+    """The ledger answered with a JSON-RPC error object."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class KeystoreError(SolwardError):
+    """A private key cannot be opened, or must not be; never carries key material."""
+
+
+class ConfigError(SolwardError):
+    """The settings are contradictory or unsafe to serve with."""
+
+
+class PluginError(SolwardError):
+    """A built-in plugin is broken; `problem` is the registry's `Problem` saying how."""
+
+    def __init__(self, problem: object) -> None:
+        super().__init__(f"Built-in plugin {problem}")
+        self.problem = problem
+
+
+class FolderError(SolwardError):
+    """A distribution cannot be installed, changed or read in a folder of its own."""
+
+
+class HomeLocked(SolwardError):
+    """Another process owns this SOLWARD_HOME, or its database."""
+
+
+class LocalnetError(SolwardError):
+    """The embedded ledger's file is in use, or is none that this version can open."""
+
+
+class StoreError(SolwardError):
+    """The database cannot be used as it is."""
+
+
+class AuditBroken(StoreError):
+    """The audit log was tampered with; the message says where."""
+
+
+class BackupError(StoreError):
+    """A backup cannot be made, read or restored; never carries its contents."""

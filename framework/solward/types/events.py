@@ -1,0 +1,240 @@
+"""The events of this process, for its subscribers; the audit log stores those that last.
+
+Publishing never waits: a slow subscriber loses the oldest events, and counts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from solward.support.clock import now_ms
+
+QUEUE_SIZE = 256
+
+
+class EventKind(StrEnum):
+    """Every kind of event in the audit log; docs/events.md has their fields."""
+
+    WALLET_CREATED = "wallet:created"
+    """A wallet was created or imported."""
+    WALLET_CHANGED = "wallet:changed"
+    """A wallet's tags were changed."""
+    WALLET_EXPORTED = "wallet:exported"
+    """A wallet's key was written to a file."""
+    TRANSACTION_PENDING = "transaction:pending"
+    """A transaction passed the guardrails and its amount is reserved."""
+    TRANSACTION_CONFIRMED = "transaction:confirmed"
+    """It is on the ledger."""
+    TRANSACTION_FAILED = "transaction:failed"
+    """It could not be sent, failed on the ledger or never reached it."""
+    TRANSACTION_BLOCKED = "transaction:blocked"
+    """A guardrail refused it."""
+    PAYMENT_HANDED_OVER = "payment:handed_over"
+    """A payment for a request over HTTP is signed and durable, and may be given to the seller."""
+    PAYMENT_ANSWERED = "payment:answered"
+    """The seller answered the paid request."""
+    AGENT_CREATED = "agent:created"
+    """An agent was created."""
+    AGENT_CHANGED = "agent:changed"
+    """Fields of an agent were changed, such as its limits."""
+    AGENT_DELETED = "agent:deleted"
+    """An agent was deleted."""
+    AGENT_STARTED = "agent:started"
+    """An agent was started."""
+    AGENT_STOPPED = "agent:stopped"
+    """An agent was stopped, maybe to be deleted."""
+    AGENT_PAUSED = "agent:paused"
+    """An agent was paused."""
+    AGENT_ERROR = "agent:error"
+    """An agent's cycles failed three times in a row; it keeps trying."""
+    AGENT_DECISION = "agent:decision"
+    """A cycle ended; its data is the decision."""
+    SCHEDULE_CREATED = "schedule:created"
+    """A schedule was created."""
+    SCHEDULE_CHANGED = "schedule:changed"
+    """Fields of a schedule were changed."""
+    SCHEDULE_DELETED = "schedule:deleted"
+    """A schedule was deleted."""
+    SCHEDULE_PAUSED = "schedule:paused"
+    """A schedule was paused, or paused itself."""
+    SCHEDULE_RESUMED = "schedule:resumed"
+    """A schedule was resumed."""
+    SCHEDULE_RUN_ASKED = "schedule:run_asked"
+    """Somebody asked for a run beside the due times."""
+    SCHEDULE_RUN = "schedule:run"
+    """A due time of a schedule ended: it was run, or skipped."""
+    KEY_CREATED = "key:created"
+    """An API key was created."""
+    KEY_CHANGED = "key:changed"
+    """An API key was changed: it has a new secret."""
+    KEY_REVOKED = "key:revoked"
+    """An API key was revoked."""
+    ADMIN_CREATED = "admin:created"
+    """An admin credential was created."""
+    ADMIN_REVOKED = "admin:revoked"
+    """An admin credential was revoked."""
+    POLICY_CHANGED = "policy:changed"
+    """Grants of a principal, or the address book, were changed."""
+    CONTACT_CHANGED = "contact:changed"
+    """A recipient's name was set or taken away."""
+    HOLD_CREATED = "hold:created"
+    """A transaction waits for a person."""
+    HOLD_APPROVED = "hold:approved"
+    """A person allowed it."""
+    HOLD_EXECUTED = "hold:executed"
+    """It used its approval, and its amount is reserved."""
+    HOLD_REFUSED = "hold:refused"
+    """It was approved, and something refused it when it was judged again."""
+    HOLD_DENIED = "hold:denied"
+    """A person refused it."""
+    HOLD_EXPIRED = "hold:expired"
+    """Its time ended before it was carried out."""
+    SWITCH_FROZEN = "switch:frozen"
+    """New transactions of a wallet, or of all, were stopped."""
+    SWITCH_THAWED = "switch:thawed"
+    """They were allowed again."""
+    PLUGIN_CHANGED = "plugin:changed"
+    """A distribution of its own folder was installed, upgraded, enabled, disabled or removed."""
+    PLUGIN_SETTING = "plugin:setting"
+    """A setting of a plugin's skill was set or unset; never to what."""
+    PLUGIN_ENTRY = "plugin:entry"
+    """An entry that a plugin kept for a wallet was deleted by the operator."""
+    PLUGIN_PURGED = "plugin:purged"
+    """All entries and settings of a distribution were deleted."""
+    TOKENS_CHANGED = "tokens:changed"
+    """The operator's list of tokens by symbol was replaced."""
+    KEYSTORE_ROTATED = "keystore:rotated"
+    """Wallets' keys are sealed under a new secret from here on."""
+    AUDIT_AUTHENTICATED = "audit:authenticated"
+    """The chains' ends, written by an older release, were authenticated for the first time."""
+    AUDIT_PRUNED = "audit:pruned"
+    """Retention cut old entries from the chains' beginnings."""
+    WEBHOOK_REFUSED = "webhook:refused"
+    """A decision of the approvals' webhook was not signed, old, or had come before."""
+    ALERT_RAISED = "alert:raised"
+    """An operator should look: `solward.vault.store.alerts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    Attributes:
+        seq: its number in the audit log, from 1; None for an event that is not stored there.
+        ms: when, in Unix milliseconds.
+        event: an `EventKind`, or a kind that is published only, such as `skill:executed`.
+        trace: its origin, for logs only: a request's id, or `agent:<id>:<cycle>`.
+    """
+
+    seq: int | None
+    ms: int
+    event: str
+    data: Any
+    trace: str | None = None
+
+
+class Subscription:
+    """Events since its start, oldest first. Iteration ends with the block of `subscribe`.
+
+    Attributes:
+        lost: number of events dropped because they were not read in time.
+        ended: whether no more events follow.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._queue: deque[Event] = deque(maxlen=size)
+        self._arrived = asyncio.Event()
+        self._woken = False
+        self.ended = False
+        self.lost = 0
+
+    def put(self, event: Event) -> None:
+        """Queue an event, in place of the oldest when the queue is full."""
+        self.lost += len(self._queue) == self._queue.maxlen
+        self._queue.append(event)
+        self._arrived.set()
+
+    def wake(self) -> None:
+        """Let `news` return without an event."""
+        self._woken = True
+        self._arrived.set()
+
+    def end(self) -> None:
+        """Let iteration end once the queue is empty."""
+        self.ended = True
+        self._arrived.set()
+
+    async def next(self) -> Event | None:
+        """Wait for the oldest unread event; None at the end."""
+        while not self._queue:
+            if self.ended:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._queue.popleft()
+
+    async def news(self) -> None:
+        """Wait for an event, a `wake` or the end; drops unread events. For subscribers that read
+        the audit log itself."""
+        while not (self._queue or self._woken or self.ended):
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._queue.clear()
+        self._woken = False
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while (event := await self.next()) is not None:
+            yield event
+
+
+class EventBus:
+    """Publish and subscribe, on one event loop."""
+
+    def __init__(self) -> None:
+        self._subscriptions: set[Subscription] = set()
+        self._closed = False
+
+    def publish(self, event: str, data: Any) -> None:
+        """Publish an event that is not stored; `data` must not be changed afterwards."""
+        self.publish_stored([Event(None, now_ms(), event, data)])
+
+    def publish_stored(self, events: Sequence[Event]) -> None:
+        """Publish events of the audit log, in its order."""
+        for subscription in self._subscriptions:
+            for event in events:
+                subscription.put(event)
+
+    def wake(self) -> None:
+        """Wake every subscriber: another process may have added to the audit log."""
+        for subscription in self._subscriptions:
+            subscription.wake()
+
+    @contextmanager
+    def subscribe(self, size: int = QUEUE_SIZE) -> Iterator[Subscription]:
+        """Subscribe inside the block, with a queue of `size` unread events."""
+        subscription = Subscription(size)
+        if self._closed:
+            subscription.end()
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+            subscription.end()
+
+    @property
+    def listeners(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscriptions)
+
+    def close(self) -> None:
+        """End every subscription, now and later, so that streams end and a server can stop."""
+        self._closed = True
+        for subscription in self._subscriptions:
+            subscription.end()

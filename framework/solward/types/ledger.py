@@ -1,0 +1,144 @@
+"""The narrow protocol of reading a Solana ledger, and a wrapper that can do nothing else.
+
+Addresses are base58 text; amounts are lamports or token units. Every method may raise
+`LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected` (a JSON-RPC error object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+# The code of a method that no provider serves; JSON-RPC's own for a method that is not found.
+NOT_SERVED: Final = -32601
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account's state: lamports, owner program, raw data."""
+
+    lamports: int
+    owner: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolding:
+    """One token account of a wallet."""
+
+    account: str
+    mint: str
+    program: str
+    units: int
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAccount:
+    """A validator's vote account.
+
+    Attributes:
+        activated_stake: lamports that are active on it in this epoch.
+        commission_percent: of its stakers' rewards, which it keeps; 0 to 100.
+        epoch_credits: (epoch, vote credits earned in it) of the latest epochs, five at most.
+    """
+
+    address: str
+    activated_stake: int
+    commission_percent: int = 100
+    epoch_credits: tuple[tuple[int, int], ...] = ()
+
+
+class ReadLedger(Protocol):
+    """Reading, safe to hand to a plugin."""
+
+    async def balance(self, address: str) -> int:
+        """Lamports of an address, 0 when it does not exist."""
+
+    async def account(self, address: str) -> Account | None:
+        """An account's state, None when it does not exist."""
+
+    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
+        """Many accounts' states, in as many calls of 100 as it takes."""
+
+    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
+        """Token accounts of a wallet under both token programs, zero balances included."""
+
+    async def slot(self) -> int:
+        """The current slot at `confirmed`."""
+
+    async def rent_exempt_minimum(self, size: int) -> int:
+        """Lamports an account of `size` bytes must hold."""
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """Accounts of a program with `size` bytes of data that hold the address `key` at
+        `offset`; `LedgerRejected` with `NOT_SERVED` where no RPC provider serves the call."""
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate at least."""
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Vote accounts of the validators that are not delinquent."""
+
+
+class ReadOnlyLedger:
+    """Reads through another ledger, for plugins: it has no `send`, no faucet and no `close`.
+
+    Each read calls `check` first, which raises where the reader's call has ended.
+    """
+
+    __slots__ = ("_check", "_ledger")
+
+    def __init__(self, ledger: ReadLedger, check: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._check = check
+
+    async def balance(self, address: str) -> int:
+        """Lamports of an address, 0 when it does not exist."""
+        self._check()
+        return await self._ledger.balance(address)
+
+    async def account(self, address: str) -> Account | None:
+        """An account's state, None when it does not exist."""
+        self._check()
+        return await self._ledger.account(address)
+
+    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
+        """Many accounts' states."""
+        self._check()
+        return await self._ledger.accounts(addresses)
+
+    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
+        """Token accounts of a wallet under both token programs, zero balances included."""
+        self._check()
+        return await self._ledger.holdings(owner)
+
+    async def slot(self) -> int:
+        """The current slot at `confirmed`."""
+        self._check()
+        return await self._ledger.slot()
+
+    async def rent_exempt_minimum(self, size: int) -> int:
+        """Lamports an account of `size` bytes must hold."""
+        self._check()
+        return await self._ledger.rent_exempt_minimum(size)
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """Accounts of a program with `size` bytes of data that hold `key` at `offset`."""
+        self._check()
+        return await self._ledger.program_accounts(program, size=size, offset=offset, key=key)
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate at least."""
+        self._check()
+        return await self._ledger.stake_minimum_delegation()
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Vote accounts of the validators that are not delinquent."""
+        self._check()
+        return await self._ledger.vote_accounts()

@@ -1,0 +1,424 @@
+"""What a plugin declares that it needs, and what follows from the declaration.
+
+Pure functions of declared data: the service enforces them where a plugin host asks for an
+operation or for an HTTP request. A plugin's own checks of itself are never relied upon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from solward.types.errors import SkillError
+
+GROUPS = (
+    "solward.skills",
+    "solward.providers",
+    "solward.venues",
+    "solward.payments",
+    "solward.guardrails",
+)
+"""The entry-point groups of plugins."""
+
+TRANSACT = "transact"
+"""The operation under which a manifest names `context.transact`."""
+POCKET = "pocket"
+"""The operation under which a manifest names `context.pocket`."""
+PAY = "pay"
+"""The operation under which a manifest names `context.pay`."""
+
+MAX_STORAGE_MB = 1_024
+MAX_URL = 8_192
+
+# The last label begins with a letter, so that no spelling of an IPv4 address is a name.
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAME = rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])"
+_SITE = re.compile(rf"(?P<host>{_NAME})(?::(?P<port>[1-9][0-9]{{0,4}}))?")
+_MAX_NAME = 253
+
+# After the host printable ASCII but `"`, `#`, `<` and `>`, as httpx writes whatever it is given.
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])"
+    r"(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!$-;=?-~]*)?)"
+)
+_PORTS = {"https": 443, "http": 80}
+# Groups that are meant for Solward.
+_MEANT = re.compile(r"solwards?(?:[._-]|$)", re.IGNORECASE)
+
+
+def misspelt_group(groups: Iterable[str]) -> str | None:
+    """What is wrong where one of these entry-point groups is meant for Solward and is none of its
+    own: nothing would be loaded of it, and nobody would be told."""
+    for group in groups:
+        if _MEANT.match(group) and group not in GROUPS:
+            return f"{group} is no group of Solward's entry points, which are {', '.join(GROUPS)}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that a plugin's requests carry to one site; the plugin never sees its value.
+
+    Attributes:
+        env: environment variable of the service that holds it.
+        site: the one site that may get it; one of the manifest's `sites`.
+        in_query: it may stand in the query of a URL too, not in headers alone.
+    """
+
+    env: str
+    site: str
+    in_query: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a plugin needs, and all that it gets.
+
+    Attributes:
+        sites: host names that it calls by https, or pays, in lower-case ASCII (IDNA), `host:port`
+            where the port is not 443. The address that an operator configures for a provider or a
+            venue is allowed beside them.
+        operations: names of operations, `transact`, `pocket` and `pay`; None for any that its
+            effects and the grants allow.
+        assets: symbols and mints that it may move; None for any that the grants allow.
+        storage_mb: megabytes (2**20 bytes) of files that it wants to keep, 0 to 1,024. The plugins
+            of a distribution share one folder, of which the largest of theirs counts.
+        secrets: what its requests carry, and where.
+    """
+
+    sites: tuple[str, ...] = ()
+    operations: tuple[str, ...] | None = None
+    assets: tuple[str, ...] | None = None
+    storage_mb: int = 0
+    secrets: tuple[Secret, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All that somebody agrees to with a plugin: its manifest, and what it declares beside it.
+
+    Attributes:
+        spends: a skill's effects are SPEND.
+        secret_env: a provider's.
+        base_url_env: a provider's.
+    """
+
+    manifest: Manifest | None = None
+    spends: bool = False
+    secret_env: str | None = None
+    base_url_env: str | None = None
+
+    @classmethod
+    def of(cls, spec: object) -> Terms:
+        """Those of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none of a guardrail's None."""
+        return cls(
+            getattr(spec, "manifest", None),
+            getattr(spec, "effects", None) == "spend",
+            getattr(spec, "secret_env", None),
+            getattr(spec, "base_url_env", None),
+        )
+
+    def needs(self, unset: Collection[str] = ()) -> tuple[str, ...]:
+        """In words; empty where it is nothing.
+
+        Args:
+            unset: variables of secrets that are said not to be set.
+        """
+        return self._beside(Terms(), unset) + needs(self.manifest, unset)
+
+    def secrets(self) -> tuple[str, ...]:
+        """The environment variables of its secrets, each once."""
+        own = () if self.secret_env is None else (self.secret_env,)
+        declared = () if self.manifest is None else self.manifest.secrets
+        return tuple(dict.fromkeys((*own, *(each.env for each in declared))))
+
+    def wider_than(self, old: Terms | None) -> tuple[str, ...]:
+        """What it has beyond `old`, in words; empty where nobody need be asked again."""
+        had = old or Terms()
+        return self._beside(had) + wider(had.manifest, self.manifest)
+
+    def _beside(self, had: Terms, unset: Collection[str] = ()) -> tuple[str, ...]:
+        found = ["effects: spend"] if self.spends and not had.spends else []
+        if self.secret_env not in (None, had.secret_env):
+            found.append(f"key: {self.secret_env}{_NOT_SET if self.secret_env in unset else ''}")
+        if self.base_url_env not in (None, had.base_url_env):
+            found.append(f"address, which gets the key: {self.base_url_env}")
+        return tuple(found)
+
+
+class Site(NamedTuple):
+    """Where a request goes, as a URL or a manifest names it: its origin."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """As a manifest names it where it could, else as a URL."""
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{'' if self.scheme == 'https' else 'http://'}{self.host}{port}"
+
+
+def site_name(site: Site) -> str:
+    """A site as grants and payments name it: host, and port where it is not 443, by http too."""
+    return site.host if site.port == _PORTS["https"] else f"{site.host}:{site.port}"
+
+
+class Target(NamedTuple):
+    """An allowed request's destination.
+
+    Attributes:
+        path: path and query as they are sent; at least `/`.
+        configured: the operator configured this site for the plugin; it alone may be http, and an
+            address of a private network.
+    """
+
+    site: Site
+    path: str
+    configured: bool
+
+
+def declared_site(text: object) -> Site | None:
+    """The site that a manifest's entry names; None where it is none."""
+    found = _SITE.fullmatch(text) if isinstance(text, str) else None
+    if found is None or len(found["host"]) > _MAX_NAME:
+        return None
+    port = int(found["port"] or 443)
+    # The port of https has one spelling: none.
+    known = port <= 65_535 and found["port"] != "443"
+    return Site("https", found["host"], port) if known else None
+
+
+def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ()) -> Target:
+    """Where a plugin's request goes.
+
+    Args:
+        manifest: the plugin's, None where it has none.
+        url: absolute, as httpx writes it: lower-case host, ASCII, no userinfo, no fragment.
+        configured: addresses that the operator configured for this plugin.
+
+    Raises:
+        SkillError: `no_network`, `bad_http_request`, `https_only` or `site_not_declared`.
+    """
+    if manifest is None:
+        raise SkillError(
+            "no_network", "The plugin has no manifest, so it has no network: declare its sites"
+        )
+    site, path = split_url(url)
+    if site in map(_configured_site, configured):
+        return Target(site, path, configured=True)
+    if site.scheme != "https":
+        raise SkillError(
+            "https_only", f"{site} must be called by https, or be configured by the operator"
+        )
+    if str(site) not in manifest.sites:
+        raise SkillError("site_not_declared", f"The plugin's manifest does not name {site}")
+    return Target(site, path, configured=False)
+
+
+def check_paid_site(manifest: Manifest | None, url: str) -> None:
+    """Refuse a plugin's payment to a site that its manifest does not name.
+
+    Whether a site may be called at all, and by http, is the payer's to judge.
+
+    Args:
+        manifest: the plugin's, None where it has none.
+        url: absolute, as httpx writes it: lower-case host, ASCII, no userinfo, no fragment.
+
+    Raises:
+        SkillError: `no_network`, `bad_http_request` or `site_not_declared`.
+    """
+    if manifest is None:
+        raise SkillError(
+            "no_network", "The plugin has no manifest, so it pays no site: declare its sites"
+        )
+    site, _path = split_url(url)
+    named = site_name(site)
+    if named not in manifest.sites:
+        raise SkillError("site_not_declared", f"The plugin's manifest does not name {named}")
+
+
+def secret_sites(
+    manifest: Manifest | None, env: str, configured: Iterable[str] = ()
+) -> dict[Site, bool]:
+    """The sites that get a secret of the manifest, and whether it may stand in a query there: the
+    configured ones where there are any, else the manifest's.
+
+    A configured address receives the key instead of the vendor, because its operator may have
+    another key for it than the vendor's.
+    """
+    named: dict[Site, bool] = {}
+    for each in () if manifest is None else manifest.secrets:
+        site = declared_site(each.site) if each.env == env else None
+        if site is not None:
+            named[site] = each.in_query or named.get(site, False)
+    # Only what was declared, and so accepted, goes anywhere: also to a configured address.
+    instead = tuple(map(_configured_site, configured)) if named else ()
+    return dict.fromkeys(instead, any(named.values())) if instead else named
+
+
+def secret_text(declared: Mapping[str, str | None], env: str) -> str:
+    """What a plugin gets where it asks for one of its secrets.
+
+    Args:
+        declared: those that its manifest declares, by variable; None where it is not set.
+
+    Raises:
+        SkillError: `secret_not_declared` or `secret_not_set`.
+    """
+    if env not in declared:
+        shown = str(env)[:64]
+        raise SkillError(
+            "secret_not_declared", f"The plugin's manifest does not name the secret {shown!r}"
+        )
+    text = declared[env]
+    if text is None:
+        raise SkillError("secret_not_set", f"{env} is not set in the service's environment or .env")
+    return text
+
+
+def may_operate(manifest: Manifest | None, operation: str) -> bool:
+    """Whether a manifest leaves an operation, `transact`, `pocket` or `pay` to effects and
+    grants."""
+    return manifest is None or manifest.operations is None or operation in manifest.operations
+
+
+def may_move(manifest: Manifest | None, *names: str) -> bool:
+    """Whether a manifest leaves an asset to the grants: by its mint, or by its symbol."""
+    if manifest is None or manifest.assets is None:
+        return True
+    return any(name in manifest.assets for name in names)
+
+
+def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
+    """What `new` needs beyond `old`, in words; empty where whoever agreed to `old` need not be
+    asked again."""
+    had, wants = old or Manifest(), new or Manifest()
+    found = [f"network: {site}" for site in wants.sites if site not in had.sites]
+    for kind, before, after in (
+        ("operations", had.operations, wants.operations),
+        ("assets", had.assets, wants.assets),
+    ):
+        if before is None:
+            continue
+        if after is None:
+            found.append(f"{kind}: any, before {', '.join(before) or 'none'}")
+        else:
+            found += [f"{kind}: {each}" for each in after if each not in before]
+    if wants.storage_mb > had.storage_mb:
+        found.append(f"storage: {wants.storage_mb} MB, before {had.storage_mb} MB")
+    # A secret that may stand in a query covers the same one that may not.
+    covered = {*had.secrets, *(Secret(each.env, each.site) for each in had.secrets)}
+    found += [_secret(each) for each in wants.secrets if each not in covered]
+    return tuple(found)
+
+
+def needs(manifest: Manifest | None, unset: Collection[str] = ()) -> tuple[str, ...]:
+    """What a manifest declares, in words; empty where it is nothing.
+
+    Args:
+        unset: variables of secrets that are said not to be set.
+    """
+    if manifest is None:
+        return ()
+    found = [f"network: {site}" for site in manifest.sites]
+    for kind, names in (("operations", manifest.operations), ("assets", manifest.assets)):
+        if names is not None:
+            found.append(f"{kind}: {', '.join(names) or 'none'}")
+    if manifest.storage_mb:
+        found.append(f"storage: {manifest.storage_mb} MB")
+    found += [_secret(each) + (_NOT_SET if each.env in unset else "") for each in manifest.secrets]
+    return tuple(found)
+
+
+def manifest_json(manifest: Manifest | None) -> dict[str, Any] | None:
+    """A manifest as REST and the command line show it; null for none."""
+    if manifest is None:
+        return None
+    return {
+        "sites": list(manifest.sites),
+        "operations": None if manifest.operations is None else list(manifest.operations),
+        "assets": None if manifest.assets is None else list(manifest.assets),
+        "storageMb": manifest.storage_mb,
+        "secrets": [
+            {"env": each.env, "site": each.site, "inQuery": each.in_query}
+            for each in manifest.secrets
+        ],
+    }
+
+
+def read_manifest(raw: Mapping[str, Any] | None) -> Manifest | None:
+    """What `manifest_json` wrote."""
+    if raw is None:
+        return None
+    operations, assets = raw["operations"], raw["assets"]
+    return Manifest(
+        sites=tuple(raw["sites"]),
+        operations=None if operations is None else tuple(operations),
+        assets=None if assets is None else tuple(assets),
+        storage_mb=raw["storageMb"],
+        secrets=tuple(
+            Secret(each["env"], each["site"], each["inQuery"]) for each in raw["secrets"]
+        ),
+    )
+
+
+def terms_json(terms: Terms) -> dict[str, Any]:
+    """Terms as the record of an installation keeps them."""
+    return {
+        "manifest": manifest_json(terms.manifest),
+        "spends": terms.spends,
+        "secretEnv": terms.secret_env,
+        "baseUrlEnv": terms.base_url_env,
+    }
+
+
+def read_terms(raw: Mapping[str, Any]) -> Terms:
+    """What `terms_json` wrote."""
+    return Terms(read_manifest(raw["manifest"]), raw["spends"], raw["secretEnv"], raw["baseUrlEnv"])
+
+
+_NOT_SET = " (not set)"
+
+
+def _secret(secret: Secret) -> str:
+    where = " in the query too" if secret.in_query else ""
+    return f"secret: {secret.env} to {secret.site}{where}"
+
+
+def split_url(url: str) -> tuple[Site, str]:
+    """A URL's site, and its path with query.
+
+    Strict where parsers differ: what is not exactly of this form goes nowhere.
+
+    Raises:
+        SkillError: `bad_http_request`.
+    """
+    found = _URL.fullmatch(url) if len(url) <= MAX_URL else None
+    port = int(found["port"] or _PORTS[found["scheme"]]) if found else 0
+    if found is None or not 0 < port <= 65_535:
+        raise SkillError(
+            "bad_http_request",
+            "The URL must be http(s)://host[:port]/path?query in ASCII, without user or fragment,"
+            f" and of at most {MAX_URL} characters",
+        )
+    path = found["target"]
+    return (
+        Site(found["scheme"], found["host"], port),
+        path if path.startswith("/") else f"/{path}",
+    )
+
+
+def _configured_site(address: str) -> Site:
+    """The site of an address that an operator wrote: by hand, so capitals and a user are taken."""
+    from urllib.parse import urlsplit  # the authors' names stay light without it
+
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    return Site(
+        parts.scheme, f"[{host}]" if ":" in host else host, parts.port or _PORTS[parts.scheme]
+    )

@@ -1,0 +1,81 @@
+"""Amounts: integers of the smallest unit inside, Decimal at the edge, never a float.
+
+Lamports are the smallest unit of SOL (10**9 lamports = 1 SOL); a mint's smallest unit is
+10**-decimals of a whole token. Ledger amounts are unsigned 64-bit.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, localcontext
+
+from solward.types.errors import InvalidRequest
+
+SOL_DECIMALS = 9
+LAMPORTS_PER_SOL = 10**SOL_DECIMALS
+U64_MAX = 2**64 - 1
+
+# A u64 has 20 digits and a mint at most 255 decimals. Expanding a longer number such as
+# `1e999999999` would stop the process before any rule could refuse it.
+_MAX_ADJUSTED = 40
+_PRECISION = 330
+_EXACT = Context(prec=_PRECISION)
+_ONE = Decimal(1)
+
+
+def to_units(value: object, decimals: int, field: str) -> int:
+    """Whole units as given by a caller (int or Decimal) -> smallest units.
+
+    Raises:
+        InvalidRequest: naming `field`, when the value is no number, is not positive, has more
+            decimals than the unit, or does not fit a u64.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise InvalidRequest(f"{field} must be a number")
+    amount = Decimal(value) if isinstance(value, Decimal) else value
+    if isinstance(amount, Decimal):
+        if not amount.is_finite():
+            raise InvalidRequest(f"{field} must be a finite number")
+        if amount and not -_PRECISION < amount.adjusted() < _MAX_ADJUSTED:
+            raise InvalidRequest(f"{field} is out of range")
+    if amount <= 0:
+        raise InvalidRequest(f"{field} must be greater than 0")
+    with localcontext() as context:
+        context.prec = _PRECISION
+        scaled = Decimal(amount).scaleb(decimals)
+        if scaled != scaled.to_integral_value():
+            raise InvalidRequest(f"{field} has more than {decimals} decimals")
+        units = int(scaled)
+    if units > U64_MAX:
+        raise InvalidRequest(f"{field} is larger than the ledger can hold")
+    return units
+
+
+def sol_to_lamports(value: object, field: str = "amount") -> int:
+    """SOL as given by a caller -> lamports; raises like `to_units`."""
+    return to_units(value, SOL_DECIMALS, field)
+
+
+def from_units(units: int, decimals: int) -> Decimal:
+    """Smallest units -> whole units, exactly, without trailing zeros (`Decimal('1.5')`)."""
+    value = _EXACT.normalize(_EXACT.scaleb(Decimal(units), -decimals))
+    # normalize() makes 100 into 1E+2, which people and strict JSON parsers do not read.
+    return _EXACT.quantize(value, _ONE) if value == _EXACT.to_integral_value(value) else value
+
+
+def lamports_to_sol(lamports: int) -> Decimal:
+    """Lamports -> SOL, exactly."""
+    return from_units(lamports, SOL_DECIMALS)
+
+
+def format_amount(value: Decimal | int) -> str:
+    """A Decimal without exponent; also an int, which whole amounts of a stored record are."""
+    return f"{Decimal(value):f}"
+
+
+def format_sol(lamports: int, places: int | None = None) -> str:
+    """Lamports as SOL text, exact; with `places`, rounded towards zero to that many decimals."""
+    sol = lamports_to_sol(lamports)
+    if places is None:
+        return format_amount(sol)
+    scale = 10 ** (SOL_DECIMALS - places)
+    return f"{Decimal(lamports // scale).scaleb(-places):.{places}f}"

@@ -1,0 +1,160 @@
+"""The types of language model providers: declaration, request and completion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from solward.types.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """A provider's declaration, returned by its `provider_spec` hook.
+
+    Attributes:
+        name: equal to the entry point's name; the agents' `llmProvider` value.
+        default_model: used where no model is named.
+        options: JSON Schema 2020-12 of the provider's options, an object.
+        secret_env: environment variable of its API key; None when it needs none.
+        base_url_env: environment variable of the address it calls instead of its vendor's own;
+            None when it cannot be changed. An address is configuration only, because it receives
+            the key.
+        is_llm: False for a provider that is not a language model (the rule-based demo).
+        demo: loaded only when the service runs with `--demo`.
+        manifest: what it needs; None: no network, no storage, no secrets. With one, the address of
+            `base_url_env` is allowed without being named, and gets the secret of `secret_env`,
+            which is one of the manifest's `secrets`, instead of their sites.
+    """
+
+    name: str
+    default_model: str
+    options: Mapping[str, Any]
+    secret_env: str | None = None
+    base_url_env: str | None = None
+    is_llm: bool = True
+    demo: bool = False
+    manifest: Manifest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderContext:
+    """The secret and address of a provider for one completion, as its declaration names them.
+
+    Attributes:
+        secret: value of `secret_env`, None when it is not set or none is declared.
+        base_url: value of `base_url_env` without trailing slashes, None for the vendor's own.
+        storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
+    """
+
+    secret: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+    storage: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation; `role` is `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A skill as the model sees it; `parameters` is its JSON Schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """The request of one completion.
+
+    Attributes:
+        observation: the agent's current observation as data, for providers that are no language
+            models; `messages` has the same facts as text.
+        strategy: the agent's strategy, which is also part of `system`.
+        max_output_tokens: most tokens of the answer, by the agent's token budget; None leaves it
+            to the options.
+    """
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    observation: Mapping[str, Any] = field(default_factory=dict)
+    strategy: str = ""
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call by the model; `arguments` exactly as it sent them (maybe not an object)."""
+
+    name: str
+    arguments: Any
+
+
+MAX_TOKENS: Final = 2**40
+"""Of one completion."""
+MAX_NANOUSD: Final = 2**53
+"""Of one completion, and of a million tokens: nine million dollars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one completion as the vendor counted them, cached and reasoning ones included.
+
+    Attributes:
+        input_tokens, output_tokens: 0 to `MAX_TOKENS`.
+        cost_nanousd: estimated price in billionths of a US dollar, 0 to `MAX_NANOUSD`; None when it
+            is not known.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanousd: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """The most that one completion of a model can cost, for budgets that are kept beforehand.
+
+    Attributes:
+        input_nanousd: billionths of a US dollar for a million tokens of the prompt, at the model's
+            dearest rate.
+        output_nanousd: the same of the answer.
+        max_output_tokens: most tokens of one answer, by the agent's options.
+    """
+
+    input_nanousd: int
+    output_nanousd: int
+    max_output_tokens: int
+
+    def cost(self, input_tokens: int, output_tokens: int) -> int:
+        """Billionths of a US dollar, rounded up."""
+        total = input_tokens * self.input_nanousd + output_tokens * self.output_nanousd
+        return -(-total // 10**6)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The model's answer: its text, None when there is none, and its tool calls.
+
+    Attributes:
+        usage: its tokens, None when the vendor reported none.
+    """
+
+    text: str | None
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None

@@ -1,0 +1,59 @@
+"""Sites: who is paid over HTTP, as grants name them and as the chain of a payment has them.
+
+A site is a host and a port, spelled in one way: `api.example.com`, `127.0.0.1:4021`, `[::1]:4021`.
+The port is left out where it is 443, and only there: whatever the scheme, one text is one listener.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+from solward.types.errors import InvalidRequest
+
+SITE: Final = "site:"
+"""Before a site, of the principal it is."""
+SITE_PATTERN: Final = r"(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[1-9][0-9]{0,4})?"
+"""What `read_site` takes, and some more; no quote, space or comma among it."""
+
+_SITE: Final = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\])(?::(?P<port>[1-9][0-9]{0,4}))?")
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+# What URLs read as a number is part of an address: 0x7f.1, 127.1 and 2130706433 are 127.0.0.1.
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_MAX_NAME: Final = 253
+_HTTPS_PORT: Final = 443
+
+
+def read_site(text: str, path: str) -> str:
+    """A site, spelled as every site is; raises `InvalidRequest` naming the path.
+
+    Nothing is turned into it: two texts that mean one site would be two for grants.
+    """
+    found = _SITE.fullmatch(text)
+    if found is None or not _is_host(found["host"]) or int(found["port"] or 1) > 65_535:
+        raise InvalidRequest(
+            f"{path}: a host in lower case and ASCII, with :port where that is not 443, such as "
+            "api.example.com or 127.0.0.1:4021, is expected"
+        )
+    if found["port"] == str(_HTTPS_PORT):
+        raise InvalidRequest(f"{path}: port 443 is expected to be left out")
+    return text
+
+
+def _is_host(host: str) -> bool:
+    if host.startswith("["):
+        try:
+            address = ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            return False
+        # With a zone it means another on each machine; with an IPv4 address in it that one.
+        is_plain = address.scope_id is None and address.ipv4_mapped is None
+        return is_plain and f"[{address}]" == host
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            return str(ipaddress.IPv4Address(host)) == host
+        except ValueError:
+            return False
+    return len(host) <= _MAX_NAME and all(map(_LABEL.fullmatch, labels))

@@ -1,0 +1,145 @@
+"""The types of swap venues: declaration, quote and swap. Amounts are smallest units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from solward.types.errors import LedgerUnavailable
+from solward.types.manifest import Manifest, secret_text
+
+if TYPE_CHECKING:
+    import httpx
+    from solders.instruction import Instruction
+
+    from solward.types.ledger import ReadLedger
+
+BEST_VENUE = "best"
+"""In `SWAP_VENUE`: whichever offers the most."""
+
+FUNDS_FIRST = "funds_first"
+"""Code of the `SkillError` by which `venue_instructions` says that it wants a taker that holds what
+it sells: it is asked again once the pocket is funded, and then `venue_swap`."""
+
+
+@dataclass(frozen=True, slots=True)
+class VenueSpec:
+    """A venue's declaration; `name` equals the entry point's name.
+
+    Attributes:
+        manifest: what it needs; None: no network. With one, its configured address is allowed
+            without being named.
+        base_url: the address of its API, `https://`, whose host is one of the manifest's sites;
+            None where it has none.
+        base_url_env: environment variable with another address, None where there is none to
+            configure.
+        secret_env: environment variable of its key, which the configured address gets instead of
+            the manifest's site. The manifest names it among its `secrets`, which may be more.
+        pools_env: environment variable with the addresses of the pools it trades with, separated by
+            commas; its name ends in `_POOLS`. A venue that declares one is asked only where it is
+            set.
+    """
+
+    name: str
+    manifest: Manifest | None = None
+    base_url: str | None = None
+    base_url_env: str | None = None
+    secret_env: str | None = None
+    pools_env: str | None = None
+
+
+class _NoLedger:
+    """In place of a ledger where none was given: any read fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise LedgerUnavailable("The venue was given no ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class VenueContext:
+    """What a venue may use, for as long as its call runs.
+
+    Attributes:
+        http: bound to the venue's address; without one requests name theirs in full.
+        secrets: by variable, None where one is not set; ask `secret`.
+        storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
+        ledger: read access to the ledger.
+        pools: the addresses of `VenueSpec.pools_env`, in the operator's order.
+        options: the service's own settings for a built-in venue, by variable.
+    """
+
+    http: httpx.AsyncClient
+    secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    storage: Path | None = None
+    ledger: ReadLedger = field(
+        default_factory=lambda: cast("ReadLedger", _NoLedger()), repr=False, compare=False
+    )
+    pools: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def secret(self, name: str) -> str:
+        """As `SkillContext.secret`."""
+        return secret_text(self.secrets, name)
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteRequest:
+    """Sell exactly `amount` units of `input_mint`."""
+
+    input_mint: str
+    output_mint: str
+    amount: int
+    slippage_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A venue's offer.
+
+    Attributes:
+        out_amount: units of `output_mint` expected.
+        minimum_out: least units after slippage; the engine blocks a transaction with less.
+        price_impact: fraction of the price moved by this trade, `Decimal("0.01")` is 1%.
+        raw: the venue's own quote, passed back to it unchanged.
+    """
+
+    input_mint: str
+    output_mint: str
+    in_amount: int
+    out_amount: int
+    minimum_out: int
+    slippage_bps: int
+    price_impact: Decimal
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapInstructions:
+    """A venue's swap as instructions; only `swap` is signed for, everything else is Solward's own.
+
+    Attributes:
+        quote: the offer these instructions keep (may be newer than the quote passed in).
+        swap: the one swap instruction; its only signer is the taker.
+        accounts: mints for which the taker needs an associated token account beforehand.
+        tables: lookup table address -> its addresses in order, for compiling.
+        compute_units: the limit to set, None for the default.
+    """
+
+    quote: Quote
+    swap: Instruction
+    accounts: tuple[str, ...] = ()
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    compute_units: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTransaction:
+    """The venue's transaction, complete but for the wallet's signature."""
+
+    wire: bytes
+    last_valid_block_height: int

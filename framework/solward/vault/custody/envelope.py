@@ -1,0 +1,160 @@
+"""Envelope encryption of a private key, pure: no files, no clock, no store.
+
+A wallet's seed is sealed under a random data key of its own, the data key under the key-encryption
+key (KEK). Both with AES-256-GCM and a random 96-bit nonce, bound to format, wallet, public key and
+key version, so that no row can replace another.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+
+from solward.types.errors import KeystoreError
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_TAG_BYTES = 16
+
+# The data key seals one seed and is never replaced; rotating the KEK only wraps it anew.
+_DATA_KEY_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The KEKs in memory by version: one, or two while a rotation is unfinished.
+
+    Attributes:
+        audit_key: authenticates the audit log; None in a store of an older release.
+    """
+
+    version: int
+    _keks: Mapping[int, bytes] = field(repr=False)
+    audit_key: bytes | None = field(default=None, repr=False)
+
+    def kek(self, version: int) -> bytes:
+        """The KEK of a version; raises `KeystoreError` when it is not in memory."""
+        try:
+            return self._keks[version]
+        except KeyError:
+            raise KeystoreError(
+                f"Version {version} of the key-encryption key is not at hand; where the keystore"
+                " was rotated since this process started, start it again with the new secret"
+            ) from None
+
+    @property
+    def current(self) -> bytes:
+        """The KEK that seals new wallets."""
+        return self._keks[self.version]
+
+    @property
+    def previous(self) -> int | None:
+        """The version a rotation replaces, None when there is none."""
+        return min(self._keks) if len(self._keks) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A sealed private key as it is stored.
+
+    Attributes:
+        kek_version: which key-encryption key wraps the data key.
+        wrapped_data_key: nonce and sealed data key.
+        sealed_key: nonce and sealed 32-byte ed25519 seed.
+    """
+
+    wallet_id: str
+    public_key: str
+    kek_version: int
+    wrapped_data_key: bytes = field(repr=False)
+    sealed_key: bytes = field(repr=False)
+
+
+def seal(kek: bytes, kek_version: int, wallet_id: str, keypair: Keypair) -> Envelope:
+    """Seal a keypair under a new random data key."""
+    public_key = str(keypair.pubkey())
+    data_key = os.urandom(KEY_BYTES)
+    return Envelope(
+        wallet_id=wallet_id,
+        public_key=public_key,
+        kek_version=kek_version,
+        wrapped_data_key=encrypt(
+            kek, data_key, _bound("data-key", wallet_id, public_key, kek_version)
+        ),
+        sealed_key=encrypt(
+            data_key, keypair.secret(), _bound("seed", wallet_id, public_key, _DATA_KEY_VERSION)
+        ),
+    )
+
+
+def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
+    """The keypair inside; drop it after one signature.
+
+    Raises:
+        KeystoreError: another KEK, a changed byte, another wallet's row, or a key that does not
+            belong to the stored public key.
+    """
+    seed = decrypt(
+        _data_key(kek, envelope),
+        envelope.sealed_key,
+        _bound("seed", envelope.wallet_id, envelope.public_key, _DATA_KEY_VERSION),
+        f"The key of wallet {envelope.wallet_id}",
+    )
+    keypair = Keypair.from_seed(seed)
+    # The public half of the pair's bytes: `pubkey` derives it from the seed once more.
+    if not hmac.compare_digest(str(Pubkey(bytes(keypair)[KEY_BYTES:])), envelope.public_key):
+        raise KeystoreError(
+            f"The key of wallet {envelope.wallet_id} is not that of {envelope.public_key}"
+        )
+    return keypair
+
+
+def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope) -> Envelope:
+    """The same sealed key, its data key under another KEK; raises like `open_envelope`."""
+    data_key = _data_key(old_kek, envelope)
+    bound = _bound("data-key", envelope.wallet_id, envelope.public_key, new_version)
+    return Envelope(
+        wallet_id=envelope.wallet_id,
+        public_key=envelope.public_key,
+        kek_version=new_version,
+        wrapped_data_key=encrypt(new_kek, data_key, bound),
+        sealed_key=envelope.sealed_key,
+    )
+
+
+def encrypt(key: bytes, plain: bytes, bound: bytes) -> bytes:
+    """AES-256-GCM: 12-byte nonce, ciphertext, 16-byte tag; `bound` is authenticated with it."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plain, bound)
+
+
+def decrypt(key: bytes, sealed: bytes, bound: bytes, what: str) -> bytes:
+    """The plain bytes; raises `KeystoreError` naming `what` when they are not genuine."""
+    if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
+        raise KeystoreError(f"{what} cannot be opened: it is cut short")
+    try:
+        return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound)
+    except InvalidTag:
+        raise KeystoreError(
+            f"{what} cannot be opened: it was changed, or another key sealed it"
+        ) from None
+
+
+def _data_key(kek: bytes, envelope: Envelope) -> bytes:
+    return decrypt(
+        kek,
+        envelope.wrapped_data_key,
+        _bound("data-key", envelope.wallet_id, envelope.public_key, envelope.kek_version),
+        f"The key of wallet {envelope.wallet_id}",
+    )
+
+
+def _bound(part: str, wallet_id: str, public_key: str, version: int) -> bytes:
+    return f"solward-wallet/1|{part}|{wallet_id}|{public_key}|{version}".encode()

@@ -1,0 +1,115 @@
+"""Export a wallet's key from the keystore, with the keystore's secret and an audit event.
+
+For the offline command alone: no route, skill or plugin reaches this module. The event is recorded
+in the transaction in which the file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from solders.keypair import Keypair
+
+from solward.audit.acts import record_act
+from solward.database.database import Database
+from solward.types.errors import InvalidRequest, KeystoreError
+from solward.types.events import EventKind
+from solward.vault.custody import keyring
+from solward.vault.custody.envelope import open_envelope
+from solward.vault.custody.keyfile import sync_folder
+from solward.vault.custody.keyring import KeySource, KeystoreRow
+from solward.vault.custody.keystore import envelope_of, keystore_row
+from solward.vault.custody.model import Wallet
+from solward.vault.store import wallets as store
+from solward.vault.store.schedules import pause_schedules
+
+
+async def newest_keystore(database: Database) -> KeystoreRow:
+    """The keystore's row, which says how it is protected; raises `KeystoreError`."""
+    async with database.read() as connection:
+        rows = await store.keystore_rows(connection)
+    if not rows:
+        raise KeystoreError("There is no keystore here, and no wallet")
+    return keystore_row(rows[0])
+
+
+def choose(wallets: list[Wallet], wanted: str) -> Wallet:
+    """The wallet with this id, address or unique name; raises `InvalidRequest`."""
+    matches = [each for each in wallets if wanted in (each.id, each.address)]
+    matches = matches or [each for each in wallets if each.name == wanted]
+    if not matches:
+        raise InvalidRequest(f"No wallet here has the id, address or name {wanted!r}")
+    if len(matches) > 1:
+        ids = ", ".join(each.id for each in matches)
+        raise InvalidRequest(f"{len(matches)} wallets have the name {wanted!r}; use an id: {ids}")
+    return matches[0]
+
+
+async def export_wallet(
+    database: Database, source: KeySource, newest: KeystoreRow, wallet: Wallet, file: Path
+) -> None:
+    """Write a wallet's key to a new Solana CLI keypair file, mode 0600, and record it.
+
+    Raises:
+        KeystoreError: `source` is not this keystore's secret, or the key was tampered with.
+        InvalidRequest: the file exists already, or cannot be written; nothing is recorded.
+        StoreError: the database refused the record; the file is removed again.
+    """
+    ring = await keyring.unlock(source, newest)
+    database.audit_key = ring.audit_key
+    async with database.read() as connection:
+        row = await store.get_wallet(connection, wallet.id)
+    if row is None:
+        raise InvalidRequest(f"Wallet {wallet.id} is not here any more")
+    envelope = envelope_of(row)
+    keypair = open_envelope(ring.kek(envelope.kek_version), envelope)
+    written = False
+    try:
+        async with database.write() as connection:
+            data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
+            record_act(connection, EventKind.WALLET_EXPORTED, data)
+            # Somebody else may spend from it now, by other rules than a schedule was made with.
+            await pause_schedules(connection, wallet.id, "The wallet's key was exported")
+            write_keypair(file, keypair)
+            written = True
+    except BaseException:
+        if written:
+            _remove(file)
+        raise
+
+
+def write_keypair(file: Path, keypair: Keypair) -> None:
+    """Make the file; raises `InvalidRequest` where it exists or cannot be written."""
+    text = json.dumps(list(bytes(keypair)))
+    try:
+        # O_EXCL: never over a file or through a link, so never onto a terminal or a pipe.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise _taken(file) from None
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(descriptor)
+        sync_folder(file.parent)
+    except OSError as error:
+        _remove(file)
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
+
+
+def check_free(file: Path) -> None:
+    """Raise `InvalidRequest` where the file, or a link of its name, exists."""
+    if os.path.lexists(file):
+        raise _taken(file)
+
+
+def _taken(file: Path) -> InvalidRequest:
+    return InvalidRequest(f"{file} exists already; choose another name")
+
+
+def _remove(file: Path) -> None:
+    file.unlink()

@@ -1,0 +1,118 @@
+"""A wallet without its key, and what its fields may hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from solders.keypair import Keypair
+
+from solward.support.base58 import is_address
+from solward.support.clock import iso
+from solward.types.errors import InvalidRequest
+
+DEFAULT_NAME = "external-wallet"
+MAX_NAME = 64
+MAX_TAGS = 20
+
+_KEYPAIR_BYTES = 64
+_WORDS = re.compile(r"[0-9A-Za-z]+")
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """A managed wallet; `address` is its base58 public key, `created_ms` Unix milliseconds."""
+
+    id: str
+    name: str
+    address: str
+    tags: tuple[str, ...]
+    created_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The list form."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "publicKey": self.address,
+            "createdAt": iso(self.created_ms),
+            "tags": list(self.tags),
+        }
+
+    def created_json(self) -> dict[str, Any]:
+        """The answer to its creation."""
+        return {
+            "walletId": self.id,
+            "name": self.name,
+            "address": self.address,
+            "createdAt": iso(self.created_ms),
+        }
+
+
+def wallet_of(row: Mapping[str, Any]) -> Wallet:
+    """A wallet from its row."""
+    return Wallet(
+        row["id"], row["name"], row["public_key"], tuple(row["tags"]), int(row["created_ms"])
+    )
+
+
+def check_text(value: object, field: str) -> str:
+    """A name or tag: 1 to 64 printable characters; raises `InvalidRequest` naming `field`."""
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= MAX_NAME
+        or not value.isprintable()
+        or not value.strip()
+    ):
+        raise InvalidRequest(f"{field} must be text of 1 to {MAX_NAME} printable characters")
+    return value
+
+
+def has_address(name: str) -> bool:
+    """Whether a word of a name is an address."""
+    return any(map(is_address, _WORDS.findall(name)))
+
+
+def check_name(value: object) -> str:
+    """A wallet's name: as `check_text`, and nothing by which wallets and recipients are given
+    beside their names; raises `InvalidRequest`."""
+    name = check_text(value, "name")
+    if name.strip().startswith("@"):
+        raise InvalidRequest("name must not begin with @, as names of the address book do")
+    if has_address(name) or _ID.fullmatch(name.strip()):
+        raise InvalidRequest("name must have no address in it, and be no id")
+    return name
+
+
+def check_tags(tags: Sequence[object]) -> tuple[str, ...]:
+    """Distinct tags in the order given; raises `InvalidRequest`."""
+    if isinstance(tags, str) or len(tags) > MAX_TAGS:
+        raise InvalidRequest(f"tags must be a list of at most {MAX_TAGS} texts")
+    return tuple(dict.fromkeys(check_text(tag, "tags") for tag in tags))
+
+
+def parse_keypair_file(text: str) -> Keypair:
+    """The keypair in a Solana CLI keypair file: a JSON array of 64 byte values.
+
+    Raises:
+        InvalidRequest: it is not one, or its public half is not its private half's. Never shows
+            what the file holds.
+    """
+    expected = "keypair must be a Solana CLI keypair file: a JSON array of 64 numbers"
+    try:
+        numbers = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidRequest(expected) from None
+    if not isinstance(numbers, list) or len(numbers) != _KEYPAIR_BYTES:
+        raise InvalidRequest(expected)
+    if not all(type(number) is int and 0 <= number < 256 for number in numbers):
+        raise InvalidRequest(f"{expected} from 0 to 255")
+    raw = bytes(numbers)
+    keypair = Keypair.from_seed(raw[:32])
+    if bytes(keypair.pubkey()) != raw[32:]:
+        raise InvalidRequest("keypair is damaged: its public key is not that of its private key")
+    return keypair

@@ -1,0 +1,470 @@
+"""Wallets: creation, import, listing, and the signer for the transaction engine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from solders.keypair import Keypair
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit.acts import principal
+from solward.database.database import Database, lock_shared
+from solward.database.prepared import Row
+from solward.settings import Settings
+from solward.solana.token_list import skeleton
+from solward.support import jsontext
+from solward.support.clock import now_ms
+from solward.support.kept_texts import KeptTexts
+from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
+from solward.vault.custody.envelope import Envelope, open_envelope, seal
+from solward.vault.custody.keyring import KeySource
+from solward.vault.custody.keystore import Keystore, envelope_of
+from solward.vault.custody.model import (
+    DEFAULT_NAME,
+    Wallet,
+    check_name,
+    check_tags,
+    parse_keypair_file,
+    wallet_of,
+)
+from solward.vault.custody.pockets import Pocket, pocket_keypair
+from solward.vault.store import contacts
+from solward.vault.store import pockets as pocket_store
+from solward.vault.store import wallets as store
+from solward.vault.store.pockets import PocketRow
+
+KEY_FILE = "keystore.key"
+# Wallets that one API key may make; the admin makes any number.
+MOST_OF_A_KEY = 100
+# Wallets in memory, 2 KiB each: the least recently used is read again from the database.
+MOST_CACHED = 10_000
+# Of their JSON, of about 30,000.
+MOST_TEXT_BYTES = 16 * 1024 * 1024
+# Rows of one read where all are listed.
+_PAGE = 500
+
+
+class Signer(Protocol):
+    """Signs transactions of one wallet or of one of its pockets.
+
+    Only `solward.vault.money` gets one, and signs only bytes that guardrails have judged.
+    Nothing signs raw messages: a signature over bytes that happen to be a transaction *is* that
+    transaction's signature.
+    """
+
+    @property
+    def address(self) -> str:
+        """The base58 public key it signs for."""
+        ...
+
+    async def sign(self, message: bytes) -> bytes:
+        """The 64-byte ed25519 signature over a serialised transaction message.
+
+        Raises:
+            KeystoreError: the key cannot be opened.
+        """
+        ...
+
+
+class InProcessSigner:
+    """Opens the sealed key for each signature and drops it at once."""
+
+    __slots__ = ("_envelope", "_keystore", "address")
+
+    def __init__(self, keystore: Keystore, envelope: Envelope) -> None:
+        self.address = envelope.public_key
+        self._keystore = keystore
+        self._envelope = envelope
+
+    async def sign(self, message: bytes) -> bytes:
+        """See `Signer.sign`."""
+        kek = self._keystore.keyring.kek(self._envelope.kek_version)
+        return bytes(open_envelope(kek, self._envelope).sign_message(message))
+
+    def __repr__(self) -> str:
+        return f"InProcessSigner({self.address})"
+
+
+class PocketSigner:
+    """Derives a pocket's key for each signature and drops it at once."""
+
+    __slots__ = ("_counter", "_envelope", "_keystore", "address")
+
+    def __init__(self, keystore: Keystore, envelope: Envelope, counter: int) -> None:
+        self._keystore = keystore
+        self._envelope = envelope
+        self._counter = counter
+        self.address = str(self._keypair().pubkey())
+
+    async def sign(self, message: bytes) -> bytes:
+        """See `Signer.sign`."""
+        return bytes(self._keypair().sign_message(message))
+
+    def _keypair(self) -> Keypair:
+        kek = self._keystore.keyring.kek(self._envelope.kek_version)
+        return pocket_keypair(open_envelope(kek, self._envelope), self._counter)
+
+    def __repr__(self) -> str:
+        return f"PocketSigner({self.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedWallet:
+    """A wallet in memory; its key only as it is stored, sealed."""
+
+    wallet: Wallet
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """A wallet waiting to be stored."""
+
+    wallet: Wallet
+    keypair: Keypair = field(repr=False)
+    principal: str
+    stored: asyncio.Future[None]
+
+
+class Wallets:
+    """The wallets of a store. Open with `Wallets.open`."""
+
+    def __init__(self, database: Database, keystore: Keystore) -> None:
+        self._database = database
+        self._keystore = keystore
+        self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
+        # By id and tags, as stored.
+        self._texts: KeptTexts[tuple[str, str]] = KeptTexts(MOST_TEXT_BYTES)
+        self._waiting: list[_Creation] = []
+        self._planned: dict[str, set[int]] = {}
+        self._writer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, database: Database, settings: Settings, home: Path) -> Wallets:
+        """Unlock the keystore the settings name, or make it at the first start.
+
+        Raises:
+            KeystoreError: the passphrase or key file is not this store's, is missing, or is open
+                to other users.
+        """
+        return cls(database, await Keystore.open(database, key_source(settings, home)))
+
+    async def create(self, name: str = DEFAULT_NAME, tags: Sequence[str] = ()) -> Wallet:
+        """A new wallet with a key of its own, stored when this returns.
+
+        Raises:
+            InvalidRequest: the name or a tag is not 1 to 64 printable characters; the name is an
+                address or an id, or can be taken for a contact's.
+            TooManyWallets: the API key that asks for it has made `MOST_OF_A_KEY`.
+        """
+        keypair = Keypair()
+        wallet = _new_wallet(keypair, name, tags)
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Wallets requested at the same time share a commit.
+        self._waiting.append(_Creation(wallet, keypair, principal(), stored))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._store_waiting())
+        await stored
+        return wallet
+
+    async def import_keypair(
+        self, keypair_file_text: str, name: str = DEFAULT_NAME, tags: Sequence[str] = ()
+    ) -> Wallet:
+        """A wallet on an existing key: the text of a Solana CLI keypair file.
+
+        Of a key that was used elsewhere, `foreign_rights` is asked first.
+
+        Raises:
+            InvalidRequest: it is no such file, or the key is managed already; never shows it.
+        """
+        keypair = parse_keypair_file(keypair_file_text)
+        wallet = _new_wallet(keypair, name, tags)
+        try:
+            [refusal] = await self._store([(wallet, keypair)], [principal()], imported=True)
+        except IntegrityError:
+            raise InvalidRequest(f"keypair {wallet.address} is imported already") from None
+        if refusal is not None:
+            raise refusal
+        return wallet
+
+    async def get(self, wallet_id: str) -> Wallet:
+        """One wallet; raises `WalletNotFound`.
+
+        Its tags may be older than what another process set: see `get_fresh`.
+        """
+        return (await self._load(wallet_id)).wallet
+
+    async def get_fresh(self, wallet_id: str) -> Wallet:
+        """One wallet with its tags as they are now; raises `WalletNotFound`."""
+        if self._database.shared:
+            self._cache.pop(wallet_id, None)
+        return await self.get(wallet_id)
+
+    async def list(self) -> list[Wallet]:
+        """Every wallet, oldest first."""
+        async with self._database.read() as connection:
+            return [wallet_of(row) for row in await store.list_wallets(connection)]
+
+    async def pages_json(self) -> AsyncGenerator[Sequence[bytes], None]:
+        """Every wallet as JSON, oldest first, some at a time; each page is a read of its own."""
+        last: str | None = None
+        while True:
+            async with self._database.read() as connection:
+                rows = await store.oldest_wallets(connection, _PAGE, last)
+            if rows:
+                yield [self._json(row) for row in rows]
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1].id
+
+    async def newest_json(self, limit: int, before: str | None = None) -> Sequence[bytes]:
+        """Wallets as JSON, newest first, made before the wallet `before`.
+
+        Raises:
+            InvalidRequest: `before` is no wallet's id.
+        """
+        async with self._database.read() as connection:
+            rows = await store.newest_wallets(connection, limit, before)
+            unknown = (
+                not rows
+                and before is not None
+                and await store.get_wallet(connection, before) is None
+            )
+        if unknown:
+            raise InvalidRequest("before must be the id of a wallet")
+        return [self._json(row) for row in rows]
+
+    def _json(self, row: Row) -> bytes:
+        """The JSON of `Wallet.to_json`, made once for the same tags: nothing else of it changes."""
+        text = self._texts.get((row.id, row.tags))
+        if text is None:
+            tags = tuple(json.loads(row.tags))
+            wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms)
+            text = jsontext.dumps(wallet.to_json()).encode()
+            self._texts.keep((row.id, row.tags), text)
+        return text
+
+    async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
+        """Replace a wallet's tags.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: more than 20 tags, or one that is not 1 to 64 printable characters.
+        """
+        checked = check_tags(tags)
+        cached = await self._load(wallet_id)
+        async with self._database.write() as connection:
+            await store.set_tags(connection, wallet_id, checked)
+        cached = replace(cached, wallet=replace(cached.wallet, tags=checked))
+        self._keep(cached)
+        return cached.wallet
+
+    async def signer(self, wallet_id: str) -> Signer:
+        """Signs this wallet's transactions; for `solward.vault.money` alone.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        cached = await self._load(wallet_id)
+        return InProcessSigner(self._keystore, cached.envelope)
+
+    async def pocket_signer(self, wallet_id: str, counter: int) -> Signer:
+        """Signs transactions of a wallet's pocket; for `solward.vault.money` alone.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        cached = await self._load(wallet_id)
+        return PocketSigner(self._keystore, cached.envelope, counter)
+
+    @asynccontextmanager
+    async def new_pocket(self, wallet_id: str) -> AsyncIterator[Pocket]:
+        """A pocket whose counter nobody else in this process has until the block ends.
+
+        It is used once its row is stored; another process may be first (`PocketTaken`).
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        async with self._database.read() as connection:
+            last = await pocket_store.last_counter(connection, wallet_id)
+        planned = self._planned.setdefault(wallet_id, set())
+        counter = max(last, *planned, 0) + 1
+        planned.add(counter)
+        try:
+            signer = await self.pocket_signer(wallet_id, counter)
+            yield Pocket(wallet_id, counter, signer.address)
+        finally:
+            planned.discard(counter)
+            if not planned:
+                self._planned.pop(wallet_id, None)
+
+    async def position(self, wallet_id: str, program: str, position: str) -> Pocket | None:
+        """The pocket of a position, None where there is none yet."""
+        async with self._database.read() as connection:
+            row = await pocket_store.at_position(connection, wallet_id, program, position)
+        return None if row is None else Pocket(row.wallet_id, row.counter, row.address)
+
+    async def pockets(self, wallet_id: str) -> Sequence[PocketRow]:
+        """The pockets of a wallet that may hold something, oldest first.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        await self._load(wallet_id)
+        async with self._database.read() as connection:
+            return await pocket_store.of_wallet(connection, wallet_id, open_only=True)
+
+    async def rotate(self, new: KeySource) -> int:
+        """Put every key under a new key-encryption key; returns how many moved.
+
+        If killed halfway, the next `open` with the new secret finishes it.
+
+        Raises:
+            KeystoreError: the new key file cannot be made, or a stored key was tampered with.
+        """
+        changed = await self._keystore.rotate(new)
+        self._cache.clear()
+        return changed
+
+    async def _load(self, wallet_id: str) -> _CachedWallet:
+        cached = self._cache.get(wallet_id)
+        if cached is not None:
+            self._cache.move_to_end(wallet_id)
+            return cached
+        async with self._database.read() as connection:
+            row = await store.get_wallet(connection, wallet_id)
+        if row is None:
+            raise WalletNotFound
+        cached = _CachedWallet(wallet_of(row), envelope_of(row))
+        self._keep(cached)
+        return cached
+
+    def _keep(self, cached: _CachedWallet) -> None:
+        self._cache[cached.wallet.id] = cached
+        self._cache.move_to_end(cached.wallet.id)
+        if len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
+
+    async def _store(
+        self,
+        created: Sequence[tuple[Wallet, Keypair]],
+        principals: Sequence[str],
+        *,
+        imported: bool = False,
+    ) -> Sequence[Exception | None]:
+        """Store those that may be made; why each is not."""
+        async with self._database.write() as connection:
+            refusals = await _refusals(connection, [each for each, _ in created], principals)
+            allowed = [each is None for each in refusals]
+            # Sealed inside the transaction: a rotation ends after every key that is sealed under
+            # the old version.
+            ring = await self._keystore.newest(connection)
+            cached = [
+                _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
+                for wallet, keypair in itertools.compress(created, allowed)
+            ]
+            if cached:
+                rows = [_row_of(item) for item in cached]
+                by = list(itertools.compress(principals, allowed))
+                await store.insert_wallets(connection, rows, by, imported=imported)
+        for item in cached:
+            self._keep(item)
+        return refusals
+
+    async def _store_waiting(self) -> None:
+        # One turn of the loop, so that concurrent requests join the batch.
+        await asyncio.sleep(0)
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                refusals: Sequence[Exception | None]
+                try:
+                    created = [(item.wallet, item.keypair) for item in batch]
+                    refusals = await self._store(created, [item.principal for item in batch])
+                except Exception as raised:
+                    refusals = [raised] * len(batch)
+                for item, refusal in zip(batch, refusals, strict=True):
+                    if item.stored.done():
+                        continue  # its caller was cancelled
+                    if refusal is None:
+                        item.stored.set_result(None)
+                    else:
+                        item.stored.set_exception(refusal)
+        finally:
+            self._writer = None
+
+
+async def _refusals(
+    connection: AsyncConnection, wallets: Sequence[Wallet], principals: Sequence[str]
+) -> list[Exception | None]:
+    """Why each of them is not made: an API key has as many as it may, or the name would be taken
+    for a contact's, which people give for its address."""
+    looks = [skeleton(each.name) for each in wallets]
+    # So that no contact of the name is made meanwhile.
+    await lock_shared(connection, contacts.LOCK)
+    taken = await contacts.of_skeletons(connection, set(looks))
+    allowed = await _allowed(connection, principals)
+    found: list[Exception | None] = []
+    for look, may in zip(looks, allowed, strict=True):
+        if not may:
+            found.append(TooManyWallets(MOST_OF_A_KEY))
+        elif look in taken:
+            found.append(InvalidRequest("name is, or looks like, that of a contact"))
+        else:
+            found.append(None)
+    return found
+
+
+async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> list[bool]:
+    """Whether each may have one more wallet; only API keys are limited."""
+    keys = {each for each in principals if each.startswith("key:")}
+    # Sorted, so that two processes cannot deadlock on each other's locks.
+    made = Counter({each: await store.made_by(connection, each) for each in sorted(keys)})
+    allowed: list[bool] = []
+    for each in principals:
+        may = each not in keys or made[each] < MOST_OF_A_KEY
+        made[each] += may
+        allowed.append(may)
+    return allowed
+
+
+def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:
+    return Wallet(
+        id=str(uuid.uuid4()),
+        name=check_name(name),
+        address=str(keypair.pubkey()),
+        tags=check_tags(tags),
+        created_ms=now_ms(),
+    )
+
+
+def _row_of(cached: _CachedWallet) -> dict[str, Any]:
+    wallet, envelope = cached.wallet, cached.envelope
+    return {
+        "id": wallet.id,
+        "name": wallet.name,
+        "public_key": wallet.address,
+        "tags": list(wallet.tags),
+        "created_ms": wallet.created_ms,
+        "kek_version": envelope.kek_version,
+        "wrapped_data_key": envelope.wrapped_data_key,
+        "sealed_key": envelope.sealed_key,
+    }
+
+
+def key_source(settings: Settings, home: Path) -> KeySource:
+    """The passphrase or key file the settings name; a file in `home` where they name none."""
+    if settings.keystore_passphrase is not None:
+        return KeySource(passphrase=settings.keystore_passphrase.get_secret_value())
+    return KeySource(file=settings.keystore_key_file or home / KEY_FILE)

@@ -1,0 +1,794 @@
+"""Whether grants let a transaction through, which of them it is charged to, and why if not; pure.
+
+Every principal of the chain must allow. Within one principal the lines of a transaction are shared
+out over its grants: each line whole to one, the lines of one grant add up, and of all the ways that
+fit the first in written order is charged. So another grant can only allow more, and the most that
+can leave is the least, over the principals, of the sum of their grants.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from solward.solana.programs import (
+    TOKEN_2022_PROGRAM,
+    TOKEN_2022_WRAPPED_SOL_MINT,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.tokens import associated_address
+from solward.support.durations import MINUTE_MS
+from solward.types.guardrail import COSTS, SOL, Line, Operation
+from solward.types.money import SOL_DECIMALS
+from solward.types.site import SITE
+from solward.vault.grants.dollars import NOT_ASKED
+from solward.vault.grants.model import (
+    ANY_ASSET,
+    ANYBODY,
+    COSTS_WINDOW_MS,
+    OWN,
+    RATE,
+    AssetLimit,
+    Case,
+    Charge,
+    Decision,
+    Finding,
+    Grant,
+    Hours,
+    NewRecipient,
+    SwapBounds,
+    SwapTerms,
+    Why,
+    Window,
+)
+
+Need: TypeAlias = tuple[str, str, int]
+"""A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the
+window (now - length, now]."""
+
+# How far a grant came, from what concerns it least; the refusal names the one that came furthest.
+_NEARNESS: Final = {
+    why: place
+    for place, why in enumerate(
+        (
+            Why.NO_GRANT,
+            Why.WALLET,
+            Why.VIA,
+            Why.RECIPIENT,
+            Why.ENDED,
+            Why.HOURS,
+            Why.NEW_RECIPIENT,
+            Why.INTO,
+            Why.SLIPPAGE,
+            Why.IMPACT,
+            Why.DECIMALS,
+            Why.PRICE,
+            Why.PER_TX,
+            Why.WINDOW,
+            Why.RATE,
+            Why.COSTS,
+        )
+    )
+}
+# Grants tried for the lines of one transaction once the first way is closed: the search for another
+# has no better bound than all ways. Past it the transaction is refused.
+_MOST_TRIES: Final = 1_000
+_MINUTES_A_DAY: Final = 1_440
+# Whose recipient a grant names; burned and launched go to nobody, staked and wrapped stay here.
+_RECEIVED: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY, Operation.SWAP})
+# Whose recipient may be somebody new: a venue is nobody.
+_PAID: Final = _RECEIVED - {Operation.SWAP}
+# Sites of a finding that are said; the others are counted.
+_SAID_SITES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A grant for one operation and asset.
+
+    Attributes:
+        number: in its principal's list, from 1.
+        limit: None where nothing leaves: a launch, a transaction without lines.
+    """
+
+    number: int
+    grant: Grant
+    scope: str
+    limit: AssetLimit | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGrants:
+    """One principal's grants, in written order, by operation and asset.
+
+    Attributes:
+        acting: those with an operation, for transactions without lines.
+        named: (operation, asset) -> grants for it, for every asset that one of them names.
+        others: operation -> grants for any other asset.
+    """
+
+    acting: tuple[_Candidate, ...] = ()
+    named: Mapping[tuple[Operation, str], tuple[_Candidate, ...]] = field(default_factory=dict)
+    others: Mapping[Operation, tuple[_Candidate, ...]] = field(default_factory=dict)
+
+    def candidates(self, line: Line) -> tuple[_Candidate, ...]:
+        """Those for the line's operation and asset."""
+        found = self.named.get((line.operation, line.asset))
+        return self.others.get(line.operation, ()) if found is None else found
+
+
+def compile_grants(grants: Sequence[Grant]) -> CompiledGrants:
+    """Index one principal's grants, given in written order."""
+    numbered = [(number, grant, grant.scope) for number, grant in enumerate(grants, 1)]
+    named: dict[tuple[Operation, str], tuple[_Candidate, ...]] = {}
+    others: dict[Operation, tuple[_Candidate, ...]] = {}
+    for operation in Operation:
+        allowing = [each for each in numbered if _allows(each[1], operation)]
+        assets = {asset for _, grant, _ in allowing for asset in grant.assets}
+        for asset in {*assets, ANY_ASSET}:
+            found = tuple(
+                _Candidate(number, grant, scope, limit)
+                for number, grant, scope in allowing
+                for limit in (_limit(grant, operation, asset),)
+                if limit is not None or operation == Operation.LAUNCH
+            )
+            if asset == ANY_ASSET:
+                others[operation] = found
+            else:
+                named[operation, asset] = found
+    acting = tuple(_Candidate(*each, None) for each in numbered if each[1].may)
+    return CompiledGrants(acting, named, others)
+
+
+def _allows(grant: Grant, operation: Operation) -> bool:
+    return operation in grant.may or (
+        operation == Operation.FUND and Operation.TRANSFER in grant.may
+    )
+
+
+def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
+    if operation == Operation.LAUNCH:
+        return None
+    return grant.assets.get(asset) or grant.assets.get(ANY_ASSET)
+
+
+def covers(grant: Grant, line: Line, case: Case) -> bool:
+    """Whether the grant is for such a line, whatever the amount and the time.
+
+    A new grant starts with what it would have covered. Of `case` it reads `wallet_id`, `chain`,
+    `own` and `book`.
+    """
+    return (
+        _allows(grant, line.operation)
+        and (
+            line.operation == Operation.LAUNCH
+            or _limit(grant, line.operation, line.asset) is not None
+        )
+        and grant.wallet in (None, case.wallet_id)
+        and is_via(grant, case.chain)
+        and _reaches(grant.to, line, case)
+    )
+
+
+def is_via(grant: Grant, chain: Sequence[str]) -> bool:
+    """Whether a grant is for the site that a transaction pays, or names no site."""
+    return not grant.via or any(each in grant.via for each in chain)
+
+
+def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
+    """Whether a grant's `until` and `hours` hold, by every one of these clocks."""
+    return not _has_ended(grant, now_ms) and _is_in_hours(grant, now_ms)
+
+
+def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
+    """The sums that `decide` reads for the same `sets` and `case`: of grants that match alone."""
+    found: set[Need] = set()
+    for who in case.chain:
+        compiled = sets.get(who)
+        if compiled is None:
+            continue
+        matching = _Matching(compiled, case)
+        for at, line in enumerate(_lines(case)):
+            if matching.has_seen(at, line):
+                continue
+            for each in matching.of(at, line)[0]:
+                found.update((each.scope, RATE, rate.length_ms) for rate in each.grant.rates)
+                if case.costs_lamports and at == 0:
+                    found.add((each.scope, COSTS, COSTS_WINDOW_MS))
+                if each.limit is not None:
+                    counted = each.limit.counted_as
+                    found.update((each.scope, counted, w.length_ms) for w in each.limit.windows)
+    return frozenset(found)
+
+
+def priced(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[int]:
+    """Positions of the lines whose worth in dollars a grant of the chain counts."""
+    return frozenset(
+        at
+        for at, line in enumerate(case.lines)
+        for compiled in (sets[who] for who in case.chain if who in sets)
+        if any(
+            each.limit is not None
+            and each.limit.asset == ANY_ASSET
+            and covers(each.grant, line, case)
+            for each in compiled.candidates(line)
+        )
+    )
+
+
+def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, int]) -> Decision:
+    """Judge a transaction; the whole of it is let through, held or refused.
+
+    Args:
+        sets: principal -> its grants; one that is missing is not under grants, and has the
+            defaults: an agent or key may spend SOL, swap, launch and burn what its wallet launched,
+            and no other token leaves; a wallet, plugin or skill restricts nothing.
+        used: every sum of `needed(sets, case)`.
+
+    Raises:
+        KeyError: `used` lacks a sum.
+    """
+    is_judged = False
+    held: list[Finding] = []
+    charges: list[Charge] = []
+    refusals: list[Finding] = []
+    for who in case.chain:
+        compiled = sets.get(who)
+        if compiled is not None:
+            is_judged = True
+            shared = _share_out(who, compiled, case, used)
+            if isinstance(shared, Finding):
+                refusals.append(shared)
+            else:
+                held += shared.held
+                charges += shared.charges
+        elif who.startswith(("agent:", "key:", "schedule:")):
+            for line in case.lines:
+                if not _has_default(line, case):
+                    continue
+                is_judged = True
+                why = _refused_by_default(line, case)
+                if why is not None:
+                    refusals.append(Finding(why, who, line, detail=_into(case)))
+                    break
+    if refusals:
+        return Decision(is_judged, refused=refusals[0])
+    if case.is_admins or case.is_approved:
+        held = []
+    return Decision(is_judged, None, tuple(held), tuple(charges))
+
+
+# Agents and keys without grants.
+
+
+def _has_default(line: Line, case: Case) -> bool:
+    """Whether defaults say anything of the line: SOL has ceilings, a launch takes nothing."""
+    if line.operation == Operation.SWAP and case.listed is not None:
+        return True
+    return line.asset != SOL and line.operation != Operation.LAUNCH
+
+
+def _refused_by_default(line: Line, case: Case) -> Why | None:
+    if line.operation == Operation.SWAP:
+        into = _into(case)
+        if case.listed is None or into == SOL or into in case.listed:
+            return None
+        return Why.INTO
+    if line.operation == Operation.BURN and line.asset in case.launched:
+        return None
+    return Why.DEFAULT
+
+
+def _into(case: Case) -> str | None:
+    return None if case.swap is None else case.swap.into
+
+
+# One principal's grants.
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    held: tuple[Finding, ...]
+    charges: tuple[Charge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A grant that has room for one line alone; `units` are what the line counts in it."""
+
+    candidate: _Candidate
+    units: int
+    asks: bool
+    """To pay somebody new a person is asked, whatever the amount."""
+
+
+def _share_out(
+    who: str, compiled: CompiledGrants, case: Case, used: Mapping[Need, int]
+) -> _Shared | Finding:
+    lines = _lines(case)
+    matching = _Matching(compiled, case)
+    options: list[Sequence[_Option]] = []
+    for at, line in enumerate(lines):
+        found = _options(who, matching, at, line, case, used)
+        if isinstance(found, Finding):
+            return found
+        options.append(found)
+    placed = _Search(case, options, used).first()
+    if isinstance(placed, _Miss):
+        at, candidate = placed.at, placed.option.candidate
+        return _finding(placed.why, who, candidate, lines[at], placed.total, at, case, used)
+    charges: dict[tuple[str, str], int] = {}
+    for at, option in enumerate(placed):
+        scope, limit = option.candidate.scope, option.candidate.limit
+        # Its row is the transaction's slot in the rate.
+        charges.setdefault((scope, SOL), 0)
+        if at == 0 and case.costs_lamports:
+            charges[scope, COSTS] = case.costs_lamports
+        if limit is not None:
+            key = scope, limit.counted_as
+            charges[key] = charges.get(key, 0) + option.units
+    # One reason for each grant and asset whose sum a person is asked about.
+    held: dict[tuple[str, str], Finding] = {}
+    for at, option in enumerate(placed):
+        candidate, limit = option.candidate, option.candidate.limit
+        if option.asks:
+            whom = lines[at]
+            key = Why.NEW_RECIPIENT, (whom and (whom.owner or whom.account)) or ""
+            why = Why.NEW_RECIPIENT
+            held.setdefault(key, _finding(why, who, candidate, whom, 0, at, case, used))
+        if limit is not None:
+            key = candidate.scope, limit.counted_as
+            if _is_above_hold(limit, charges[key]):
+                why, total = Why.ABOVE_HOLD, charges[key]
+                finding = _finding(why, who, candidate, lines[at], total, at, case, used)
+                held.setdefault(key, finding)
+    reserved = tuple(Charge(*key, units) for key, units in charges.items())
+    return _Shared(tuple(held.values()), reserved)
+
+
+def _options(
+    who: str,
+    matching: _Matching,
+    at: int,
+    line: Line | None,
+    case: Case,
+    used: Mapping[Need, int],
+) -> Sequence[_Option] | Finding:
+    """The grants with room for the line alone, or why there is none."""
+    found: list[_Option] = []
+    matched, mismatched = matching.of(at, line)
+    nearest = None if mismatched is None else (*mismatched, 0)
+    for each in matched:
+        units = _units(each, at, line, case)
+        why = _full(each, units, at, case, used)
+        if why is None:
+            asks = each.grant.new == NewRecipient.HOLD and _is_new(line, case)
+            found.append(_Option(each, units, asks))
+        elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
+            nearest = why, each, units
+    if found:
+        return found
+    if nearest is None:
+        return Finding(Why.NO_GRANT, who, line)
+    return _finding(nearest[0], who, nearest[1], line, nearest[2], at, case, used)
+
+
+_Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Why, _Candidate] | None]
+
+
+class _Matching:
+    """Which of one principal's grants are for the lines of a transaction, whatever was used.
+
+    Lines that differ by their units alone are looked at once: a transaction may have dozens.
+    """
+
+    def __init__(self, compiled: CompiledGrants, case: Case) -> None:
+        self._compiled = compiled
+        self._case = case
+        self._seen: dict[object, _Match] = {}
+
+    def has_seen(self, at: int, line: Line | None) -> bool:
+        """Whether an earlier line was such a one."""
+        return self._key(at, line) in self._seen
+
+    def of(self, at: int, line: Line | None) -> _Match:
+        """The grants for it, and of those that are not the one that came nearest."""
+        key = self._key(at, line)
+        if key not in self._seen:
+            self._seen[key] = self._match(at, line)
+        return self._seen[key]
+
+    def _key(self, at: int, line: Line | None) -> object:
+        if line is None:
+            return None
+        is_priced = isinstance(_dollars(at, self._case), int)
+        return (
+            line.operation,
+            line.asset,
+            line.account,
+            line.owner,
+            line.decimals,
+            line.program,
+            is_priced,
+        )
+
+    def _match(self, at: int, line: Line | None) -> _Match:
+        matched: list[_Candidate] = []
+        nearest: tuple[Why, _Candidate] | None = None
+        # Many grants name the same recipients.
+        reached: dict[tuple[str, ...], bool] = {}
+        for each in _candidates(self._compiled, line):
+            to = each.grant.to
+            if line is not None and to not in reached:
+                reached[to] = _reaches(to, line, self._case)
+            why = _mismatch(each, at, line, self._case, is_reached=line is None or reached[to])
+            if why is None:
+                matched.append(each)
+            elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
+                nearest = why, each
+        return matched, nearest
+
+
+def _lines(case: Case) -> tuple[Line | None, ...]:
+    """A transaction without lines is charged like one line of nothing."""
+    return case.lines or (None,)
+
+
+def _candidates(compiled: CompiledGrants, line: Line | None) -> tuple[_Candidate, ...]:
+    return compiled.acting if line is None else compiled.candidates(line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Miss:
+    """A grant that has no room for the line at `at` beside those before it: `total` in all."""
+
+    why: Why
+    option: _Option
+    at: int
+    total: int
+
+
+class _Search:
+    """The first way in written order to give every line to a grant that has room for it.
+
+    Grants that fit without a person come before those that hold.
+    """
+
+    def __init__(
+        self, case: Case, options: Sequence[Sequence[_Option]], used: Mapping[Need, int]
+    ) -> None:
+        self._case = case
+        self._options = options
+        self._used = used
+        self._totals: dict[tuple[str, str], int] = {}
+        self._placed: list[_Option] = []
+        self._tries: int | None = None
+        self._nearest: _Miss | None = None
+
+    def first(self) -> tuple[_Option, ...] | _Miss:
+        """The option for each line, or where there is no way the miss that came furthest."""
+        may_ask = any(_may_ask(option) for each in self._options for option in each)
+        for may_hold in (False, True) if may_ask else (False,):
+            self._tries = None
+            if self._place(may_hold):
+                return tuple(self._placed)
+        # Each line alone fits, so a way ends only where a sum does not.
+        assert self._nearest is not None
+        return self._nearest
+
+    def _place(self, may_hold: bool) -> bool:
+        at = len(self._placed)
+        if at == len(self._options):
+            return True
+        for holds in (False, True) if may_hold else (False,):
+            for option in self._options[at]:
+                if (self._tries or 0) > _MOST_TRIES:
+                    return False
+                candidate = option.candidate
+                limit = candidate.limit
+                key = candidate.scope, "" if limit is None else limit.counted_as
+                before = self._totals.get(key, 0)
+                total = before + option.units
+                if (option.asks or _is_above_hold(limit, total)) != holds:
+                    continue
+                if before:
+                    self._tries = None if self._tries is None else self._tries + 1
+                    why = _full(candidate, total, at, self._case, self._used)
+                    if why is not None:
+                        self._miss(why, option, at, total)
+                        continue
+                self._totals[key] = total
+                self._placed.append(option)
+                if self._place(may_hold):
+                    return True
+                self._tries = self._tries or 0
+                self._placed.pop()
+                self._totals[key] = before
+        return False
+
+    def _miss(self, why: Why, option: _Option, at: int, total: int) -> None:
+        kept = self._nearest
+        if kept is None or (at, _NEARNESS[why]) > (kept.at, _NEARNESS[kept.why]):
+            self._nearest = _Miss(why, option, at, total)
+
+
+def _may_ask(option: _Option) -> bool:
+    limit = option.candidate.limit
+    return option.asks or (limit is not None and limit.hold is not None)
+
+
+def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
+    return limit is not None and limit.hold is not None and total > limit.hold
+
+
+# Checks of one grant, in the order of `_NEARNESS`.
+
+
+def _mismatch(
+    each: _Candidate, at: int, line: Line | None, case: Case, *, is_reached: bool
+) -> Why | None:
+    """What of the grant does not fit the line, whatever was used before."""
+    grant, limit = each.grant, each.limit
+    if grant.wallet is not None and grant.wallet != case.wallet_id:
+        return Why.WALLET
+    if not is_via(grant, case.chain):
+        return Why.VIA
+    if not is_reached:
+        return Why.RECIPIENT
+    if _has_ended(grant, case.now_ms):
+        return Why.ENDED
+    if not _is_in_hours(grant, case.now_ms):
+        return Why.HOURS
+    if line is None:
+        return None
+    if grant.new == NewRecipient.REFUSE and _is_new(line, case):
+        return Why.NEW_RECIPIENT
+    if grant.swap is not None and line.operation == Operation.SWAP:
+        why = _swap_mismatch(grant, case)
+        if why is not None:
+            return why
+    if limit is None:
+        return None
+    if limit.asset != ANY_ASSET and line.decimals != limit.decimals:
+        return Why.DECIMALS
+    if limit.asset == ANY_ASSET and isinstance(_dollars(at, case), str):
+        return Why.PRICE
+    return None
+
+
+def _swap_mismatch(grant: Grant, case: Case) -> Why | None:
+    bounds, terms = grant.swap, case.swap
+    if bounds is None:
+        return None
+    if bounds.into and (terms is None or terms.into not in bounds.into):
+        return Why.INTO
+    # What is not known is refused where it is bounded.
+    if bounds.slippage_bps is not None:
+        slippage = None if terms is None else terms.slippage_bps
+        if slippage is None or slippage > bounds.slippage_bps:
+            return Why.SLIPPAGE
+    if bounds.impact_bps is not None:
+        impact = None if terms is None else terms.impact_bps
+        if impact is None or impact > bounds.impact_bps:
+            return Why.IMPACT
+    return None
+
+
+def _full(
+    each: _Candidate, total: int, at: int, case: Case, used: Mapping[Need, int]
+) -> Why | None:
+    """What of the grant has no room for `total` units in this transaction."""
+    grant, scope = each.grant, each.scope
+    if each.limit is not None:
+        if each.limit.per_tx is not None and total > each.limit.per_tx:
+            return Why.PER_TX
+        if _full_window(each.limit.windows, scope, each.limit.counted_as, total, used) is not None:
+            return Why.WINDOW
+    if _full_window(grant.rates, scope, RATE, 1, used) is not None:
+        return Why.RATE
+    if case.costs_lamports:
+        # They are charged with the first line; a grant without any is for free transactions alone.
+        costs = used[scope, COSTS, COSTS_WINDOW_MS] if at == 0 else 0
+        added = case.costs_lamports if at == 0 else 0
+        if costs + added > grant.costs_lamports or not grant.costs_lamports:
+            return Why.COSTS
+    return None
+
+
+def _full_window(
+    windows: Sequence[Window], scope: str, asset: str, added: int, used: Mapping[Need, int]
+) -> Window | None:
+    """The longest window that has no room: the one that lasts."""
+    for window in reversed(windows):
+        if used[scope, asset, window.length_ms] + added > window.most:
+            return window
+    return None
+
+
+def _units(each: _Candidate, at: int, line: Line | None, case: Case) -> int:
+    """What the line counts in the grant; its price is known."""
+    if line is None or each.limit is None:
+        return 0
+    if each.limit.asset != ANY_ASSET:
+        return line.units
+    dollars = _dollars(at, case)
+    assert isinstance(dollars, int)
+    return dollars
+
+
+def _dollars(at: int, case: Case) -> int | str:
+    return case.dollars[at] if at < len(case.dollars) else NOT_ASKED.reason
+
+
+def _has_ended(grant: Grant, now_ms: tuple[int, ...]) -> bool:
+    return grant.until_ms is not None and any(now >= grant.until_ms for now in now_ms)
+
+
+def _is_in_hours(grant: Grant, now_ms: tuple[int, ...]) -> bool:
+    return grant.hours is None or all(_is_within(grant.hours, now) for now in now_ms)
+
+
+def _is_within(hours: Hours, now_ms: int) -> bool:
+    minute = now_ms // MINUTE_MS % _MINUTES_A_DAY
+    if hours.start < hours.end:
+        return hours.start <= minute < hours.end
+    return minute >= hours.start or minute < hours.end
+
+
+# Recipients.
+
+
+def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
+    """Whether the line goes to one of `to`, or to nobody."""
+    if line.operation not in _RECEIVED or ANYBODY in to:
+        return True
+    if OWN in to and _is_of(case.own, line):
+        return True
+    addresses, names = _named(to)
+    return _is_of(addresses, line) or any(
+        _is_of(case.book.get(name, frozenset()), line) for name in names
+    )
+
+
+@functools.lru_cache(maxsize=1_024)
+def _named(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Its addresses, and its names of the address book without the @."""
+    names = tuple(each[1:] for each in to if each.startswith("@"))
+    return frozenset(each for each in to if not each.startswith("@") and each != OWN), names
+
+
+def _is_of(addresses: frozenset[str], line: Line) -> bool:
+    """Whether the line goes to one of `addresses`, or to its associated token account."""
+    if line.account in addresses or line.owner in addresses:
+        return True
+    # An account that is known as another's is not theirs.
+    if line.program is None or line.owner is not None or line.account is None or not addresses:
+        return False
+    return line.account in _associated(addresses, line.asset, line.program)
+
+
+@functools.lru_cache(maxsize=256)
+def _associated(addresses: frozenset[str], asset: str, program: str) -> frozenset[str]:
+    mint = asset
+    if asset == SOL:
+        native_2022 = program == TOKEN_2022_PROGRAM
+        mint = TOKEN_2022_WRAPPED_SOL_MINT if native_2022 else WRAPPED_SOL_MINT
+    return frozenset(associated_address(each, mint, program) for each in addresses)
+
+
+def _is_new(line: Line | None, case: Case) -> bool:
+    """Whether the line pays somebody whom the wallet never paid; one who only looks like
+    somebody paid was not."""
+    if line is None or line.operation not in _PAID:
+        return False
+    return not {line.account, line.owner} & case.paid
+
+
+# Findings.
+
+# These are about the transaction, not a line of it.
+_OF_THE_WHOLE: Final = frozenset({Why.RATE, Why.COSTS})
+
+
+def _finding(
+    why: Why,
+    who: str,
+    each: _Candidate,
+    line: Line | None,
+    asked: int,
+    at: int,
+    case: Case,
+    used: Mapping[Need, int],
+) -> Finding:
+    """What its sentence is made of; `asked` are the units of this transaction in the grant."""
+    grant, limit = each.grant, each.limit
+    found = Finding(why, who, None if why in _OF_THE_WHOLE else line, each.number)
+    if why in (Why.SLIPPAGE, Why.IMPACT):
+        most, asks = _bps(why, grant.swap), _bps(why, case.swap)
+        return replace(found, limit=most, requested=asks)
+    if why == Why.RATE:
+        window = _full_window(grant.rates, each.scope, RATE, 1, used)
+        return _counted(found, each.scope, RATE, window, 1, 0, used)
+    if why == Why.COSTS:
+        # Not charged here: the grant is for transactions that cost nothing.
+        window = Window(COSTS_WINDOW_MS, grant.costs_lamports) if at == 0 else None
+        costs = case.costs_lamports
+        return _counted(found, each.scope, COSTS, window, costs, SOL_DECIMALS, used)
+    if limit is not None and why == Why.WINDOW:
+        window = _full_window(limit.windows, each.scope, limit.counted_as, asked, used)
+        return _counted(found, each.scope, limit.counted_as, window, asked, limit.decimals, used)
+    if limit is not None and why in (Why.PER_TX, Why.ABOVE_HOLD):
+        most = limit.per_tx if why == Why.PER_TX else limit.hold
+        counted = limit.counted_as
+        return replace(
+            found, counted_as=counted, limit=most, requested=asked, decimals=limit.decimals
+        )
+    if limit is not None and line is not None and why == Why.DECIMALS:
+        return replace(found, limit=limit.decimals, requested=line.decimals)
+    return replace(found, detail=_detail(why, grant, line, at, case))
+
+
+def _bps(why: Why, terms: SwapBounds | SwapTerms | None) -> int | None:
+    if terms is None:
+        return None
+    return terms.slippage_bps if why == Why.SLIPPAGE else terms.impact_bps
+
+
+def _counted(
+    found: Finding,
+    scope: str,
+    asset: str,
+    window: Window | None,
+    asked: int,
+    decimals: int,
+    used: Mapping[Need, int],
+) -> Finding:
+    if window is None:
+        return replace(found, counted_as=asset, limit=0, used=0, requested=asked, decimals=decimals)
+    return replace(
+        found,
+        counted_as=asset,
+        limit=window.most,
+        used=used[scope, asset, window.length_ms],
+        requested=asked,
+        decimals=decimals,
+        window_ms=window.length_ms,
+    )
+
+
+def _detail(why: Why, grant: Grant, line: Line | None, at: int, case: Case) -> str | None:
+    if why == Why.WALLET:
+        return grant.wallet
+    if why == Why.VIA:
+        return _sites(grant.via)
+    if why == Why.ENDED and grant.until_ms is not None:
+        return _date(grant.until_ms)
+    if why == Why.HOURS and grant.hours is not None:
+        return f"{_time(grant.hours.start)}-{_time(grant.hours.end)} UTC"
+    if why == Why.INTO:
+        return _into(case)
+    if why == Why.PRICE:
+        return str(_dollars(at, case))
+    if why == Why.NEW_RECIPIENT and line is not None:
+        return case.lookalikes.get(line.owner or "") or case.lookalikes.get(line.account or "")
+    return None
+
+
+def _sites(via: Sequence[str]) -> str:
+    """`a.example, b.example or 97 others`."""
+    named = [each.removeprefix(SITE) for each in via]
+    if len(named) > _SAID_SITES + 1:
+        named = [*named[:_SAID_SITES], f"{len(named) - _SAID_SITES} others"]
+    *first, last = named
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _time(minute: int) -> str:
+    return f"{minute // 60:02d}:{minute % 60:02d}"
+
+
+def _date(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,652 @@
+"""Grants as JSON: the document that people write, read exactly, and the form that is stored.
+
+A document says symbols, names and whole units; the stored form mints, ids and integers. Every
+refusal is an `InvalidRequest` that names the path, such as `grants[3].assets.USDC.perTx`, and what
+was expected there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from solders.pubkey import Pubkey
+
+from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
+from solward.support import jsontext
+from solward.support.durations import MINUTE_MS
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import SOL, Operation
+from solward.types.money import SOL_DECIMALS
+from solward.types.site import SITE, read_site
+from solward.vault.grants.model import (
+    ANY_ASSET,
+    ANYBODY,
+    DEFAULT_COSTS_LAMPORTS,
+    MAX_GRANTS,
+    MAX_UNITS,
+    OWN,
+    USD_DECIMALS,
+    AssetLimit,
+    Grant,
+    Hours,
+    NewRecipient,
+    SwapBounds,
+    Window,
+)
+from solward.vault.grants.sentences import grant_sentence
+from solward.vault.grants.spelling import (
+    APPROVE,
+    Names,
+    amount_text,
+    may_words,
+    minutes_text,
+    quoted,
+    sorted_assets,
+    time_text,
+    unit_name,
+    window_ms,
+    window_text,
+)
+from solward.vault.grants.stored_form import grant_id
+
+MAX_NAMED: Final = 100
+"""Most assets, recipients, sites or bought mints that one grant names."""
+MAX_WINDOWS: Final = 4
+MAX_RATE: Final = 1_000_000
+"""Most transactions that a window of `rate` may say."""
+MAX_ADDRESSES: Final = 1_000
+"""Most addresses of one name, and most names, of the address book."""
+MAX_NOTE: Final = 200
+MAX_BPS: Final = 10_000
+
+_KINDS = ("wallet", "agent", "key", "schedule", "plugin", "skill", "site")
+_OPERATIONS = {operation.value: operation for operation in Operation}
+FIELDS: Final = (
+    *("who", "wallet", "may", "assets", "to", "new", "via"),
+    *("costs", "rate", "hours", "until", "swap"),
+)
+"""Of a grant's document."""
+
+# `[0-9]`, never `\d`: that is every script's digits.
+_AMOUNT = re.compile(r"(0|[1-9][0-9]{0,39})(?:\.([0-9]{1,40}))?")
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) UTC")
+_UNTIL = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,3}))?"
+    r"(?:Z|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
+)
+_BOOK_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class BookEntry:
+    """An address of the address book, with what people noted of it."""
+
+    address: str
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantPolicy:
+    """All that is granted.
+
+    Attributes:
+        sets: principal -> its grants in written order; empty where it may only read. One that is
+            missing is not under grants.
+        book: the address book.
+        version: that the document was made from, None where it does not say.
+    """
+
+    sets: Mapping[str, tuple[Grant, ...]]
+    book: Mapping[str, tuple[BookEntry, ...]]
+    version: int | None = None
+
+
+def read_policy(value: object, names: Names) -> GrantPolicy:
+    """A whole policy: `{"version": 7, "book": {...}, "grants": [...], "readOnly": [...]}`.
+
+    Grants may name what its own `book` has, and nothing else of an address book.
+
+    Raises:
+        InvalidRequest: naming the path.
+    """
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"A policy is expected to be an object, not {_kind(value)}")
+    fields = _object(value, "", ("version", "book", "grants", "readOnly"))
+    version = fields.get("version")
+    if version is not None:
+        version = _whole(version, "version", 0, 2**53)
+    book = read_book(fields.get("book", {}), "book")
+    sets: dict[str, tuple[Grant, ...]] = {}
+    for grant in read_grants(fields.get("grants", []), "grants", _WithBook(names, book)):
+        sets[grant.who] = (*sets.get(grant.who, ()), grant)
+    for at, each in _items(fields.get("readOnly", []), "readOnly", None):
+        who = read_principal(each, at, names)
+        if who in sets:
+            again = "has grants" if sets[who] else "stands twice"
+            raise InvalidRequest(f"{at}: {again}")
+        sets[who] = ()
+    return GrantPolicy(sets, book, version)
+
+
+def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
+    """The document that reads as this policy."""
+    document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
+    return document | {
+        "book": book_json(policy.book),
+        "grants": [grant_json(each, names) for grants in policy.sets.values() for each in grants],
+        "readOnly": [who for who, grants in policy.sets.items() if not grants],
+    }
+
+
+def read_grants(
+    value: object, path: str, names: Names, who: str | None = None
+) -> tuple[Grant, ...]:
+    """A JSON array of grants, in their order.
+
+    Args:
+        path: of the array, for refusals.
+        who: the principal all are for, which they may then leave out.
+
+    Raises:
+        InvalidRequest: naming the path; also more than 100 grants of a principal, or two equal.
+    """
+    found: dict[tuple[str, str], str] = {}
+    count: Counter[str] = Counter()
+    grants = []
+    for at, each in _items(value, path, None):
+        grant = read_grant(each, at, names, who)
+        count[grant.who] += 1
+        if count[grant.who] > MAX_GRANTS:
+            raise InvalidRequest(f"{at}: at most {MAX_GRANTS} grants of a principal are expected")
+        first = found.setdefault((grant.who, grant.id), at)
+        if first != at:
+            raise InvalidRequest(f"{at}: says the same as {first}: {grant_sentence(grant, names)}")
+        grants.append(grant)
+    return tuple(grants)
+
+
+def read_grant(value: object, path: str, names: Names, who: str | None = None) -> Grant:
+    """A grant as people write it; raises `InvalidRequest` naming the path.
+
+    Args:
+        path: of the grant, for refusals.
+        who: the principal it is for, which it may then leave out.
+    """
+    fields = _object(value, path, FIELDS)
+    principal = _who(fields, path, names, who)
+    operations, approves = _may(fields, path, principal)
+    wallet = None
+    if "wallet" in fields:
+        wallet = _one("wallet", _text(fields["wallet"], f"{path}.wallet"), f"{path}.wallet", names)
+    grant = Grant(
+        id="",
+        who=principal,
+        may=operations,
+        approves=approves,
+        wallet=wallet,
+        assets=_assets(fields, path, operations, names),
+        to=_to(fields["to"], f"{path}.to", names) if "to" in fields else (ANYBODY,),
+        new=_new(fields["new"], f"{path}.new") if "new" in fields else NewRecipient.ALLOW,
+        costs_lamports=(
+            _amount(fields["costs"], f"{path}.costs", SOL_DECIMALS, SOL)
+            if "costs" in fields
+            else DEFAULT_COSTS_LAMPORTS
+        ),
+        rates=(
+            _windows(fields["rate"], f"{path}.rate", lambda each, at: _whole(each, at, 1, MAX_RATE))
+            if "rate" in fields
+            else ()
+        ),
+        hours=_hours(fields["hours"], f"{path}.hours") if "hours" in fields else None,
+        until_ms=_until(fields["until"], f"{path}.until") if "until" in fields else None,
+        swap=_swap(fields["swap"], f"{path}.swap", names) if "swap" in fields else None,
+        via=_via(fields, path, principal),
+    )
+    return replace(grant, id=grant_id(grant))
+
+
+def mints_named(value: object) -> frozenset[str]:
+    """Addresses that a document names as assets, whatever else it says.
+
+    The service looks up the decimals of those that no list has before the document is read.
+    """
+    grants = value if isinstance(value, list) else [value]
+    found: set[str] = set()
+    for grant in grants[: MAX_GRANTS * MAX_NAMED]:
+        if isinstance(grant, dict):
+            swap, assets = grant.get("swap"), grant.get("assets")
+            into = swap.get("into") if isinstance(swap, dict) else None
+            for each in (assets, into):
+                if isinstance(each, dict | list):
+                    found.update(
+                        text for text in each if isinstance(text, str) and _is_address(text)
+                    )
+    return frozenset(found)
+
+
+def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
+    """The document that reads as this grant."""
+    document: dict[str, Any] = {"who": grant.who}
+    if grant.wallet is not None:
+        document["wallet"] = grant.wallet
+    document["may"] = may_words(grant)
+    if grant.assets:
+        document["assets"] = {
+            ANY_ASSET if asset == ANY_ASSET else unit_name(asset, names): (
+                {"usd": _limit_json(limit)} if asset == ANY_ASSET else _limit_json(limit)
+            )
+            for asset, limit in grant.assets.items()
+        }
+    if grant.to != (ANYBODY,):
+        document["to"] = list(grant.to)
+    if grant.via:
+        document["via"] = list(grant.via)
+    if grant.new is not NewRecipient.ALLOW:
+        document["new"] = grant.new.value
+    if grant.costs_lamports != DEFAULT_COSTS_LAMPORTS:
+        document["costs"] = amount_text(grant.costs_lamports, SOL_DECIMALS)
+    if grant.rates:
+        document["rate"] = {window_text(each.length_ms): each.most for each in grant.rates}
+    if grant.hours is not None:
+        document["hours"] = f"{minutes_text(grant.hours.start)}-{minutes_text(grant.hours.end)} UTC"
+    if grant.until_ms is not None:
+        document["until"] = time_text(grant.until_ms)
+    if grant.swap is not None:
+        document["swap"] = {
+            key: value
+            for key, value in (
+                ("slippageBps", grant.swap.slippage_bps),
+                ("impactBps", grant.swap.impact_bps),
+                ("into", [unit_name(each, names) for each in sorted_assets(grant.swap.into)]),
+            )
+            if value not in (None, [])
+        }
+    return document
+
+
+def read_book(value: object, path: str) -> dict[str, tuple[BookEntry, ...]]:
+    """The address book of a document; raises `InvalidRequest` naming the path."""
+    names = _object(value, path, None)
+    if len(names) > MAX_ADDRESSES:
+        raise InvalidRequest(f"{path}: at most {MAX_ADDRESSES:,} names are expected")
+    return {name: _entries(each, jsontext.member(path, name), name) for name, each in names.items()}
+
+
+def book_json(book: Mapping[str, Sequence[BookEntry]]) -> dict[str, Any]:
+    """The document that reads as this address book."""
+    return {
+        name: [
+            each.address if each.note is None else {"address": each.address, "note": each.note}
+            for each in entries
+        ]
+        for name, entries in book.items()
+    }
+
+
+class _WithBook:
+    """`Names`, with another address book."""
+
+    def __init__(self, names: Names, book: Mapping[str, object]) -> None:
+        self.tokens = names.tokens
+        self.decimals = names.decimals
+        self.ids = names.ids
+        self.name = names.name
+        self.in_book = book.__contains__
+
+
+def _limit_json(limit: AssetLimit) -> dict[str, Any]:
+    def text(units: int) -> str:
+        return amount_text(units, limit.decimals)
+
+    document: dict[str, Any] = {} if limit.per_tx is None else {"perTx": text(limit.per_tx)}
+    document["per"] = {window_text(each.length_ms): text(each.most) for each in limit.windows}
+    return document if limit.hold is None else document | {"hold": text(limit.hold)}
+
+
+def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) -> str:
+    at = f"{path}.who"
+    if "who" not in fields:
+        if who is None:
+            raise InvalidRequest(f"{at}: is required")
+        return who
+    if who is not None and fields["who"] == who:
+        return who
+    found = read_principal(fields["who"], at, names)
+    if who not in (None, found):
+        raise InvalidRequest(f"{at}: is another than the grants are for")
+    return found
+
+
+def read_principal(value: object, path: str, names: Names) -> str:
+    """A principal, by its id or its unique name; raises `InvalidRequest` naming the path."""
+    kind, _, name = _text(value, path).partition(":")
+    if not name or kind not in _KINDS:
+        kinds = ", ".join(f"{each}:" for each in _KINDS)
+        raise InvalidRequest(f"{path}: one of {kinds} and an id or a name is expected")
+    if kind == "site":
+        return f"{SITE}{read_site(name, path)}"
+    return f"{kind}:{_one(kind, name, path, names)}"
+
+
+def _one(kind: str, text: str, path: str, names: Names) -> str:
+    found = names.ids(kind, text)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidRequest(
+            f"{path}: {len(found)} have the name {_shown(text)}; an id is expected"
+        )
+    raise InvalidRequest(f"{path}: no {kind} has the id or name {_shown(text)}")
+
+
+def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozenset[Operation], bool]:
+    at = f"{path}.may"
+    if "may" not in fields:
+        raise InvalidRequest(f"{at}: is required")
+    known = ", ".join((*_OPERATIONS, APPROVE))
+    found: set[str] = set()
+    for item, each in _items(fields["may"], at, len(_OPERATIONS) + 1):
+        word = _text(each, item)
+        if word not in _OPERATIONS and word != APPROVE:
+            raise InvalidRequest(f"{item}: one of {known} is expected, not {_shown(word)}")
+        if word in found:
+            raise InvalidRequest(f"{item}: {word} stands twice")
+        if word == APPROVE and not principal.startswith("key:"):
+            raise InvalidRequest(f"{item}: only a key may approve")
+        if word != Operation.PAY and principal.startswith(SITE):
+            raise InvalidRequest(
+                f"{item}: of a site {Operation.PAY} is expected, not {_shown(word)}"
+            )
+        found.add(word)
+    if not found:
+        raise InvalidRequest(f"{at}: at least one of {known} is expected")
+    return frozenset(_OPERATIONS[word] for word in found - {APPROVE}), APPROVE in found
+
+
+def _assets(
+    fields: Mapping[str, Any], path: str, operations: frozenset[Operation], names: Names
+) -> dict[str, AssetLimit]:
+    at = f"{path}.assets"
+    takes = [word for word, each in _OPERATIONS.items() if each in operations - {Operation.LAUNCH}]
+    if "assets" not in fields:
+        if takes:
+            raise InvalidRequest(f"{at}: is required, as may has {takes[0]}")
+        return {}
+    given = _object(fields["assets"], at, None)
+    if not 1 <= len(given) <= MAX_NAMED:
+        raise InvalidRequest(f"{at}: 1 to {MAX_NAMED} assets are expected")
+    limits: dict[str, AssetLimit] = {}
+    for word, each in given.items():
+        item = jsontext.member(at, word)
+        asset, decimals = _asset(word, item, names)
+        if asset in limits:
+            raise InvalidRequest(f"{item}: the same asset stands twice")
+        if asset == ANY_ASSET:
+            each = _object(each, item, ("usd",)).get("usd")
+            item, word = f"{item}.usd", "dollars"
+        limits[asset] = _limit(each, item, asset, decimals, word)
+    return {asset: limits[asset] for asset in sorted_assets(limits)}
+
+
+def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
+    """The asset and its decimals that a symbol, a mint or `*` stands for."""
+    if word == ANY_ASSET:
+        return ANY_ASSET, USD_DECIMALS
+    mint = names.tokens.resolve(word, path)
+    if mint in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
+        return SOL, SOL_DECIMALS
+    decimals = next((each.decimals for each in names.tokens if each.mint == mint), None)
+    if decimals is None:
+        decimals = names.decimals(mint)
+    if decimals is None:
+        raise InvalidRequest(f"{path}: no mint that is known has this address")
+    return mint, decimals
+
+
+def _limit(value: object, path: str, asset: str, decimals: int, unit: str) -> AssetLimit:
+    fields = _object(value, path, ("perTx", "per", "hold"))
+
+    def amount(each: object, at: str) -> int:
+        return _amount(each, at, decimals, unit)
+
+    if "per" not in fields:
+        raise InvalidRequest(f'{path}.per: is required, such as {{"24h": "20"}}')
+    return AssetLimit(
+        asset=asset,
+        decimals=decimals,
+        windows=_windows(fields["per"], f"{path}.per", amount),
+        per_tx=amount(fields["perTx"], f"{path}.perTx") if "perTx" in fields else None,
+        hold=amount(fields["hold"], f"{path}.hold") if "hold" in fields else None,
+    )
+
+
+def _windows(value: object, path: str, most: Callable[[object, str], int]) -> tuple[Window, ...]:
+    given = _object(value, path, None)
+    if not 1 <= len(given) <= MAX_WINDOWS:
+        raise InvalidRequest(f'{path}: 1 to {MAX_WINDOWS} windows such as "24h" are expected')
+    found: dict[int, Window] = {}
+    for text, each in given.items():
+        at = jsontext.member(path, text)
+        length = window_ms(text)
+        if length is None:
+            raise InvalidRequest(f'{at}: a window of "1m" to "30d" is expected')
+        if length in found:
+            raise InvalidRequest(f"{at}: the same window stands twice")
+        found[length] = Window(length, most(each, at))
+    return tuple(found[length] for length in sorted(found))
+
+
+def _amount(value: object, path: str, decimals: int, unit: str) -> int:
+    """The smallest units of an amount, which is a decimal string of whole units."""
+    expected = f'a decimal string of {unit} such as "1.5" is expected'
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{path}: {expected}, not {_kind(value)}")
+    match = _AMOUNT.fullmatch(value)
+    if match is None:
+        raise InvalidRequest(f"{path}: {expected}, not {_shown(value)}")
+    whole, fraction = match[1], match[2] or ""
+    if len(fraction) > decimals:
+        raise InvalidRequest(f"{path}: at most {decimals} decimals are expected")
+    units = int(whole + fraction.ljust(decimals, "0"))
+    if units > MAX_UNITS:
+        most = amount_text(MAX_UNITS, decimals)
+        raise InvalidRequest(f"{path}: at most {most} is expected")
+    return units
+
+
+def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
+    found: dict[str, tuple[int, str]] = {}
+    for at, each in _items(value, path, MAX_NAMED):
+        text = _text(each, at)
+        if text in (ANYBODY, OWN):
+            recipient, order = text, 0
+        elif text.startswith("@"):
+            if not _BOOK_NAME.fullmatch(text[1:]) or not names.in_book(text[1:]):
+                raise InvalidRequest(f"{at}: the address book has no {_shown(text[1:])}")
+            recipient, order = text, 1
+        elif _is_address(text):
+            recipient, order = text, 2
+        else:
+            raise InvalidRequest(
+                f"{at}: {ANYBODY}, {OWN}, an address or @name of the address book is expected, "
+                f"not {_shown(text)}"
+            )
+        if recipient in found:
+            raise InvalidRequest(f"{at}: the same recipient stands twice")
+        found[recipient] = (order, recipient)
+    if not found:
+        raise InvalidRequest(f"{path}: at least one recipient is expected")
+    if ANYBODY in found and len(found) > 1:
+        raise InvalidRequest(f"{path}: {ANYBODY} is expected to stand alone")
+    return tuple(sorted(found, key=found.__getitem__))
+
+
+def _via(fields: Mapping[str, Any], path: str, principal: str) -> tuple[str, ...]:
+    """The sites, each as its principal."""
+    if "via" not in fields:
+        return ()
+    at = f"{path}.via"
+    if principal.startswith(SITE):
+        raise InvalidRequest(f"{at}: is not expected beside a site's own who")
+    if fields["may"] != [Operation.PAY]:
+        # It would read as if it bounded the other operations too.
+        raise InvalidRequest(f'{at}: may is expected to be ["pay"] alone')
+    found: set[str] = set()
+    for item, each in _items(fields["via"], at, MAX_NAMED):
+        text = _text(each, item)
+        if not text.startswith(SITE):
+            raise InvalidRequest(
+                f"{item}: {SITE} and a host such as site:api.example.com is expected, "
+                f"not {_shown(text)}"
+            )
+        site = f"{SITE}{read_site(text.removeprefix(SITE), item)}"
+        if site in found:
+            raise InvalidRequest(f"{item}: the same site stands twice")
+        found.add(site)
+    if not found:
+        raise InvalidRequest(f"{at}: at least one site is expected")
+    return tuple(sorted(found))
+
+
+def _new(value: object, path: str) -> NewRecipient:
+    known = [each.value for each in NewRecipient]
+    if not isinstance(value, str) or value not in known:
+        raise InvalidRequest(f"{path}: one of {', '.join(known)} is expected")
+    return NewRecipient(value)
+
+
+def _hours(value: object, path: str) -> Hours:
+    match = _HOURS.fullmatch(_text(value, path))
+    if match is None:
+        raise InvalidRequest(f'{path}: hours such as "07:00-22:00 UTC" are expected')
+    start, end = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
+    if start == end:
+        raise InvalidRequest(f"{path}: two different times are expected")
+    return Hours(start, end)
+
+
+def _until(value: object, path: str) -> int:
+    match = _UNTIL.fullmatch(_text(value, path))
+    expected = InvalidRequest(
+        f'{path}: a time with zone such as "2026-12-31T00:00:00Z" is expected'
+    )
+    if match is None:
+        raise expected
+    try:
+        moment = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+    except ValueError:
+        raise expected from None
+    ms = (moment - _EPOCH) // timedelta(milliseconds=1) + int((match[2] or "").ljust(3, "0"))
+    if match[3]:
+        offset = (int(match[4]) * 60 + int(match[5])) * MINUTE_MS
+        ms += -offset if match[3] == "+" else offset
+    if not 0 <= ms <= (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1):
+        raise expected
+    return ms
+
+
+def _swap(value: object, path: str, names: Names) -> SwapBounds:
+    fields = _object(value, path, ("slippageBps", "impactBps", "into"))
+    if not fields:
+        raise InvalidRequest(f"{path}: slippageBps, impactBps or into is expected")
+    bounds = {
+        each: _whole(fields[each], f"{path}.{each}", 0, MAX_BPS) if each in fields else None
+        for each in ("slippageBps", "impactBps")
+    }
+    into: set[str] = set()
+    if "into" in fields:
+        for at, each in _items(fields["into"], f"{path}.into", MAX_NAMED):
+            word = _text(each, at)
+            asset, _ = _asset(word, at, names)
+            if asset == ANY_ASSET:
+                raise InvalidRequest(f"{at}: a symbol or a mint is expected")
+            if asset in into:
+                raise InvalidRequest(f"{at}: the same asset stands twice")
+            into.add(asset)
+        if not into:
+            raise InvalidRequest(f"{path}.into: at least one asset is expected")
+    return SwapBounds(bounds["slippageBps"], bounds["impactBps"], frozenset(into))
+
+
+def _entries(value: object, path: str, name: str) -> tuple[BookEntry, ...]:
+    if not _BOOK_NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{path}: a name of 1 to 32 characters of a-z, 0-9 and - is expected, - not first"
+        )
+    found: dict[str, BookEntry] = {}
+    for at, each in _items(value, path, MAX_ADDRESSES):
+        fields = {"address": each}
+        where = at
+        if isinstance(each, dict):
+            fields, where = _object(each, at, ("address", "note")), f"{at}.address"
+        address, note = fields.get("address"), fields.get("note")
+        if not isinstance(address, str) or not _is_address(address):
+            raise InvalidRequest(f"{where}: an address, base58 of 32 bytes, is expected")
+        if address in found:
+            raise InvalidRequest(f"{where}: the same address stands twice")
+        if note is not None and (
+            not isinstance(note, str) or not note.isprintable() or not 0 < len(note) <= MAX_NOTE
+        ):
+            raise InvalidRequest(f"{at}.note: 1 to {MAX_NOTE} printable characters are expected")
+        found[address] = BookEntry(address, note)
+    if not found:
+        # A name is stored with its addresses.
+        raise InvalidRequest(f"{path}: at least one address is expected")
+    return tuple(found.values())
+
+
+def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
+    """A JSON object; of the `known` fields alone, where there are such."""
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{path}: an object is expected, not {_kind(value)}")
+    for key in value:
+        if known is not None and key not in known:
+            raise InvalidRequest(
+                f"{jsontext.member(path, key)}: is no field of this; {', '.join(known)} are"
+            )
+    return value
+
+
+def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, object]]:
+    """Path and value of each item of a JSON array."""
+    if not isinstance(value, list):
+        raise InvalidRequest(f"{path}: an array is expected, not {_kind(value)}")
+    if most is not None and len(value) > most:
+        raise InvalidRequest(f"{path}: at most {most:,} items are expected")
+    return ((f"{path}[{at}]", each) for at, each in enumerate(value))
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{path}: a string is expected, not {_kind(value)}")
+    return value
+
+
+def _whole(value: object, path: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRequest(f"{path}: a whole number of {least} to {most:,} is expected")
+    return value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return str(Pubkey.from_string(text)) == text
+    except ValueError:
+        return False
+
+
+def _shown(text: str) -> str:
+    return quoted(text if len(text) <= 60 else f"{text[:60]}...")
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return kinds.get(type(value), "a number")

@@ -1,0 +1,248 @@
+"""What units of an asset are worth in dollars: exact, and never less than they are.
+
+A price is a fraction of dollars, amounts are micro-dollars, rounded up: whatever leaves in however
+many parts counts at least what the whole is worth, and each part at least one micro-dollar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import known_decimals
+from solward.support.durations import MINUTE_MS
+from solward.types.guardrail import SOL, Line
+from solward.types.money import SOL_DECIMALS, format_amount
+
+MICRO_DOLLARS: Final = 10**6
+"""Of a dollar."""
+MAX_AGE_MS: Final = MINUTE_MS
+"""An older price does not count, unless the operator allows an older one."""
+
+_WHOLE_BPS = 10_000
+
+# Dollars of a whole token that somebody may have meant.
+_LEAST, _MOST = Fraction(1, 10**18), Fraction(10**9)
+# Prices of pools are ratios of products of 64-bit numbers. Longer ones would take long to add up.
+_MAX_BITS = 1024
+# A mint's decimals are one byte.
+_MAX_DECIMALS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one whole token of an asset is worth.
+
+    Attributes:
+        usd: dollars of `10**decimals` smallest units, exactly; a float is none.
+        decimals: of the asset, as the source knows them.
+        taken_ms: when the source took it, in milliseconds since the epoch.
+    """
+
+    usd: Fraction
+    decimals: int
+    taken_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoPrice:
+    """Why an asset cannot be counted in dollars: words that follow its name and a colon."""
+
+    reason: str
+
+
+AssetPrice = Price | NoPrice
+
+NOT_ASKED: Final = NoPrice("its price was not asked for")
+
+
+def checked(
+    asset: str, answer: object, source: str, now_ms: int, max_age_ms: int = MAX_AGE_MS
+) -> AssetPrice:
+    """What the price source `source` answered for an asset, if it can be one now.
+
+    Of a hostile source no type is believed, since any number of its own could compare as it likes.
+    """
+    if answer is None:
+        return NoPrice(f"the price source {source} has no price of it")
+    if type(answer) is not Price:
+        return NoPrice(f"the price source {source} answered something else than a price")
+    usd, decimals, taken = answer.usd, answer.decimals, answer.taken_ms
+    if (type(usd), type(decimals), type(taken)) != (Fraction, int, int):
+        return NoPrice(f"the price source {source} answered no exact numbers")
+    if usd <= 0:
+        return NoPrice(f"the price source {source} says that it is worth nothing")
+    if _bits(usd) > _MAX_BITS or not _LEAST <= usd <= _MOST:
+        return NoPrice(f"the price source {source} answered a price that cannot be right")
+    known = SOL_DECIMALS if asset == SOL else known_decimals(asset)
+    if not 0 <= decimals <= _MAX_DECIMALS or known not in (None, decimals):
+        return NoPrice(f"the price source {source} knows it with other decimals")
+    return _timely(answer, now_ms, max_age_ms)
+
+
+def combined(
+    asset: str,
+    answers: Mapping[str, object],
+    now_ms: int,
+    *,
+    max_age_ms: int = MAX_AGE_MS,
+    max_spread_bps: int | None = None,
+) -> AssetPrice:
+    """The one price of what every configured source answered: source -> answer.
+
+    The highest counts, as old as the oldest. It takes an answer of each source, so that whoever
+    silences one cannot have the other's lower price count.
+
+    Args:
+        max_spread_bps: how far the highest may be above the lowest, in basis points of the lowest;
+            where they are further apart one of them is wrong. None for any distance.
+    """
+    prices: list[Price] = []
+    for source, answer in answers.items():
+        price = checked(asset, answer, source, now_ms, max_age_ms)
+        if isinstance(price, NoPrice):
+            return price
+        prices.append(price)
+    if not prices:
+        return NoPrice("there is no price source on this network")
+    if len({price.decimals for price in prices}) > 1:
+        return NoPrice(f"the price sources {' and '.join(answers)} know it with other decimals")
+    lowest, highest = min(price.usd for price in prices), max(price.usd for price in prices)
+    if max_spread_bps is not None and (highest - lowest) * _WHOLE_BPS > lowest * max_spread_bps:
+        return NoPrice(
+            f"the price sources {' and '.join(answers)} are more than"
+            f" {format_amount(Decimal(max_spread_bps) / 100)}% apart"
+        )
+    return Price(
+        highest,
+        prices[0].decimals,
+        min(price.taken_ms for price in prices),
+    )
+
+
+def timely(
+    prices: Mapping[str, AssetPrice], now_ms: int, max_age_ms: int = MAX_AGE_MS
+) -> dict[str, AssetPrice]:
+    """The prices with those replaced that have become too old; for the moment of a decision.
+
+    Args:
+        now_ms: by the clock of the process that asked for them.
+        max_age_ms: an older one does not count.
+    """
+    return {
+        asset: _timely(price, now_ms, max_age_ms) if isinstance(price, Price) else price
+        for asset, price in prices.items()
+    }
+
+
+def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | NoPrice:
+    """Micro-dollars of an asset's smallest units, rounded up; 0 of 0 units.
+
+    Args:
+        decimals: as the transaction's bytes state them, which the ledger checks as they land.
+    """
+    if isinstance(price, NoPrice):
+        return price
+    if decimals is None:
+        return NoPrice("the transaction does not state its decimals")
+    if decimals != price.decimals:
+        return NoPrice(
+            f"the transaction states {decimals} decimals and its price is of {price.decimals}"
+        )
+    usd, whole = price.usd, int(10**decimals)
+    return -(-units * MICRO_DOLLARS * usd.numerator // (usd.denominator * whole))
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What holdings are worth, for people to see.
+
+    Attributes:
+        micro_dollars: asset -> micro-dollars, of what has a price.
+        unpriced: asset -> why it has none.
+    """
+
+    micro_dollars: Mapping[str, int]
+    unpriced: Mapping[str, str]
+
+    @property
+    def total(self) -> int:
+        """Micro-dollars of all that has a price."""
+        return sum(self.micro_dollars.values())
+
+
+def worth(
+    holdings: Mapping[str, tuple[int, int | None]], prices: Mapping[str, AssetPrice]
+) -> Worth:
+    """What holdings are worth, each rounded up.
+
+    Args:
+        holdings: asset -> smallest units and decimals.
+        prices: of all assets of `holdings`, wrapped SOL under `SOL`.
+    """
+    known: dict[str, int] = {}
+    unpriced: dict[str, str] = {}
+    for asset, (units, decimals) in holdings.items():
+        price = prices.get(SOL if asset == WRAPPED_SOL_MINT else asset, NOT_ASKED)
+        found = micro_dollars(units, decimals, price)
+        if isinstance(found, NoPrice):
+            unpriced[asset] = found.reason
+        else:
+            known[asset] = found
+    return Worth(known, unpriced)
+
+
+def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tuple[int | str, ...]:
+    """For each line its micro-dollars, or why it cannot be counted in them.
+
+    Args:
+        prices: asset -> price, `timely` by now.
+    """
+    worth: list[int | str] = []
+    for line in lines:
+        found = 0 if line.units == 0 else _line(line, prices)
+        worth.append(found.reason if isinstance(found, NoPrice) else found)
+    return tuple(worth)
+
+
+def _line(line: Line, prices: Mapping[str, AssetPrice]) -> int | NoPrice:
+    return micro_dollars(line.units, line.decimals, prices.get(line.asset, NOT_ASKED))
+
+
+def to_json(prices: Mapping[str, AssetPrice]) -> dict[str, Any]:
+    """Prices as they are stored with what was judged by them, exactly."""
+    return {
+        asset: {"reason": price.reason}
+        if isinstance(price, NoPrice)
+        else {"usd": str(price.usd), "decimals": price.decimals, "takenMs": price.taken_ms}
+        for asset, price in prices.items()
+    }
+
+
+def from_json(stored: Mapping[str, Any]) -> dict[str, AssetPrice]:
+    """The prices that `to_json` stored."""
+    return {
+        asset: NoPrice(value["reason"])
+        if "reason" in value
+        else Price(Fraction(value["usd"]), value["decimals"], value["takenMs"])
+        for asset, value in stored.items()
+    }
+
+
+def _timely(price: Price, now_ms: int, max_age_ms: int) -> AssetPrice:
+    age = now_ms - price.taken_ms
+    if age < 0:
+        return NoPrice("its price is from the future; the clocks differ")
+    if age > max_age_ms:
+        return NoPrice(
+            f"its price is {-(-age // 1000)} s old, and counts for {max_age_ms // 1000} s"
+        )
+    return price
+
+
+def _bits(number: Fraction) -> int:
+    return max(number.numerator.bit_length(), number.denominator.bit_length())

@@ -1,0 +1,141 @@
+"""What is kept of each transaction that grants judged: all that judging it again takes.
+
+A row of the table `judged_effects`, as plain values. The facts of its case are kept whether or not
+a grant of that time looked at them: another policy may.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from solward.support import jsontext
+from solward.types.guardrail import Line, Operation
+from solward.vault.grants import dollars
+from solward.vault.grants.decide import Need
+from solward.vault.grants.dollars import AssetPrice
+from solward.vault.grants.model import Case, Decision, SwapTerms
+
+ALLOWED: Final = "allowed"
+HELD: Final = "held"
+REFUSED: Final = "refused"
+GRANTS_RULE: Final = "grants"
+"""The rule in `guardrailsApplied`, and the outcome of what grants refused."""
+
+
+def grants_outcome(decision: Decision) -> str:
+    """What grants say, in one word: `ALLOWED`, `HELD` or `REFUSED`."""
+    if decision.refused is not None:
+        return REFUSED
+    return HELD if decision.held else ALLOWED
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One transaction, the sums it was judged by, what grants said of it and what became of it.
+
+    These differ where somebody else refused it or asked a person, where it was approved, and where
+    it could not be held.
+
+    Attributes:
+        transaction_id: of its record, or of its hold.
+        type: of the record.
+        case: without `book`, which is the policy's, and `dollars`, which follow from `prices`.
+        prices: asset -> its price when it was judged, of those that were asked for.
+        used: the sums that were read for it, empty where grants did not judge it.
+        version: of the policy it was judged by.
+        outcome: `ALLOWED`, `HELD`, or the rule that refused it.
+        said: what grants said, `ALLOWED`, `HELD` or `REFUSED`; None where a rule before them
+            refused it.
+    """
+
+    transaction_id: str
+    type: str
+    case: Case
+    outcome: str
+    version: int
+    prices: Mapping[str, AssetPrice] = field(default_factory=dict)
+    used: Mapping[Need, int] = field(default_factory=dict)
+    said: str | None = None
+
+
+def to_row(judged: Judged) -> dict[str, Any]:
+    """Column -> value; the time is the first of the case's clocks, the database's."""
+    case = judged.case
+    terms: dict[str, Any] = {
+        "version": judged.version,
+        "said": judged.said,
+        "nowMs": case.now_ms,
+        "swap": None
+        if case.swap is None
+        else [case.swap.slippage_bps, case.swap.impact_bps, case.swap.into],
+        "admin": case.is_admins,
+        "approved": case.is_approved,
+        "own": sorted(case.own),
+        "paid": sorted(case.paid),
+        "lookalikes": dict(case.lookalikes),
+        "launched": sorted(case.launched),
+        "listed": None if case.listed is None else sorted(case.listed),
+        "used": [[*need, units] for need, units in sorted(judged.used.items())],
+    }
+    return {
+        "transaction_id": judged.transaction_id,
+        "wallet_id": case.wallet_id,
+        "created_ms": case.now_ms[0],
+        "chain": jsontext.dumps_own(case.chain),
+        "type": judged.type,
+        "lines": jsontext.dumps_own([_line(line) for line in case.lines]),
+        "costs_lamports": case.costs_lamports,
+        # What is empty is left out, but a list that lists nothing is one.
+        "terms": jsontext.dumps_own(
+            {name: terms[name] for name in terms if terms[name] or name == "listed"}
+        ),
+        "prices": jsontext.dumps_own(dollars.to_json(judged.prices)),
+        "verdict": judged.outcome,
+    }
+
+
+def from_row(row: Mapping[str, Any]) -> Judged:
+    """What `to_row` made."""
+    terms = json.loads(row["terms"])
+    swap = terms.get("swap")
+    listed = terms.get("listed")
+    case = Case(
+        wallet_id=row["wallet_id"],
+        chain=tuple(json.loads(row["chain"])),
+        lines=tuple(_read_line(line) for line in json.loads(row["lines"])),
+        costs_lamports=row["costs_lamports"],
+        now_ms=tuple(terms["nowMs"]),
+        swap=None if swap is None else SwapTerms(*swap),
+        is_admins=terms.get("admin", False),
+        is_approved=terms.get("approved", False),
+        own=frozenset(terms.get("own", ())),
+        paid=frozenset(terms.get("paid", ())),
+        lookalikes=terms.get("lookalikes", {}),
+        launched=frozenset(terms.get("launched", ())),
+        listed=None if listed is None else frozenset(listed),
+    )
+    return Judged(
+        transaction_id=row["transaction_id"],
+        type=row["type"],
+        case=case,
+        outcome=row["verdict"],
+        version=terms.get("version", 0),
+        prices=dollars.from_json(json.loads(row["prices"])),
+        used={(scope, asset, ms): units for scope, asset, ms, units in terms.get("used", ())},
+        said=terms.get("said"),
+    )
+
+
+_FIELDS: Final = ("operation", "asset", "units", "account", "owner", "decimals", "program")
+
+
+def _line(line: Line) -> dict[str, Any]:
+    values = {name: getattr(line, name) for name in _FIELDS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _read_line(stored: Mapping[str, Any]) -> Line:
+    return Line(**{**stored, "operation": Operation(stored["operation"])})

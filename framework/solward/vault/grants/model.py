@@ -1,0 +1,276 @@
+"""What a grant says, what a transaction is to grants, and what comes of it.
+
+Amounts are integers of the asset's smallest unit, dollars micro-dollars, times milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from solward.support.durations import DAY_MS
+from solward.types.guardrail import GRANT_SCOPE, Line, Operation
+
+ANY_ASSET: Final = "*"
+"""Every asset that a grant does not name, in dollars."""
+USD: Final = "USD"
+"""The asset under which dollars are counted."""
+RATE: Final = "RATE"
+"""The asset under which transactions are summed, one each."""
+USD_DECIMALS: Final = 6
+MAX_GRANTS: Final = 100
+"""Most grants of one principal: a decision looks at each that matches."""
+DEFAULT_COSTS_LAMPORTS: Final = 10_000_000
+"""Fees and rent in 24 hours of a grant that says nothing of them."""
+COSTS_WINDOW_MS: Final = DAY_MS
+"""The window of every grant's costs."""
+MAX_UNITS: Final = 2**62
+"""Most units that a grant's number may mean; sums of columns stay below 2**63."""
+
+
+class NewRecipient(StrEnum):
+    """What becomes of a payment to somebody whom the wallet never paid."""
+
+    ALLOW = "allow"
+    HOLD = "hold"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """At most `most` units, or transactions, in any `length_ms` before now."""
+
+    length_ms: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssetLimit:
+    """How much of one asset may leave.
+
+    Attributes:
+        asset: `SOL`, a mint, or `ANY_ASSET`.
+        decimals: of the asset as they were when the grant was written; 6 for dollars.
+        windows: 1 to 4, the shortest first.
+        per_tx: most in one transaction, None where the windows are enough.
+        hold: more than this in one transaction waits for a person; None for never.
+    """
+
+    asset: str
+    decimals: int
+    windows: tuple[Window, ...]
+    per_tx: int | None = None
+    hold: int | None = None
+
+    @property
+    def counted_as(self) -> str:
+        """The asset of its charges."""
+        return USD if self.asset == ANY_ASSET else self.asset
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """A time of day in UTC, from `start` to before `end`, in minutes; it may pass midnight."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwapBounds:
+    """Bounds of a swap, narrower than the service's; None where a grant has none.
+
+    Attributes:
+        into: mints that may be bought (`SOL` for SOL); empty for all.
+    """
+
+    slippage_bps: int | None = None
+    impact_bps: int | None = None
+    into: frozenset[str] = frozenset()
+
+
+ANYBODY: Final = "any"
+OWN: Final = "own"
+"""Recipients: wallets of this service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One permission of one principal.
+
+    Attributes:
+        id: of its content, unique within the principal: an equal grant is the same grant.
+        who: the principal, `agent:<id>`, `key:<id>`, `wallet:<id>`, `skill:<name>`,
+            `plugin:<distribution>` or `site:<site>`.
+        may: operations; a grant to transfer covers funding too. A site's is paying alone.
+        approves: lets a key decide what is held for others.
+        wallet: id of the only wallet it holds for, None for all.
+        assets: asset or `ANY_ASSET` -> its limits.
+        to: `ANYBODY`, `OWN`, addresses, `@name` of the address book.
+        costs_lamports: network fees and rent in 24 hours.
+        rates: transactions, by window.
+        until_ms: it ends then; None for never.
+        via: sites, as `site:<site>`, for whose requests alone it pays; `may` is paying alone then.
+            Empty for all.
+    """
+
+    id: str
+    who: str
+    may: frozenset[Operation]
+    approves: bool = False
+    wallet: str | None = None
+    assets: Mapping[str, AssetLimit] = field(default_factory=dict)
+    to: tuple[str, ...] = (ANYBODY,)
+    new: NewRecipient = NewRecipient.ALLOW
+    costs_lamports: int = DEFAULT_COSTS_LAMPORTS
+    rates: tuple[Window, ...] = ()
+    hours: Hours | None = None
+    until_ms: int | None = None
+    swap: SwapBounds | None = None
+    via: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        """Under which its charges are reserved."""
+        return f"{GRANT_SCOPE}{self.who}#{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTerms:
+    """What a swap asks for, in basis points; `into` is the mint that is bought (`SOL` for SOL)."""
+
+    slippage_bps: int | None
+    impact_bps: int | None
+    into: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A transaction as grants judge it.
+
+    Attributes:
+        wallet_id: whose money it is.
+        chain: every principal it needs, the wallet's first.
+        lines: what leaves, by its bytes.
+        costs_lamports: its network fee and rent, gross.
+        now_ms: every clock's time; hours and dates must hold by each.
+        swap: None where it is no swap.
+        is_admins: the admin requests it, so nothing is held for a person.
+        is_approved: a person approved exactly this.
+        own: addresses of this service's wallets, of those in `lines`.
+        paid: addresses this wallet has paid before, likewise.
+        lookalikes: a recipient -> one paid before that looks like it.
+        launched: mints that this wallet launched, likewise.
+        listed: mints that the network's token list has; None where swaps may buy any.
+        book: name -> addresses.
+        dollars: for each line, micro-dollars it is worth or why that is not known; empty where no
+            grant in the chain needs it.
+    """
+
+    wallet_id: str
+    chain: tuple[str, ...]
+    lines: tuple[Line, ...]
+    costs_lamports: int
+    now_ms: tuple[int, ...]
+    swap: SwapTerms | None = None
+    is_admins: bool = False
+    is_approved: bool = False
+    own: frozenset[str] = frozenset()
+    paid: frozenset[str] = frozenset()
+    lookalikes: Mapping[str, str] = field(default_factory=dict)
+    launched: frozenset[str] = frozenset()
+    listed: frozenset[str] | None = None
+    book: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    dollars: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Units that a transaction counts in a grant; `asset` is an asset, `USD` or `COSTS`."""
+
+    scope: str
+    asset: str
+    units: int
+
+
+class Why(StrEnum):
+    """Why a line is refused or held: the keys of the table of sentences."""
+
+    NO_GRANT = "no_grant"
+    """The principal has none for this operation and asset."""
+    DEFAULT = "default"
+    """Without grants a token may not leave like this."""
+    WALLET = "wallet"
+    VIA = "via"
+    """It pays for requests to other sites."""
+    RECIPIENT = "recipient"
+    NEW_RECIPIENT = "new_recipient"
+    HOURS = "hours"
+    ENDED = "ended"
+    PER_TX = "per_tx"
+    WINDOW = "window"
+    RATE = "rate"
+    COSTS = "costs"
+    SLIPPAGE = "slippage"
+    IMPACT = "impact"
+    INTO = "into"
+    DECIMALS = "decimals"
+    PRICE = "price"
+    ABOVE_HOLD = "above_hold"
+    """It fits, and is more than the amount above which a person is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why one principal's grants refuse a line, or hold it; what its sentence is made of.
+
+    Attributes:
+        who: the principal.
+        line: None where the costs or the rate of the whole are meant.
+        number: of the grant in its principal's list, from 1; None where none comes near.
+        limit: the limit that binds, in smallest units.
+        used: of it in the window, without this transaction.
+        requested: what this transaction would add to it.
+        decimals: of these three.
+        window_ms: length of the window.
+        room_ms: when the window has room again; None where that is not known.
+        now_ms: when this was found; None where no time is said.
+        detail: further words: why a price is not known, the paid address that a new one looks
+            like, the hours or the date of the end in UTC, the wallet's id, the mint to buy, the
+            sites in words.
+        counted_as: what these three count: an asset, `USD`, `COSTS` or `RATE`; None for the line's
+            asset, basis points and decimals.
+    """
+
+    why: Why
+    who: str
+    line: Line | None = None
+    number: int | None = None
+    limit: int | None = None
+    used: int | None = None
+    requested: int | None = None
+    decimals: int | None = None
+    window_ms: int | None = None
+    room_ms: int | None = None
+    detail: str | None = None
+    counted_as: str | None = None
+    now_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What grants say of a transaction; refusal beats hold.
+
+    Attributes:
+        is_judged: a grant or a default had something to judge.
+        refused: None where nothing refuses it.
+        held: why it waits for a person; empty where it does not.
+        charges: to reserve where it is allowed or approved.
+    """
+
+    is_judged: bool
+    refused: Finding | None = None
+    held: tuple[Finding, ...] = ()
+    charges: tuple[Charge, ...] = ()

@@ -1,0 +1,886 @@
+"""Grants in words: the one table of sentences, for people and models alike.
+
+A grant as a sentence and back, why one refuses or asks, what is left and what can leave. Plain text
+of one line; what others named (agents, keys, wallets) is between double quotes, escaped, and with
+its id, unless it is one plain ASCII word that nothing else is called. Addresses are whole.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import COSTS, SOL, Line, Operation
+from solward.types.money import SOL_DECIMALS
+from solward.types.site import SITE, SITE_PATTERN
+from solward.vault.grants.model import (
+    ANY_ASSET,
+    ANYBODY,
+    DEFAULT_COSTS_LAMPORTS,
+    OWN,
+    RATE,
+    USD,
+    USD_DECIMALS,
+    AssetLimit,
+    Finding,
+    Grant,
+    NewRecipient,
+    Why,
+    Window,
+)
+from solward.vault.grants.spelling import (
+    APPROVE,
+    Names,
+    amount_text,
+    may_words,
+    minutes_text,
+    quoted,
+    sorted_assets,
+    time_text,
+    unit_name,
+    window_text,
+)
+from solward.vault.refusal import Refusal, RefusalNumbers
+
+_EACH: Final = {
+    MINUTE_MS: "a minute",
+    HOUR_MS: "an hour",
+    DAY_MS: "a day",
+    7 * DAY_MS: "a week",
+}
+_EACH_BACK: Final = {words: window_text(length) for length, words in _EACH.items()}
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
+_AT_ONCE: Final = "at once"
+_APPROVES: Final = "approve what is held"
+_MAY_BACK: Final = {each.value: each.value for each in Operation} | {_APPROVES: APPROVE}
+# A site pays nobody: it is paid.
+_BE_PAID: Final = "be paid"
+# Grants of agents and keys do not bind the admin secret; ceilings and the wallet's own do.
+_BUT_OPERATOR: Final = "by anybody but the operator"
+_SITES_MAY_BACK: Final = {_BE_PAID: Operation.PAY.value}
+_THROUGH: Final = ", through "
+_RECIPIENTS: Final = {ANYBODY: "anybody", OWN: "own wallets"}
+_RECIPIENTS_BACK: Final = {words: text for text, words in _RECIPIENTS.items()}
+_SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
+_RECEIVED: Final = _SENT | {Operation.SWAP}
+_NONE_OWN: Final[Mapping[str, str]] = MappingProxyType({})
+_ASKED: Final = " a person is asked"
+_SOMEBODY_NEW: Final = "to somebody new"
+_NOBODY_NEW: Final = "nothing to somebody new"
+
+_ID: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
+_QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
+_NAME: Final = rf"(?:{_QUOTED} \((?:{_ID}|{_QUOTED})\)|{_QUOTED}|{_ID})"
+_PLAIN: Final = re.compile(_ID)
+_SUBJECTS: Final = ("Wallet", "Agent", "Key", "Schedule", "Plugin", "Skill", "Site")
+_HEAD: Final = re.compile(rf"(?:({'|'.join(_SUBJECTS[:-1])}) ({_NAME})|Site ({SITE_PATTERN})) may ")
+_MAY: Final = re.compile(r"[a-z ,]*?(?= from | up to |, to |; |\Z)")
+_FROM: Final = re.compile(rf" from ({_NAME})")
+_AMOUNT: Final = r"[0-9]+(?:\.[0-9]+)?"
+_PERIOD: Final = "at once|a minute|an hour|a day|a week|in [0-9]+ (?:minutes|hours|days)"
+_FIRST: Final = re.compile(rf"(?:\$({_AMOUNT})|({_AMOUNT}) ([A-Za-z0-9]+)) ({_PERIOD})")
+_FURTHER: Final = re.compile(rf"\$?({_AMOUNT}) ({_PERIOD})")
+_RATE: Final = re.compile(rf"([0-9]+)(?: transactions?)? ({_PERIOD})")
+_IN: Final = re.compile(r"in ([0-9]+) (minute|hour|day)s")
+# Every word that a sentence may have after what may be done, beside numbers, names and units.
+_VOCABULARY: Final = (
+    "a above an and any anybody as asked asset at by day days fees from hour hours impact in into"
+    " is least minute minutes most new nothing of once only operator or other own person price"
+    " rent slippage somebody swaps through to transaction transactions until up week wallets UTC"
+)
+_WORDS: Final = frozenset(_VOCABULARY.split())
+
+
+def grant_sentence(grant: Grant, names: Names) -> str:
+    """All that a grant says, in one sentence; what it leaves at its default is not said."""
+    text = f"{_capital(principal_name(grant.who, names))} may {_may(grant)}"
+    if grant.wallet is not None:
+        text += f" from {_named('wallet', grant.wallet, names)}"
+    if grant.assets:
+        alone = len(grant.assets) == 1
+        limits = (_limit(each, alone, names) for each in _ordered(grant.assets))
+        text += " " + ", and ".join(f"up to {each}" for each in limits)
+    if grant.to != (ANYBODY,) or (grant.may & _SENT and not grant.who.startswith(SITE)):
+        text += f", to {_and([_RECIPIENTS.get(each, each) for each in grant.to])}"
+    if grant.via:
+        text += _THROUGH + _or([each.removeprefix(SITE) for each in grant.via])
+    return "; ".join((text, *_clauses(grant, names))) + "."
+
+
+DEFAULTS_SENTENCE: Final = (
+    "Without grants SOL may leave within the ceilings, tokens may be swapped within the bounds of"
+    " swaps, and tokens that the wallet launched may be burned; no token may be transferred or"
+    " paid."
+)
+
+
+def read_only_sentence(who: str, names: Names) -> str:
+    """Of a principal under grants that has none."""
+    if who.startswith(SITE):
+        return f"{_capital(principal_name(who, names))} may not be paid."
+    return f"{_capital(principal_name(who, names))} may only read."
+
+
+def read_sentence(text: str, names: Names) -> dict[str, Any]:
+    """The document of the grant that such a sentence is of, for `read_grant` to check.
+
+    Raises:
+        InvalidRequest: it is no sentence of a grant; says which words are not understood.
+    """
+    head = _HEAD.match(text)
+    if head is None or not text.endswith("."):
+        raise InvalidRequest(
+            'A sentence such as "Agent scout may transfer up to 5 USDC at once and 20 a day, to '
+            f'@vendors." is expected{_missing(text)}'
+        )
+    who = f"{SITE}{head[3]}" if head[3] else f"{head[1].lower()}:{_read_name(head[2])}"
+    document: dict[str, Any] = {"who": who}
+    rest = text[head.end() : -1]
+    may = _MAY.match(rest)
+    words = may[0] if may else rest
+    rest = rest[len(words) :]
+    known = _SITES_MAY_BACK if head[3] else _MAY_BACK
+    document["may"] = [_known(known, each) for each in _items(words)]
+    wallet = _FROM.match(rest)
+    if wallet is not None:
+        document["wallet"] = _read_name(wallet[1])
+        rest = rest[wallet.end() :]
+    body, *clauses = rest.split("; ")
+    body, through, sites = body.partition(_THROUGH)
+    if through:
+        document["via"] = [f"{SITE}{each}" for each in _items(sites, " or ")]
+    limits, _, recipients = body.partition(", to ")
+    if limits:
+        if not limits.startswith(" up to "):
+            raise _unclear(limits)
+        document["assets"] = {}
+        for each in limits.removeprefix(" up to ").split(", and up to "):
+            _read_limit(each, document["assets"])
+    if recipients and recipients != _RECIPIENTS[ANYBODY]:
+        document["to"] = [_RECIPIENTS_BACK.get(each, each) for each in _items(recipients)]
+    for clause in clauses:
+        _read_clause(clause, document)
+    return document
+
+
+def finding_refusal(finding: Finding, names: Names) -> Refusal:
+    """Why a principal's grants refuse a transaction, with the numbers that the sentence says."""
+    return _FINDINGS[finding.why](finding, names)
+
+
+def finding_sentence(finding: Finding, names: Names) -> str:
+    """Why a principal's grants refuse a transaction."""
+    return finding_refusal(finding, names).reason
+
+
+def reason_sentence(finding: Finding, names: Names) -> str:
+    """Why a person is asked about one: for a finding of `Decision.held`."""
+    if finding.why is Why.NEW_RECIPIENT:
+        return f"{_somebody_new(finding)}; {_grant(finding, names)} asks a person about such."
+    return finding_sentence(finding, names)
+
+
+def hold_sentence(
+    who: str,
+    wallet_id: str,
+    lines: Sequence[Line],
+    findings: Iterable[Finding],
+    names: Names,
+    sites: Sequence[str] = (),
+    own: Mapping[str, str] = _NONE_OWN,
+) -> str:
+    """What waits for a person: who asks for what, to whom, and why a person is asked.
+
+    Args:
+        sites: principals of the chain that are sites.
+        own: address -> id, of recipients that are wallets of this service.
+    """
+    each = [_line(line, names, own.get(_address(line))) for line in lines]
+    asked = _and(each) if each else "make a transaction"
+    reasons = " ".join(reason_sentence(each, names) for each in findings)
+    asker = _capital(principal_name(who, names))
+    text = f"{asker} asks to {asked}, from wallet {_named('wallet', wallet_id, names)}"
+    if sites:
+        text += _THROUGH + _and([each.removeprefix(SITE) for each in sites])
+    text += "."
+    return f"{text} {reasons}" if reasons else text
+
+
+def left_sentence(
+    asset: str,
+    decimals: int,
+    window: Window,
+    used: int,
+    names: Names,
+    room_ms: int | None = None,
+    now_ms: int | None = None,
+) -> str:
+    """What is left of one limit: `1.2 of 20 USDC left in 24 hours; more at 14:05 UTC`.
+
+    Args:
+        asset: a limit's asset, `USD`, `COSTS` or `RATE`, which has no decimals.
+        used: smallest units, or transactions, in the window that ends now.
+        room_ms: when the next of it leaves the window; None where nothing does.
+        now_ms: when it is said, since that time has its date where it is another day's.
+    """
+    n = _limit_numbers(
+        asset,
+        decimals,
+        names,
+        window.most,
+        left=max(0, window.most - used),
+        window_ms=window.length_ms,
+    )
+    left = f"{_left(n)}{_within(n)}"
+    return left if room_ms is None else f"{left}; more at {_clock(room_ms, now_ms)}"
+
+
+def can_leave_sentence(
+    wallet_id: str | None, amounts: Mapping[str, tuple[int, int] | None], names: Names
+) -> str:
+    """The most that can leave a wallet today, whoever asks but the operator.
+
+    Args:
+        wallet_id: None for the wallet of an agent that is not made yet.
+        amounts: asset (`ANY_ASSET` in micro-dollars, `COSTS` in lamports too) -> smallest units and
+            decimals; None where nothing bounds it. What is missing cannot leave.
+    """
+    assets = [each for each in sorted_assets(amounts) if each != COSTS]
+    other = _other(len(assets) == 1)
+    most = []
+    for asset in (*assets, *(each for each in (COSTS,) if each in amounts)):
+        bound, is_other = amounts[asset], asset == ANY_ASSET
+        if bound is None:
+            unit = other if is_other else f"of {_unit(asset, names)}"
+            most.append(f"any amount {unit}")
+        elif bound[0]:
+            amount = _amount(*bound, USD if is_other else asset, names)
+            most.append(f"{amount} {other}" if is_other else amount)
+    wallet = "its wallet" if wallet_id is None else f"wallet {_named('wallet', wallet_id, names)}"
+    if not most:
+        return f"Nothing can leave {wallet} today {_BUT_OPERATOR}."
+    said = f"{_and(most)} can leave {wallet} today {_BUT_OPERATOR}."
+    return f"At most {said}" if any(amounts.values()) else _capital(said)
+
+
+def beside_sentence(assets: Sequence[str]) -> str:
+    """Of assets by name: that the dollars `can_leave_sentence` says may leave as these too."""
+    return (
+        f"What it says in dollars may leave as {_and(list(assets))} too, beside their own amounts."
+    )
+
+
+def principal_name(who: str, names: Names) -> str:
+    """`agent scout`: a principal in words, as the sentences have it."""
+    kind, _, own_id = who.partition(":")
+    # A site is spelled in one way, which says no more than it is.
+    return f"{kind} {own_id if who.startswith(SITE) else _named(kind, own_id, names)}"
+
+
+# A grant in words.
+
+
+def _may(grant: Grant) -> str:
+    if grant.who.startswith(SITE):
+        return _BE_PAID
+    return _and([_APPROVES if each == APPROVE else each for each in may_words(grant)])
+
+
+def _limit(limit: AssetLimit, is_alone: bool, names: Names) -> str:
+    amounts = [] if limit.per_tx is None else [(limit.per_tx, _AT_ONCE)]
+    amounts += [(each.most, _each(each.length_ms)) for each in limit.windows]
+    if limit.asset == ANY_ASSET:
+        return f"{_and([f'{_dollars(units)} {each}' for units, each in amounts])} " + _other(
+            is_alone
+        )
+    words = [(amount_text(units, limit.decimals), each) for units, each in amounts]
+    first, each = words[0]
+    further = [f"{amount} {each}" for amount, each in words[1:]]
+    return _and([f"{first} {unit_name(limit.asset, names)} {each}", *further])
+
+
+def _other(is_alone: bool) -> str:
+    return "of any asset" if is_alone else "of any other asset"
+
+
+def _clauses(grant: Grant, names: Names) -> list[str]:
+    clauses = []
+    holds = [
+        _amount(limit.hold, limit.decimals, limit.counted_as, names)
+        for limit in _ordered(grant.assets)
+        if limit.hold is not None
+    ]
+    asks = [f"above {_or(holds)}"] if holds else []
+    if grant.new is NewRecipient.HOLD:
+        asks.append(f"or {_SOMEBODY_NEW}," if holds else _SOMEBODY_NEW)
+    if asks:
+        clauses.append(", ".join(asks) + _ASKED)
+    if grant.new is NewRecipient.REFUSE:
+        clauses.append(_NOBODY_NEW)
+    if grant.costs_lamports != DEFAULT_COSTS_LAMPORTS:
+        clauses.append(
+            f"fees and rent up to {amount_text(grant.costs_lamports, SOL_DECIMALS)} SOL a day"
+        )
+    if grant.rates:
+        first, *further = grant.rates
+        many = "transaction" if first.most == 1 else "transactions"
+        words = [f"{first.most} {many} {_each(first.length_ms)}"]
+        words += [f"{each.most} {_each(each.length_ms)}" for each in further]
+        clauses.append(f"at most {_and(words)}")
+    if grant.hours is not None:
+        start, end = minutes_text(grant.hours.start), minutes_text(grant.hours.end)
+        clauses.append(f"from {start} to {end} UTC")
+    if grant.until_ms is not None:
+        clauses.append(f"until {time_text(grant.until_ms)}")
+    if grant.swap is not None:
+        if grant.swap.into:
+            into = [unit_name(each, names) for each in sorted_assets(grant.swap.into)]
+            clauses.append(f"swaps only into {_or(into)}")
+        if grant.swap.slippage_bps is not None:
+            clauses.append(f"slippage at most {_percent(grant.swap.slippage_bps)}")
+        if grant.swap.impact_bps is not None:
+            clauses.append(f"price impact at most {_percent(grant.swap.impact_bps)}")
+    return clauses
+
+
+# And back.
+
+
+def _read_limit(text: str, assets: dict[str, Any]) -> None:
+    amounts = text
+    for is_alone in (True, False):
+        amounts = amounts.removesuffix(f" {_other(is_alone)}")
+    first, *further = _items(amounts)
+    match = _FIRST.fullmatch(first)
+    if match is None:
+        raise _unclear(first)
+    limit: dict[str, Any] = {"per": {}}
+    asset = ANY_ASSET if match[1] else match[3]
+    if asset in assets:
+        raise InvalidRequest(f"{asset} stands twice in the sentence")
+    assets[asset] = {"usd": limit} if match[1] else limit
+    _add_amount(limit, match[1] or match[2], match[4])
+    for each in further:
+        match = _FURTHER.fullmatch(each)
+        if match is None:
+            raise _unclear(each)
+        _add_amount(limit, match[1], match[2])
+
+
+def _add_amount(limit: dict[str, Any], amount: str, period: str) -> None:
+    into, key = (limit, "perTx") if period == _AT_ONCE else (limit["per"], _read_period(period))
+    if key in into:
+        raise InvalidRequest(f"{amount} {period} is said beside another amount {period}")
+    into[key] = amount
+
+
+def _read_clause(clause: str, document: dict[str, Any]) -> None:
+    field: str
+    value: Any
+    if clause.endswith(_ASKED):
+        _read_asks(clause.removesuffix(_ASKED), document)
+        return
+    if clause == _NOBODY_NEW:
+        field, value = "new", NewRecipient.REFUSE.value
+    elif match := re.fullmatch(rf"fees and rent up to ({_AMOUNT}) SOL a day", clause):
+        field, value = "costs", match[1]
+    elif clause.startswith("at most "):
+        field, value = "rate", _read_rates(clause.removeprefix("at most "))
+    elif match := re.fullmatch(r"from (\S+) to (\S+) UTC", clause):
+        field, value = "hours", f"{match[1]}-{match[2]} UTC"
+    elif match := re.fullmatch(r"until (\S+)", clause):
+        field, value = "until", match[1]
+    elif match := re.fullmatch(rf"(slippage|price impact) at most ({_AMOUNT})%", clause):
+        document = document.setdefault("swap", {})
+        field = "slippageBps" if match[1] == "slippage" else "impactBps"
+        value = _read_percent(match[2])
+    elif clause.startswith("swaps only into "):
+        document = document.setdefault("swap", {})
+        field, value = "into", _items(clause.removeprefix("swaps only into "), " or ")
+    else:
+        raise _unclear(clause)
+    if field in document:
+        raise InvalidRequest(f"{quoted(clause)} is said beside another such clause")
+    document[field] = value
+
+
+def _read_asks(text: str, document: dict[str, Any]) -> None:
+    amounts = "" if text == _SOMEBODY_NEW else text.removesuffix(f", or {_SOMEBODY_NEW},")
+    if amounts != text:
+        if "new" in document:
+            raise InvalidRequest("What becomes of somebody new is said twice")
+        document["new"] = NewRecipient.HOLD.value
+    if not amounts:
+        return
+    if not amounts.startswith("above "):
+        raise _unclear(text)
+    for each in _items(amounts.removeprefix("above "), " or "):
+        match = re.fullmatch(rf"\$({_AMOUNT})|({_AMOUNT}) ([A-Za-z0-9]+)", each)
+        if match is None:
+            raise _unclear(each)
+        asset = ANY_ASSET if match[1] else match[3]
+        limit = document.get("assets", {}).get(asset)
+        if limit is None:
+            raise InvalidRequest(f"The sentence says above what {asset} is asked, and no limit")
+        limit = limit["usd"] if asset == ANY_ASSET else limit
+        if "hold" in limit:
+            raise InvalidRequest(f"Above what {asset} is asked is said twice")
+        limit["hold"] = match[1] or match[2]
+
+
+def _read_rates(text: str) -> dict[str, int]:
+    rates: dict[str, int] = {}
+    for each in _items(text):
+        match = _RATE.fullmatch(each)
+        if match is None or match[2] == _AT_ONCE or len(match[1]) > 20:
+            raise _unclear(each)
+        period = _read_period(match[2])
+        if period in rates:
+            raise InvalidRequest(f"{each} is said beside another number {match[2]}")
+        rates[period] = int(match[1])
+    return rates
+
+
+def _read_period(text: str) -> str:
+    found = _EACH_BACK.get(text)
+    if found is not None:
+        return found
+    match = _IN.fullmatch(text)
+    if match is None:
+        raise _unclear(text)
+    return f"{match[1]}{match[2][0]}"
+
+
+def _read_percent(text: str) -> int:
+    whole, _, fraction = text.partition(".")
+    if len(whole) > 5 or len(fraction) > 2:
+        raise InvalidRequest(f"{quoted(text[:60])}% has too many digits; hundredths are expected")
+    return int(whole + fraction.ljust(2, "0"))
+
+
+def _read_name(text: str) -> str:
+    """The id that stands in parentheses, else the name or id itself."""
+    match = re.fullmatch(rf"{_QUOTED} \((.+)\)", text)
+    named = match[1] if match else text
+    return str(json.loads(named)) if named.startswith('"') else named
+
+
+def _known(words: Mapping[str, str], text: str) -> str:
+    found = words.get(text)
+    if found is None:
+        raise InvalidRequest(f"{', '.join(words)} are expected, not {quoted(text[:60])}")
+    return found
+
+
+def _missing(text: str) -> str:
+    """What of a sentence's form a text lacks first."""
+    subject, may, _ = text.partition(" may ")
+    kind = subject.partition(" ")[0]
+    if not may:
+        return ': " may " is missing' if text else ""
+    if kind not in _SUBJECTS:
+        return f": {', '.join(_SUBJECTS)} are expected first, not {quoted(kind[:60])}"
+    if _HEAD.match(text) is None:
+        return f": {quoted(subject[:60])} is no {kind.lower()}'s name"
+    return ": it has no full stop at its end"
+
+
+def _unclear(text: str) -> InvalidRequest:
+    """Names the first word that no sentence has, and the one that may have been meant."""
+    text = text.strip()[:60]
+    before, unknown = "", None
+    for word in re.findall(r"[^\s,;]+", text):
+        # A unit stands behind an amount.
+        is_unit = re.fullmatch(rf"\$?{_AMOUNT}", before) is not None
+        if not (is_unit or word in _WORDS or re.fullmatch(rf"\$?{_AMOUNT}%?", word)):
+            unknown = word
+            break
+        before = word
+    if unknown is None or unknown == text:
+        return InvalidRequest(f"{quoted(text)} is not understood")
+    near = difflib.get_close_matches(unknown, _WORDS, 1)
+    meant = f", did you mean {quoted(near[0])}?" if near else ""
+    return InvalidRequest(f"{quoted(text)} is not understood: {quoted(unknown)}{meant}")
+
+
+# Findings.
+
+
+def _no_grant(finding: Finding, names: Names) -> Refusal:
+    who = _capital(principal_name(finding.who, names))
+    return Refusal(f"{who} has no grant to {_does(finding, names)}.")
+
+
+def _other_wallet(finding: Finding, names: Names) -> Refusal:
+    wallet = f"{_named('wallet', finding.detail, names)} only" if finding.detail else "another"
+    return Refusal(f"{_capital(_grant(finding, names))} is for wallet {wallet}.")
+
+
+def _via(finding: Finding, names: Names) -> Refusal:
+    who = principal_name(finding.who, names)
+    is_one = finding.number is not None
+    may = f"Grant {finding.number} lets {who}" if is_one else f"{_capital(who)} may"
+    return Refusal(f"{may} pay through {finding.detail or 'other sites'} only.")
+
+
+def _recipient(finding: Finding, names: Names) -> Refusal:
+    return Refusal(f"{_lets_not(finding, names)} {_to(finding.line)}.")
+
+
+def _new_recipient(finding: Finding, names: Names) -> Refusal:
+    return Refusal(f"{_somebody_new(finding)}; {_grant(finding, names)} pays nobody new.")
+
+
+def _somebody_new(finding: Finding) -> str:
+    alike = f", though it looks like {finding.detail}, which was" if finding.detail else ""
+    return f"{_address(finding.line)} was never paid from this wallet{alike}"
+
+
+def _hours(finding: Finding, names: Names) -> Refusal:
+    when = finding.detail or "other hours"
+    return Refusal(f"{_capital(_grant(finding, names))} applies at {when} only.")
+
+
+def _ended(finding: Finding, names: Names) -> Refusal:
+    when = f" at {finding.detail}" if finding.detail else ""
+    return Refusal(f"{_capital(_grant(finding, names))} ended{when}.")
+
+
+def _per_tx(finding: Finding, names: Names) -> Refusal:
+    n = _numbers(finding, names)
+    asked = _requested(n, finding, names)
+    return Refusal(f"{asked} is more than the {_most(n)} at once that {_gives(finding, names)}.", n)
+
+
+def _above_hold(finding: Finding, names: Names) -> Refusal:
+    n = _numbers(finding, names)
+    asked, grant = _requested(n, finding, names), _grant(finding, names)
+    return Refusal(f"{asked} is more than the {_most(n)} above which {grant} asks a person.")
+
+
+def _window(finding: Finding, names: Names) -> Refusal:
+    if (finding.requested or 0) > (finding.limit or 0):
+        return _never_fits(finding, names)
+    n = _numbers(finding, names, has_left=True)
+    is_dollars = n.unit is None
+    asked = _requested(n, finding, names) if is_dollars else n.asked
+    wanted = f"{asked} {'is' if is_dollars or asked == '1' else 'are'}"
+    grant = _capital(_grant(finding, names))
+    return Refusal(f"{grant} has {_left(n)}{_within(n)}; {wanted} asked" + _room(finding), n)
+
+
+def _never_fits(finding: Finding, names: Names) -> Refusal:
+    """More than the whole window, whatever was used of it."""
+    n = _numbers(finding, names)
+    most = f"{_most(n)}{_within(n)}"
+    asked = _requested(n, finding, names)
+    return Refusal(f"{asked} is more than the {most} that {_gives(finding, names)}.", n)
+
+
+def _rate(finding: Finding, names: Names) -> Refusal:
+    limit, used = finding.limit or 0, finding.used or 0
+    n = _limit_numbers(RATE, 0, names, limit, used=used, window_ms=finding.window_ms)
+    made = f"{n.used} {'was' if used == 1 else 'were'} made"
+    allowed = f"{_capital(_grant(finding, names))} allows {_most(n)}{_within(n)}"
+    return Refusal(f"{allowed}; {made}" + _room(finding), n)
+
+
+def _costs(finding: Finding, names: Names) -> Refusal:
+    grant = _capital(_grant(finding, names))
+    if not finding.limit:
+        return Refusal(f"{grant} pays no network fee and no rent.")
+    if (finding.requested or 0) > finding.limit:
+        return _never_fits(finding, names)
+    n = _numbers(finding, names, has_left=True)
+    return Refusal(f"{grant} has {_left(n)}{_within(n)}; {n.asked} is asked" + _room(finding), n)
+
+
+def _slippage(finding: Finding, names: Names) -> Refusal:
+    return _bound("slippage", finding, names)
+
+
+def _impact(finding: Finding, names: Names) -> Refusal:
+    return _bound("price impact", finding, names)
+
+
+def _bound(what: str, finding: Finding, names: Names) -> Refusal:
+    most = _percent(finding.limit or 0)
+    if finding.requested is None:
+        grant = _grant(finding, names)
+        return Refusal(f"The {what} is not known; {grant} allows at most {most}.")
+    n = RefusalNumbers(asked=_percent(finding.requested), limit=most, unit=what)
+    gives = _gives(finding, names)
+    return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {gives}.", n)
+
+
+def _into(finding: Finding, names: Names) -> Refusal:
+    bought = _unit(finding.detail, names) if finding.detail else "what it would buy"
+    if finding.number is None:
+        who = _capital(principal_name(finding.who, names))
+        return Refusal(f"{who} has no grant to swap into {bought}.")
+    return Refusal(f"{_lets_not(finding, names, 'swap')} into {bought}.")
+
+
+def _decimals(finding: Finding, names: Names) -> Refusal:
+    asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
+    said = "does not say" if finding.requested is None else f"says {finding.requested} for"
+    known = "what it had" if finding.limit is None else finding.limit
+    written = f"{_grant(finding, names)} was written for {known}"
+    return Refusal(f"The transaction {said} the decimals of {asset}; {written}.")
+
+
+def _price(finding: Finding, names: Names) -> Refusal:
+    asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
+    reason = f": {_one_line(finding.detail)}" if finding.detail else ""
+    counts = f"{_grant(finding, names)} counts in dollars"
+    return Refusal(f"What {asset} is worth is not known, and {counts}{reason}.")
+
+
+_FINDINGS: Final[Mapping[Why, Callable[[Finding, Names], Refusal]]] = {
+    Why.NO_GRANT: _no_grant,
+    Why.DEFAULT: _no_grant,
+    Why.WALLET: _other_wallet,
+    Why.VIA: _via,
+    Why.RECIPIENT: _recipient,
+    Why.NEW_RECIPIENT: _new_recipient,
+    Why.HOURS: _hours,
+    Why.ENDED: _ended,
+    Why.PER_TX: _per_tx,
+    Why.WINDOW: _window,
+    Why.RATE: _rate,
+    Why.COSTS: _costs,
+    Why.SLIPPAGE: _slippage,
+    Why.IMPACT: _impact,
+    Why.INTO: _into,
+    Why.DECIMALS: _decimals,
+    Why.PRICE: _price,
+    Why.ABOVE_HOLD: _above_hold,
+}
+
+
+# What findings are made of.
+
+
+def _grant(finding: Finding, names: Names) -> str:
+    """`grant 3 of agent scout`."""
+    who = principal_name(finding.who, names)
+    return who if finding.number is None else f"grant {finding.number} of {who}"
+
+
+def _gives(finding: Finding, names: Names) -> str:
+    who = principal_name(finding.who, names)
+    return f"{who} has" if finding.number is None else f"grant {finding.number} gives {who}"
+
+
+def _lets_not(finding: Finding, names: Names, doing: str | None = None) -> str:
+    who = principal_name(finding.who, names)
+    doing = doing or _does(finding, names)
+    if finding.number is None:
+        return f"{_capital(who)} has no grant to {doing}"
+    return f"Grant {finding.number} does not let {who} {doing}"
+
+
+def _counted(finding: Finding) -> tuple[str, int]:
+    asset = finding.counted_as or (finding.line.asset if finding.line else SOL)
+    return asset, finding.decimals or 0
+
+
+def _numbers(finding: Finding, names: Names, *, has_left: bool = False) -> RefusalNumbers:
+    asset, decimals = _counted(finding)
+    limit = finding.limit or 0
+    return _limit_numbers(
+        asset,
+        decimals,
+        names,
+        limit,
+        asked=finding.requested or 0,
+        left=max(0, limit - (finding.used or 0)) if has_left else None,
+        window_ms=finding.window_ms,
+    )
+
+
+def _limit_numbers(
+    asset: str,
+    decimals: int,
+    names: Names,
+    limit: int,
+    *,
+    asked: int | None = None,
+    left: int | None = None,
+    used: int | None = None,
+    window_ms: int | None = None,
+) -> RefusalNumbers:
+    """What a sentence says of a limit, from smallest units, or transactions for `RATE`."""
+
+    def text(units: int | None) -> str | None:
+        if units is None:
+            return None
+        return _dollars(units) if asset == USD else amount_text(units, decimals)
+
+    unit = None if asset == USD else _unit(asset, names, limit)
+    window = None if window_ms is None else _length(window_ms)
+    return RefusalNumbers(text(asked), text(limit), text(left), text(used), unit, window)
+
+
+def _requested(n: RefusalNumbers, finding: Finding, names: Names) -> str:
+    """`6 USDC`, `$6 of USDC`."""
+    if n.unit is not None:
+        return f"{n.asked} {n.unit}"
+    of = "" if finding.line is None else f" of {_unit(finding.line.asset, names)}"
+    return f"{n.asked}{of}"
+
+
+def _most(n: RefusalNumbers) -> str:
+    return f"{n.limit}" if n.unit is None else f"{n.limit} {n.unit}"
+
+
+def _left(n: RefusalNumbers) -> str:
+    """`1.2 of 20 USDC left`."""
+    return f"{n.left} of {_most(n)} left"
+
+
+def _within(n: RefusalNumbers) -> str:
+    return "" if n.window is None else f" in {n.window}"
+
+
+def _room(finding: Finding) -> str:
+    if finding.room_ms is None:
+        return "."
+    return f"; room at {_clock(finding.room_ms, finding.now_ms)}."
+
+
+def _line(line: Line, names: Names, own_id: str | None) -> str:
+    """`transfer 3 USDC to <address>`: what is asked for; `own_id` is of the wallet it funds."""
+    decimals = line.decimals
+    if line.asset == SOL:
+        amount = _amount(line.units, SOL_DECIMALS, SOL, names)
+    elif decimals is None:
+        amount = f"{line.units} smallest units of {_unit(line.asset, names)}"
+    else:
+        amount = _amount(line.units, decimals, line.asset, names)
+    doing = _doing(line, names, amount)
+    if line.operation is Operation.FUND and own_id is not None:
+        doing = f"fund the own wallet {_named('wallet', own_id, names)} with {amount}"
+    return f"{doing} {_to(line)}" if line.operation in _RECEIVED else doing
+
+
+def _doing(line: Line, names: Names, amount: str | None = None) -> str:
+    what = amount or _unit(line.asset, names)
+    if line.operation is Operation.LAUNCH:
+        return "launch a token"
+    if line.operation is Operation.FUND:
+        return f"fund an own wallet with {what}"
+    return f"{line.operation.value} {what}"
+
+
+def _does(finding: Finding, names: Names) -> str:
+    line = finding.line
+    if line is None:
+        return "make a transaction"
+    if finding.who.startswith(SITE) and line.operation is Operation.PAY:
+        return f"{_BE_PAID} {_unit(line.asset, names)}"
+    return _doing(line, names)
+
+
+def _to(line: Line | None) -> str:
+    address = _address(line)
+    venue = address.removeprefix("venue:")
+    return f"at {_plain(venue)}" if venue != address else f"to {address}"
+
+
+def _address(line: Line | None) -> str:
+    """Who receives, whole."""
+    return (line and (line.owner or line.account)) or "somebody"
+
+
+# Words of all sentences.
+
+
+def _named(kind: str, own_id: str, names: Names) -> str:
+    """What others named: a plain word where it means nobody else, else quoted and with the id."""
+    name = names.name(kind, own_id)
+    if name is None or name == own_id:
+        return _plain(own_id)
+    if _PLAIN.fullmatch(name) and tuple(names.ids(kind, name)) == (own_id,):
+        return name
+    return f"{quoted(name)} ({_plain(own_id)})"
+
+
+def _plain(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else quoted(text)
+
+
+def _one_line(text: str) -> str:
+    return quoted(text)[1:-1]
+
+
+def _unit(asset: str, names: Names, count: int = 2) -> str:
+    """`USDC`, `SOL of fees and rent`; of so many transactions, where these are the unit."""
+    if asset == RATE:
+        return "transaction" if count == 1 else "transactions"
+    return f"{SOL} of fees and rent" if asset == COSTS else unit_name(asset, names)
+
+
+def _amount(units: int, decimals: int, asset: str, names: Names) -> str:
+    if asset == USD:
+        return _dollars(units)
+    return f"{amount_text(units, decimals)} {_unit(asset, names)}"
+
+
+def _dollars(units: int) -> str:
+    return f"${amount_text(units, USD_DECIMALS)}"
+
+
+def _percent(bps: int) -> str:
+    return f"{amount_text(bps, 2)}%"
+
+
+def _each(length_ms: int) -> str:
+    """`a day`, `in 3 days`."""
+    return _EACH.get(length_ms) or f"in {_length(length_ms)}"
+
+
+def _length(length_ms: int) -> str:
+    """`24 hours`, `a minute`, `7 days`."""
+    if length_ms in (MINUTE_MS, HOUR_MS):
+        return _EACH[length_ms]
+    text = window_text(length_ms)
+    return f"{text[:-1]} {_UNITS[text[-1]]}"
+
+
+def _clock(ms: int, now_ms: int | None) -> str:
+    """The minute from which it holds, in UTC; with its date unless that is the day of `now_ms`."""
+    minute = -(-ms // MINUTE_MS) * MINUTE_MS
+    moment = datetime.fromtimestamp(minute // 1_000, UTC)
+    is_today = now_ms is not None and minute // DAY_MS == now_ms // DAY_MS
+    return f"{moment:%H:%M} UTC" if is_today else f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _ordered(assets: Mapping[str, AssetLimit]) -> list[AssetLimit]:
+    return [assets[each] for each in sorted_assets(assets)]
+
+
+def _and(items: Sequence[str], last: str = " and ") -> str:
+    *first, end = items
+    return f"{', '.join(first)}{last}{end}" if first else end
+
+
+def _or(items: Sequence[str]) -> str:
+    return _and(items, " or ")
+
+
+def _items(text: str, last: str = " and ") -> list[str]:
+    """The items of such a list."""
+    *first, end = text.split(last)
+    return [*(each for part in first for each in part.split(", ")), end]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

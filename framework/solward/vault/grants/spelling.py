@@ -1,0 +1,120 @@
+"""How grants spell amounts, windows, times, assets and names; documents and sentences alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+from solward.solana.token_list import TokenList
+from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import SOL, Operation
+from solward.types.money import format_amount, from_units
+from solward.vault.grants.model import ANY_ASSET, Grant
+
+_WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
+_WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+APPROVE: Final = "approve"
+"""Beside the operations in `may`: a key decides what is held for others."""
+LONGEST_MS: Final = 30 * DAY_MS
+
+
+class Names(Protocol):
+    """What the words of grants stand for, as the service knows it."""
+
+    @property
+    def tokens(self) -> TokenList:
+        """The symbols of the network; no other symbol is one."""
+
+    def decimals(self, mint: str) -> int | None:
+        """Of a mint that `tokens` does not list; None where it is no mint that is known."""
+
+    def ids(self, kind: str, text: str) -> Sequence[str]:
+        """The one whose id is `text`, else all whose name it is.
+
+        `kind` is `wallet`, `agent`, `key`, `plugin` or `skill`; a site is its own name. A
+        distribution's and a skill's id is its name, as installed, or as grants name it already.
+        """
+
+    def name(self, kind: str, own_id: str) -> str | None:
+        """What people call it; None where it has no name beside its id."""
+
+    def in_book(self, name: str) -> bool:
+        """Whether the address book has the name, written without `@`."""
+
+
+def quoted(text: str) -> str:
+    """Text by others between double quotes, on one line, so that it ends where the quote does.
+
+    Quotes, backslashes and what does not print (line ends, control, direction and zero-width
+    characters) are escaped as in JSON.
+    """
+    shown = (
+        f"\\{each}" if each in '"\\' else each if each.isprintable() else json.dumps(each)[1:-1]
+        for each in text
+    )
+    return f'"{"".join(shown)}"'
+
+
+def may_words(grant: Grant) -> list[str]:
+    """The words of `may`, in the order of `Operation`."""
+    words = [operation.value for operation in Operation if operation in grant.may]
+    return [*words, APPROVE] if grant.approves else words
+
+
+def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:
+    """SOL first, then mints, then `ANY_ASSET`."""
+    return sorted(assets, key=lambda asset: (asset == ANY_ASSET, asset != SOL, asset))
+
+
+def unit_name(asset: str, names: Names) -> str:
+    """The symbol of a listed mint, the whole address of any other; `SOL`."""
+    if asset == SOL:
+        return SOL
+    symbol = names.tokens.symbol_of(asset)
+    if symbol is not None and symbol.isascii() and symbol.isalnum():
+        try:
+            if names.tokens.resolve(symbol, "") == asset:
+                return symbol
+        except InvalidRequest:  # pragma: no cover - a list that does not know its own symbol
+            pass
+    return asset
+
+
+def amount_text(units: int, decimals: int) -> str:
+    """Smallest units as the text of whole units, exact."""
+    return format_amount(from_units(units, decimals))
+
+
+def window_text(length_ms: int) -> str:
+    """`5m`, `24h`, `7d`: the largest unit that fits more than once."""
+    for letter, unit in (("d", DAY_MS), ("h", HOUR_MS)):
+        if length_ms % unit == 0 and (unit < DAY_MS or length_ms > unit):
+            return f"{length_ms // unit}{letter}"
+    return f"{length_ms // MINUTE_MS}m"
+
+
+def window_ms(text: str) -> int | None:
+    """The length of a window such as `24h`; None where it is not of `1m` to `30d`."""
+    match = _WINDOW.fullmatch(text)
+    if match is None:
+        return None
+    length = int(match[1]) * _WINDOW_UNITS[match[2]]
+    return length if length <= LONGEST_MS else None
+
+
+def minutes_text(minutes: int) -> str:
+    """A time of day such as `07:00`."""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def time_text(ms: int) -> str:
+    """ISO 8601 in UTC, with milliseconds only where it has some: `2026-12-31T00:00:00Z`."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    # `%Y` has no leading zeros on every machine.
+    text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return f"{text.removesuffix('.000')}Z"

@@ -1,0 +1,779 @@
+"""The only door to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
+
+docs/exactly-once.md states the order and what is durable when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy.exc import IntegrityError
+
+from solward.database.database import Database
+from solward.solana.token_list import TokenList
+from solward.solana.tokens import token_account
+from solward.support.clock import now_ms
+from solward.support.durations import HOUR_MS
+from solward.telemetry import tracing
+from solward.types.errors import (
+    Held,
+    HoldDecided,
+    InvalidRequest,
+    LedgerError,
+    NotFound,
+    StoreError,
+    TransactionError,
+    TransactionFailed,
+)
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.hold import HoldState
+from solward.types.payment import PaymentMode
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.types.site import SITE
+from solward.vault.custody import Wallet, Wallets
+from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
+from solward.vault.ledger.patience import left, within
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.money.failures import refusal, would_fail
+from solward.vault.money.judge.assess import Assessment, Assessor, no_verification
+from solward.vault.money.judge.granting import Granting
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.judge.priority import PriorityFee, PriorityFees
+from solward.vault.money.judge.trial import Trial, TrialEnded
+from solward.vault.money.plugin_entries import PluginEntries
+from solward.vault.money.pocket.run import PocketRuns
+from solward.vault.money.request import (
+    Actor,
+    Draft,
+    HandedOver,
+    HoldTaken,
+    Payment,
+    PocketDraft,
+    PocketUse,
+)
+from solward.vault.money.reserve.hold_reservation import hold_of
+from solward.vault.money.reserve.reservation import Reservation, Reserver
+from solward.vault.money.send.handed_over import Watcher, live_payment
+from solward.vault.money.send.lease import Process
+from solward.vault.money.send.reconcile import (
+    Reconciliation,
+    faucet_effects,
+    faucet_in_flight,
+    reconcile,
+)
+from solward.vault.money.send.sender import InFlight, Sender
+from solward.vault.money.send.signing import Signing, signed_message
+from solward.vault.money.steps import Step, StepHook, no_hook, traced
+from solward.vault.store import attempts as attempt_store
+from solward.vault.store import holds, processes
+from solward.vault.store import payments as payment_store
+from solward.vault.store import transactions as store
+from solward.vault.store.attempts import HAND_OVER, PocketStep
+from solward.vault.store.holds import HoldRow
+from solward.vault.store.payments import PaymentRow, StoredAnswer
+from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds
+
+T = TypeVar("T")
+
+# Between looks at a payment that another process watches.
+_OTHERS_POLL_S = 0.2
+
+# A caller waits this long for the end, then gets a `pending` record; watching continues.
+CONFIRM_WAIT_S = 45.0
+# A stop waits this long for running transactions; an answering ledger needs a second or two.
+CLOSE_WAIT_S = 5.0
+# Between looks whether a database that refused answers again, for what was left open by it.
+TAKE_UP_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the engine enforces in addition to a caller's limits.
+
+    Attributes:
+        policy: blocked addresses, limits of fees and new accounts.
+        wallet_limits: the service's limits, which hold for each wallet.
+        plugin_guardrails: rules of plugins; they can only refuse, or ask a person.
+        hold_ms: how long a held transaction waits for a person.
+        prices: of grants that count dollars.
+        tokens: symbols, for refusals.
+        listed: mints that an agent or key without grants may buy; None for all.
+        priority_fee: of every transaction that is built here.
+        store_bounds: of what a plugin keeps for a wallet.
+    """
+
+    policy: Policy
+    wallet_limits: ScopeLimits
+    plugin_guardrails: Sequence[PluginGuardrail] = ()
+    hold_ms: int = HOUR_MS
+    prices: Prices | None = None
+    tokens: TokenList | None = None
+    listed: frozenset[str] | None = None
+    priority_fee: PriorityFee = "off"
+    store_bounds: StoreBounds = DEFAULT_BOUNDS
+    confirm_wait_s: float = CONFIRM_WAIT_S
+    close_wait_s: float = CLOSE_WAIT_S
+
+
+class Engine:
+    """Sends transactions of managed wallets, each intent at most once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        wallets: Wallets,
+        options: EngineOptions,
+        *,
+        verify_cluster: Callable[[], Awaitable[None]] = no_verification,
+        hook: StepHook = no_hook,
+        process: Process | None = None,
+    ) -> None:
+        self.process = Process.new() if process is None else process
+        owner = self.process.id
+        self._ledger = ledger
+        self._database = database
+        self._wallets = wallets
+        self._options = options
+        self._hook = hook
+        fees = PriorityFees(ledger, options.priority_fee, options.policy.max_fee_lamports)
+        self._assessor = Assessor(
+            ledger,
+            verify_cluster,
+            hook,
+            database.windows.observe,
+            fees=fees,
+            regulated_mints=options.policy.regulated_mints,
+        )
+        self._reserver = Reserver(
+            database,
+            options.policy,
+            options.wallet_limits,
+            options.plugin_guardrails,
+            owner,
+            options.hold_ms,
+            Granting(options.prices, options.tokens, options.listed),
+            options.store_bounds,
+        )
+        self.entries = PluginEntries(database, options.store_bounds)
+        self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
+        self.sender = Sender(ledger, database, hook=hook)
+        self.watcher = Watcher(ledger, database, hook=hook)
+        self._runs = PocketRuns(
+            ledger,
+            database,
+            wallets,
+            self.sender,
+            self._assessor.blockhashes,
+            hook,
+            owner,
+            options.policy.blocked_addresses,
+            fees,
+            options.wallet_limits,
+        )
+        self._running: set[asyncio.Task[Any]] = set()
+        # Of records that the database refused to go on with.
+        self._left_open: set[asyncio.Task[None]] = set()
+
+    def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
+        """Judge by these guardrails of plugins from now on; see `Reserver.use_guardrails`."""
+        self._reserver.use_guardrails(guardrails)
+
+    def deadline(self) -> AbstractContextManager[None]:
+        """What a caller waits for altogether: planning, nodes that are busy, and the end."""
+        return within(self._options.confirm_wait_s)
+
+    async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
+        """Judge, sign and send a draft, and wait for its end.
+
+        A caller that is cancelled does not cancel the transaction.
+
+        Returns:
+            The stored record: `confirmed`, or `pending` when the ledger took too long.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+            GuardrailBlocked: a rule refused it; the record is stored.
+            TransactionFailed: it cannot succeed or did not; the record is stored.
+            TakenOver: another process runs the agent's cycle now; nothing was stored.
+            PocketTaken: another process used the pocket first; nothing was stored.
+            IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
+            Held: it waits for a person; the hold is stored in place of a record.
+            HoldTaken: the approval that it carries out was used, or has ended.
+        """
+        if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
+            raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        actor = _paying(actor, draft.payment)
+        wallet = await self._wallets.get(wallet_id)
+        with self.deadline():
+            return await self._shielded(self._execute(wallet, actor, draft))
+
+    async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOver:
+        """Judge, sign and make durable a payment that the seller sends, and watch for its end.
+
+        It returns at once: `wire` is for the seller, and whatever becomes of it is found on the
+        ledger. A caller that is cancelled does not cancel it.
+
+        Args:
+            draft: its `payment` is sponsored or unsponsored.
+
+        Raises:
+            As `execute`; what is refused or fails is of bytes that nobody was given.
+        """
+        payment = draft.payment
+        if payment is None or payment.mode is PaymentMode.PUSH:
+            raise InvalidRequest("only a payment that the seller sends is handed over")
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        actor = _paying(actor, payment)
+        wallet = await self._wallets.get(wallet_id)
+        record = self._record(wallet, actor, draft.intent)
+        with self.deadline():
+            return await asyncio.shield(self._start(self._hand_over(record, actor, draft)))
+
+    async def answered(self, transaction_id: str, answer: StoredAnswer) -> None:
+        """Store what the seller answered to a paid request, and look for the payment at once.
+
+        Nothing that it says ends the payment.
+
+        Raises:
+            NotFound: no such payment.
+        """
+        async with self._database.write() as connection:
+            before = await payment_store.get(connection, transaction_id)
+            if before is None:
+                raise NotFound("Payment not found")
+            await payment_store.note_answer(connection, transaction_id, answer)
+            row = await payment_store.get(connection, transaction_id)
+            record = await store.get(connection, transaction_id)
+            assert row is not None and record is not None  # noqa: PT018
+            if row.answer != before.answer:
+                states = await payment_store.states(connection, [transaction_id])
+                payment_store.record_answered(connection, record, row, states[transaction_id])
+        self._hook(Step.ANSWERED)
+        self.watcher.answered(transaction_id, answer.hint)
+
+    async def payment(
+        self, transaction_id: str
+    ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
+        """A payment as stored, and its bytes while it is live: the same ones may be shown again.
+
+        Raises:
+            NotFound: no such payment.
+        """
+        async with self._database.read() as connection:
+            row = await payment_store.get(connection, transaction_id)
+            record = await store.get(connection, transaction_id)
+            attempts = await attempt_store.of_transaction(connection, transaction_id)
+        if row is None or record is None:
+            raise NotFound("Payment not found")
+        live = record.status is TransactionStatus.PENDING
+        return record, row, attempts[-1].wire if live and attempts else None
+
+    async def settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
+        """The record of a payment once it has ended, or as it is after `wait_s`.
+
+        Raises:
+            NotFound: no such record.
+        """
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while True:
+            async with self._database.read() as connection:
+                record = await store.get(connection, transaction_id)
+            if record is None:
+                raise NotFound("Payment not found")
+            left_s = deadline - asyncio.get_running_loop().time()
+            if record.status is not TransactionStatus.PENDING or left_s <= 0:
+                return record
+            item = self.watcher.find(transaction_id) or self.sender.find(transaction_id)
+            if item is None:
+                # Another process watches it, or it ended just now.
+                await asyncio.sleep(min(left_s, _OTHERS_POLL_S))
+                continue
+            await asyncio.wait({item.done}, timeout=left_s)
+
+    async def dry_run(self, wallet_id: str, actor: Actor, draft: Draft) -> Trial:
+        """Judge a draft as `execute` would now; nothing is stored, reserved or sent.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+        """
+        await self._wallets.get(wallet_id)
+        actor = _paying(actor, draft.payment)
+        effects, failure = None, None
+        try:
+            with self.deadline():
+                draft, assessment = await self._assessor.assess_any(
+                    draft, str(uuid.uuid4()), trial=True
+                )
+        except LedgerError as error:
+            failure = str(error)
+        else:
+            effects = assessment.effects
+            failure = would_fail(assessment.failure) if effects is None else None
+        verdict = await self._reserver.trial(
+            wallet_id, actor, draft.intent, effects, draft.pocket, draft.payment
+        )
+        return Trial(verdict, effects, failure)
+
+    async def use_pocket(
+        self, wallet_id: str, actor: Actor, draft: PocketDraft
+    ) -> TransactionRecord:
+        """Fill a pocket, have it make a call, and take home what is left; as `execute`.
+
+        The dry run judges the funding: nothing more can be lost.
+        """
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft.funding))
+        wallet = await self._wallets.get(wallet_id)
+        record = self._record(wallet, actor, draft.intent)
+        work = self._once(record, actor, lambda: self._in_steps(record, actor, draft))
+        with self.deadline():
+            task = self._start(work)
+            await asyncio.wait({task}, timeout=left(self._options.confirm_wait_s))
+        if task.done():
+            return task.result()
+        async with self._database.read() as connection:
+            return await store.get(connection, record.id) or record
+
+    async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
+        """Take home what a pocket holds, a frozen wallet's too; as `execute`, a record of its own.
+
+        Raises:
+            NotFound: the wallet has no such pocket that may hold something.
+            InvalidRequest: what it was used for has not ended.
+            TransactionFailed: something stayed in it.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        intent = Intent(
+            type=TransactionType.OTHER, wallet=wallet.address, details={"pocket": address}
+        )
+        record = self._record(wallet, actor, intent)
+        record = await self._driven(record.id, self._runs.begin_sweep(record, actor, address))
+        task = self._start(self._driven(record.id, self._runs.sweep_alone(record)))
+        await asyncio.wait({task}, timeout=self._options.confirm_wait_s)
+        if not task.done():
+            return record
+        if task.result().status is TransactionStatus.FAILED:
+            raise refusal(task.result())
+        return task.result()
+
+    async def _in_steps(
+        self, record: TransactionRecord, actor: Actor, draft: PocketDraft
+    ) -> TransactionRecord:
+        reservation, item = await self._signed(record, actor, draft.funding, PocketStep.FUND)
+        await self.sender.send(item)
+        ended = await self._runs.after_funding(reservation.record, actor, draft, item)
+        if ended.status is TransactionStatus.FAILED:
+            raise refusal(ended)
+        return ended
+
+    def _resume(
+        self, record: TransactionRecord, live: InFlight | None, step: str
+    ) -> asyncio.Task[None]:
+        return self._start(self._resumed(record, live, step))
+
+    async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+        with contextlib.suppress(StoreError):
+            await self._driven(record.id, self._runs.resume(record, live, step))
+
+    async def airdrop(
+        self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        """Request SOL of the faucet, with the rules, the record and the wait of any transaction."""
+        wallet = await self._wallets.get(wallet_id)
+        if actor.dry_run:
+            effects = faucet_effects(wallet.address)
+            verdict = await self._reserver.trial(wallet_id, actor, intent, effects)
+            raise TrialEnded(Trial(verdict, effects))
+        with self.deadline():
+            return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
+
+    async def refuse(
+        self, wallet_id: str, actor: Actor, intent: Intent, error: str
+    ) -> TransactionError | TrialEnded:
+        """Store an intent that could not be drafted; returns the error to raise."""
+        wallet = await self._wallets.get(wallet_id)
+        if actor.dry_run:
+            verdict = await self._reserver.trial(wallet_id, actor, intent, None)
+            return TrialEnded(Trial(verdict, None, error))
+        record = self._record(wallet, actor, intent)
+        stored = await self._reserver.fail(record, actor, intent, None, error)
+        return refusal(stored)
+
+    async def reconcile(self, wait_s: float = 0) -> Reconciliation:
+        """Take over what dead processes left open; see `reconcile`."""
+        return await reconcile(
+            self._ledger,
+            self._database,
+            self.sender,
+            self.process.id,
+            self._resume,
+            watcher=self.watcher,
+            wait_s=wait_s,
+        )
+
+    async def close(self) -> None:
+        """Wait a while for running transactions, then stop watching.
+
+        The next start reconciles what is cut off, as after a crash at that point.
+        """
+        for task in self._left_open:
+            task.cancel()
+        if self._running:
+            _done, late = await asyncio.wait(self._running, timeout=self._options.close_wait_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self.watcher.close()
+        await self.sender.close()
+
+    async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
+        return await asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
+        record = self._record(wallet, actor, draft.intent)
+        return await self._once(record, actor, lambda: self._pay(record, actor, draft))
+
+    async def _once(
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        work: Callable[[], Awaitable[TransactionRecord]],
+    ) -> TransactionRecord:
+        known = await self.known_action(actor)
+        if known is not None:
+            return known
+        try:
+            with traced(record, actor.trace):
+                return await self._driven(record.id, work())
+        except IntegrityError:
+            # Another process stored the same action first.
+            known = await self.known_action(actor)
+            if known is None:
+                raise
+            return known
+        except HoldTaken:
+            if actor.approval is not None:
+                raise
+            # Another request took the approval of the hold that this one waited for.
+            known = await self.known_action(actor)
+            if known is None:
+                text = "The approval was used, or has ended, meanwhile; nothing was sent"
+                raise HoldDecided(text) from None
+            return known
+
+    async def _driven(self, transaction_id: str, work: Awaitable[T]) -> T:
+        """What drives a record. Where the database refuses, or the answer to a commit is lost, the
+        record may be pending and driven by nobody: it is gone on with as the next start would."""
+        try:
+            return await work
+        except StoreError:
+            item = self.sender.find(transaction_id)
+            is_watched = item is not None and item.ends
+            if not is_watched and self.watcher.find(transaction_id) is None:
+                task = asyncio.create_task(self._taken_up(transaction_id))
+                self._left_open.add(task)
+                task.add_done_callback(self._left_open.discard)
+            raise
+
+    async def _taken_up(self, transaction_id: str) -> None:
+        is_left = False
+        while True:
+            await asyncio.sleep(TAKE_UP_S)
+            try:
+                async with self._database.write() as connection:
+                    me = self.process.id
+                    is_left = await processes.disown(connection, transaction_id, me) or is_left
+                if is_left:
+                    await self.reconcile()
+                return
+            except StoreError as error:
+                _log.warning("transaction_left_open", id=transaction_id, error=str(error))
+
+    async def _pay(
+        self, record: TransactionRecord, actor: Actor, draft: Draft
+    ) -> TransactionRecord:
+        reservation, item = await self._signed(record, actor, draft)
+        with tracing.span("transaction.send"):
+            await self.sender.send(item)
+        _log.info("transaction_sent", signature=item.signature)
+        return await self._outcome(reservation.record, item)
+
+    async def _hand_over(self, record: TransactionRecord, actor: Actor, draft: Draft) -> HandedOver:
+        wire: bytes | None = None
+
+        async def work() -> TransactionRecord:
+            nonlocal wire
+            reservation, item = await self._signed(record, actor, draft, HAND_OVER)
+            wire, row = item.wire, reservation.payment
+            assert wire is not None and row is not None  # noqa: PT018
+            self._watch(reservation.record, row, item)
+            self._hook(Step.HANDED_OVER)
+            _log.info("payment_handed_over", site=row.site, mode=row.mode.value)
+            is_sponsored = row.mode is PaymentMode.SPONSORED
+            signature = None if is_sponsored else item.signature
+            return replace(reservation.record, signature=signature)
+
+        return HandedOver(await self._once(record, actor, work), wire)
+
+    def _watch(self, record: TransactionRecord, row: PaymentRow, item: InFlight) -> None:
+        if row.mode is not PaymentMode.SPONSORED:
+            self.sender.watch(item)
+            return
+        assert item.wire is not None and item.context_slot is not None  # noqa: PT018
+        bounds = item.context_slot, item.last_valid_block_height
+        self.watcher.watch(
+            live_payment(record, row, item.wire, bounds, item.held_lamports, item.reserved)
+        )
+
+    async def _signed(
+        self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
+    ) -> tuple[Reservation, InFlight]:
+        """Assess, judge and reserve, sign and write ahead; everything before sending."""
+        try:
+            with tracing.span("transaction.assess"):
+                draft, assessment = await self._assessor.assess_any(draft, record.id)
+        except LedgerError as error:
+            raise refusal(
+                await self._reserver.fail(record, actor, draft.intent, None, str(error))
+            ) from None
+        self._hook(Step.ASSESSED)
+        if assessment.effects is None:
+            text = would_fail(assessment.failure)
+            raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
+        payment = draft.payment
+        paid = (
+            None if payment is None else (payment, _payment_row(record, draft, payment, assessment))
+        )
+        reservation = await self._reserve(
+            record, actor, draft.intent, assessment.effects, draft.pocket, paid
+        )
+        self._hook(Step.RESERVED)
+        await self._check_asserted(reservation, draft)
+        with tracing.span("transaction.sign"):
+            item = await self._signing.sign_and_write(
+                record.wallet_id, draft, assessment, reservation, step
+            )
+        _log.info("transaction_signed", signature=item.signature)
+        return reservation, item
+
+    async def _check_asserted(self, reservation: Reservation, draft: Draft) -> None:
+        """Refuse a purchase whose account has more than when it was planned.
+
+        The reservation keeps other purchases out, so nothing of theirs arrives after this.
+        """
+        if draft.pocket is None or draft.pocket.asserted is None:
+            return
+        address, held = draft.pocket.asserted
+        error = "The account for what is bought received something meanwhile; nothing was sent"
+        try:
+            account = token_account(await self._ledger.account(address))
+            if account is None or account.amount <= held:
+                return
+        except LedgerError as failure:
+            error = str(failure)
+        raise refusal(await self._reserver.release(reservation.record, error))
+
+    async def _reserve(
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None = None,
+        payment: tuple[Payment, PaymentRow] | None = None,
+    ) -> Reservation:
+        with tracing.span("transaction.reserve"):
+            try:
+                reservation = await self._reserver.reserve(
+                    record, actor, intent, effects, pocket, payment
+                )
+            except Held:
+                self._hook(Step.HELD)
+                raise
+        if reservation.record.status is not TransactionStatus.PENDING:
+            raise refusal(reservation.record)
+        return reservation
+
+    async def _airdrop(
+        self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        record = self._record(wallet, actor, intent)
+        return await self._once(
+            record,
+            actor,
+            lambda: self._request_airdrop(record, wallet.address, actor, intent, lamports),
+        )
+
+    async def _request_airdrop(
+        self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        reservation = await self._reserve(record, actor, intent, faucet_effects(address))
+        self._hook(Step.RESERVED)
+        try:
+            with tracing.span("transaction.send"):
+                height = await self._ledger.block_height()
+                signature = await self._ledger.request_airdrop(address, lamports)
+        except LedgerError as error:
+            text = f"The faucet refused: {error}"
+            raise TransactionFailed(
+                text, await self._reserver.release(reservation.record, text)
+            ) from None
+        async with self._database.write() as connection:
+            ours = await store.set_signature(
+                connection, record.id, signature, owner=self.process.id
+            )
+        if not ours:
+            text = "Another process has taken this over; the faucet may have paid all the same"
+            raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
+        _log.info("transaction_sent", signature=signature)
+        item = faucet_in_flight(record.id, signature, height)
+        self.sender.watch(item)
+        return await self._outcome(reservation.record, item)
+
+    async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
+        with tracing.span("transaction.confirm", signature=item.signature):
+            await asyncio.wait((item.done,), timeout=left(self._options.confirm_wait_s))
+        if not item.done.done():
+            async with self._database.read() as connection:
+                stored = await store.get(connection, record.id)
+            return stored or replace(record, signature=item.signature)
+        ended = item.done.result().record
+        assert ended is not None
+        if ended.status is TransactionStatus.FAILED:
+            raise refusal(ended)
+        return ended
+
+    async def known_action(self, actor: Actor) -> TransactionRecord | None:
+        """The record of an action that was requested before, None for a new one.
+
+        Call it before drafting from the ledger's state: an action that was executed may leave a
+        state in which it cannot be drafted again.
+
+        Raises:
+            TransactionError: it was blocked or failed.
+            Held: it waits for a person, or was approved and is not carried out yet.
+        """
+        if actor.action_key is None:
+            return None
+        row = None
+        async with self._database.read() as connection:
+            record = await store.by_action_key(connection, actor.action_key)
+            if record is None and actor.approval is None:
+                row = await hold_of(connection, actor)
+        if row is not None:
+            record = await self._end_of(row)
+        if record is not None and record.status in (
+            TransactionStatus.BLOCKED,
+            TransactionStatus.FAILED,
+        ):
+            raise refusal(record)
+        return record
+
+    async def waits(self, action_key: str) -> bool:
+        """Whether a person still decides on a money call of a logical action, by its key without
+        the call's number."""
+        async with self._database.read() as connection:
+            return await holds.is_open_under(connection, action_key)
+
+    async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
+        """The record that a hold ended in; None where it was approved and its caller is to ask
+        again.
+
+        Raises:
+            Held: it is open.
+            NotFound: no such hold.
+        """
+        async with self._database.read() as connection:
+            row = await holds.get(connection, hold_id)
+        if row is None:
+            raise NotFound("Hold not found")
+        return await self._end_of(row)
+
+    async def _end_of(self, row: HoldRow) -> TransactionRecord | None:
+        hold = row.hold
+        if hold.transaction_id is not None:
+            async with self._database.read() as connection:
+                return await store.get(connection, hold.transaction_id)
+        async with self._database.read() as connection:
+            moment = await self._database.moment(connection)
+        if hold.expires_ms <= moment.window_ms:
+            async with self._database.write() as connection:
+                await holds.expire(connection, row, moment)
+            return await self.end_of_hold(hold.id)
+        if hold.state is HoldState.APPROVED and hold.repeats:
+            return None
+        raise Held(hold)
+
+    @staticmethod
+    def _record(wallet: Wallet, actor: Actor, intent: Intent) -> TransactionRecord:
+        return TransactionRecord(
+            id=str(uuid.uuid4()),
+            wallet_id=wallet.id,
+            agent_id=actor.agent_id,
+            principal=actor.principal,
+            type=intent.type,
+            status=TransactionStatus.PENDING,
+            details=intent.details,
+            guardrails_applied=(),
+            created_ms=now_ms(),
+        )
+
+
+def _paying(actor: Actor, payment: Payment | None) -> Actor:
+    """Who asks for a payment: the site that is paid is of the chain, and no other, whatever the
+    caller says of it."""
+    if payment is None:
+        return actor
+    others = (each for each in actor.via if not each.startswith(SITE))
+    return replace(actor, via=(*others, f"{SITE}{payment.site}"))
+
+
+def _payment_row(
+    record: TransactionRecord, draft: Draft, payment: Payment, assessment: Assessment
+) -> PaymentRow:
+    """What is stored of a payment with its reservation."""
+    message = assessment.transaction.message
+    digest, index = signed_message(message, draft.intent.wallet)
+    return PaymentRow(
+        transaction_id=record.id,
+        wallet_id=record.wallet_id,
+        protocol=payment.protocol,
+        mode=payment.mode,
+        site=payment.site,
+        url=payment.url,
+        method=payment.method,
+        fingerprint=payment.fingerprint,
+        offer=payment.offer,
+        asset=payment.asset,
+        units=payment.units,
+        decimals=payment.decimals,
+        pay_to=payment.pay_to,
+        source=payment.source,
+        source_units=assessment.source_units,
+        memo=payment.memo,
+        message_sha256=digest,
+        signer_index=index,
+        created_ms=record.created_ms,
+    )

@@ -1,0 +1,62 @@
+"""How a transaction that does not succeed is worded, and the error its caller gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from solward.types.errors import GuardrailBlocked, TransactionError, TransactionFailed
+from solward.types.record import TransactionRecord, TransactionStatus
+
+# System program error 1 and token program error 1 both mean it.
+_INSUFFICIENT = re.compile(
+    r"insufficient (?:lamports|funds)(?: (?P<have>\d+), need (?P<need>\d+))?", re.IGNORECASE
+)
+# Of what a node says of an error.
+_LONGEST = 200
+_NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
+
+
+def refusal(record: TransactionRecord) -> TransactionError:
+    """The error of a blocked or failed record."""
+    if record.status is TransactionStatus.BLOCKED:
+        rule = record.guardrails_applied[-1]
+        return GuardrailBlocked(rule, record.error or "", record)
+    return TransactionFailed(record.error or "The transaction failed", record)
+
+
+def would_fail(failure: str | None) -> str:
+    """The error of a transaction whose simulation failed."""
+    return f"The transaction would fail: {failure}"
+
+
+def explain(err: Any, logs: Sequence[str]) -> str:
+    """One line for a ledger's transaction error: the cause in plain words, or its own name."""
+    if isinstance(err, str) and err in _NO_ACCOUNT:
+        return "the wallet has too little SOL to pay the network fee"
+    for line in logs:
+        found = _INSUFFICIENT.search(line)
+        if found:
+            amounts = (
+                f" ({found['have']} lamports, {found['need']} needed)" if found["have"] else ""
+            )
+            return f"insufficient balance{amounts}"
+    if isinstance(err, dict):
+        if "InsufficientFundsForRent" in err:
+            return "the balance left on an account would be below the rent-exempt minimum"
+        # A node may answer anything else, and what it ends must end all the same.
+        match err.get("InstructionError"):
+            case [index, cause]:
+                name = next(iter(cause.items())) if cause and isinstance(cause, dict) else (cause,)
+                words = " ".join(str(each) for each in name if each is not None)
+                return f"instruction {index} failed: {words[:_LONGEST]}{_last_log(logs)}"
+    return str(err)[:_LONGEST]
+
+
+def _last_log(logs: Sequence[str]) -> str:
+    lines = [
+        line.removeprefix("Program log: ") for line in logs if line.startswith("Program log: ")
+    ]
+    errors = [line for line in lines if "error" in line.lower()]
+    return f" ({errors[-1][:200]})" if errors else ""

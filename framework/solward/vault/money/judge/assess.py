@@ -1,0 +1,759 @@
+"""Build the exact message that would be signed, simulate it, and compute what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from solders.address_lookup_table_account import AddressLookupTableAccount
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0, to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+
+from solward.solana.fees import MAX_COMPUTE_UNITS
+from solward.solana.message import (
+    MAX_WIRE_BYTES,
+    MalformedTransaction,
+    decode_transaction,
+    lookup_tables,
+    resolve,
+)
+from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.stakes import unix_time
+from solward.solana.tokens import mint_account
+from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
+from solward.types.guardrail import TransactionEffects
+from solward.types.ledger import Account
+from solward.vault.guardrails import Simulation, analyse, inner_from_json
+from solward.vault.guardrails.comparison import unwelcome
+from solward.vault.guardrails.rules import PAYMENT_TERMS
+from solward.vault.ledger.patience import pause
+from solward.vault.ledger.protocol import (
+    MIN_CONTEXT_SLOT,
+    Blockhash,
+    Ledger,
+    SimulationResult,
+    Tip,
+)
+from solward.vault.money.failures import explain
+from solward.vault.money.judge.payment_terms import (
+    check_draft,
+    held_units,
+    refusals,
+    takes_otherwise,
+)
+from solward.vault.money.judge.priority import (
+    LARGEST,
+    MEASURING,
+    Budget,
+    PriorityFees,
+    fits,
+    with_margin,
+    without_limit,
+)
+from solward.vault.money.request import Draft, Payment
+from solward.vault.money.steps import Step, StepHook, no_hook
+
+# A blockhash lives 150 slots (about a minute); ten seconds of age leave most of it for landing.
+MAX_AGE_S = 10.0
+# Agave's MAX_PROCESSING_AGE is 150 blocks. A node that claims more would keep a reservation held
+# for ever.
+MAX_VALID_BLOCKS = 151
+# Between nodes, some seven minutes. Further apart, one is stuck or lies, and no expiry is sure.
+MAX_APART_BLOCKS = 1000
+# `MAX_APART_BLOCKS` take longer.
+_STOPPED_S = 180.0
+# For the heights of the nodes beside the one in use.
+_OTHERS_S = 1.0
+# Nodes behind one address are some slots apart: they are given a few to reach the one in question.
+_SLOT_S = 0.4
+
+# A node tens of blocks behind takes a while, and behind one address another may be the next to
+# answer.
+LAG_S = 1.0
+
+# The state before is read in one call and simulated in another; transactions of the wallet that
+# land in between show in the difference. Another try tells the two cases apart.
+_TRIES = 4
+
+# Errors of the bytes' age, not of what they do: others are built instead.
+UNKNOWN_BLOCKHASH = "BlockhashNotFound"
+_STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
+
+# What a simulation says of a fee payer that cannot pay.
+_UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
+# Equal payments that two processes build on one blockhash start this far apart, at most.
+_APART = 512
+
+_MEMO = Pubkey.from_string(MEMO_PROGRAM)
+
+
+async def no_verification() -> None:
+    """For the embedded ledger, which needs no check of which cluster it is."""
+
+
+class BlockhashSource:
+    """Hands out the cached blockhash; concurrent callers share one refresh.
+
+    `verify` raises while the cluster is not known to be the configured one; no transaction is built
+    before it passed once.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        verify: Callable[[], Awaitable[None]] = no_verification,
+        max_age_s: float = MAX_AGE_S,
+    ) -> None:
+        self._ledger = ledger
+        self._verify = verify
+        self._verified = False
+        self._max_age_s = max_age_s
+        self._cached: tuple[float, Blockhash] | None = None
+        self._refreshing = asyncio.Lock()
+
+    async def get(self) -> Blockhash:
+        """A blockhash at most `max_age_s` old.
+
+        Raises:
+            LedgerError: the ledger did not answer, or its expiry height is impossible.
+        """
+        async with self._refreshing:
+            if self._cached is not None:
+                fetched, blockhash = self._cached
+                if time.monotonic() - fetched <= self._max_age_s:
+                    return blockhash
+            if not self._verified:
+                await self._verify()
+                self._verified = True
+            blockhash = await self._from_one_node()
+            self._cached = (time.monotonic(), blockhash)
+            return blockhash
+
+    async def newest(self) -> Blockhash:
+        """As `get`, never the cached one: equal steps would have equal signatures on it."""
+        self.forget()
+        return await self.get()
+
+    async def expiry(self, slot: int) -> int:
+        """The last block height at which bytes can land whose blockhash the ledger knew at `slot`,
+        whoever made them; by the highest of the nodes' heights.
+
+        A height too low would call live bytes dead and give back their money.
+
+        Raises:
+            LedgerError: no node answered, or they are too far apart.
+        """
+        nodes = self._ledger.nodes()
+        answers = await asyncio.gather(
+            *(_tip(node, _OTHERS_S if place else None) for place, node in enumerate(nodes))
+        )
+        tips = [(n, tip) for n, tip in zip(nodes, answers, strict=True) if tip is not None]
+        if not tips:
+            raise LedgerUnavailable("The ledger does not say its block height")
+        return await _expiry(_height(tips[0][1], slot), tips, slot)
+
+    async def _from_one_node(self) -> Blockhash:
+        # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
+        # look impossible.
+        async def read(node: Ledger) -> Blockhash:
+            others = self._ledger.beside(node)
+            (blockhash, tip), answers = await asyncio.gather(
+                asyncio.gather(node.latest_blockhash(), node.tip()),
+                asyncio.gather(*(_tip(each, _OTHERS_S) for each in others)),
+            )
+            own = _height(tip, blockhash.context_slot)
+            if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
+                raise LedgerUnavailable("The ledger gave an impossible last valid block height")
+            tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
+            # Not the node's own claim: an expiry before the real one makes live bytes look dead.
+            expiry = await _expiry(own, tips, blockhash.context_slot)
+            # Nor its own slot: what lands before a slot to come would be looked for after it.
+            slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
+            return replace(
+                blockhash,
+                last_valid_block_height=expiry,
+                others_slot=min(slots, default=None),
+            )
+
+        return await self._ledger.on_one_node(read)
+
+    def forget(self) -> None:
+        """Drop the cached blockhash: the ledger does not know it any more."""
+        self._cached = None
+
+
+def _height(tip: Tip, slot: int) -> int:
+    """At least the block height at `slot`, where `tip` is of a node that may be behind it: there
+    are no more blocks than slots."""
+    return tip.block_height + max(0, slot - tip.slot)
+
+
+async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
+    """The last block height of bytes on a blockhash of `slot`; refused where `own` is no height.
+
+    One that is too low calls live bytes dead, one that is too high holds money for ever. So a node
+    is above others only where they have stopped, as their own clocks say.
+    """
+    highest = max([own, *(_height(tip, slot) for _, tip in tips)])
+    if highest > own + MAX_APART_BLOCKS:
+        raise LedgerUnavailable(f"The ledger's nodes are {highest - own} blocks apart")
+    for node, tip in tips:
+        if own > tip.block_height + MAX_APART_BLOCKS and await _is_of_now(node):
+            raise LedgerUnavailable(f"The ledger's nodes are {own - tip.block_height} blocks apart")
+    return highest + MAX_VALID_BLOCKS
+
+
+async def _is_of_now(node: Ledger) -> bool:
+    """Whether a node's newest block is of the last minutes; False where it does not say."""
+    try:
+        found = await asyncio.wait_for(node.accounts([CLOCK_SYSVAR]), _OTHERS_S)
+        return abs(time.time() - unix_time(found[CLOCK_SYSVAR])) < _STOPPED_S
+    except (LedgerError, TimeoutError):
+        return False
+
+
+async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
+    """None where the node did not answer, or not in time."""
+    try:
+        return await asyncio.wait_for(node.tip(), wait_s)
+    except (LedgerError, TimeoutError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """One exact unsigned transaction and what it would do.
+
+    Attributes:
+        effects: None when the simulation failed; `failure` says why.
+        behind: whether it failed in a state from before what the ledger said already, so that
+            another node may see no failure.
+        units: compute units that the simulation used; None where the node does not say.
+        source_units: of a payment, what the account that it leaves held.
+    """
+
+    transaction: VersionedTransaction
+    blockhash: Blockhash
+    effects: TransactionEffects | None
+    failure: str | None
+    behind: bool = False
+    units: int | None = None
+    source_units: int = 0
+
+
+class Assessor:
+    """Builds and simulates drafts against the ledger.
+
+    Attributes:
+        blockhashes: what it builds on.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        verify: Callable[[], Awaitable[None]] = no_verification,
+        hook: StepHook = no_hook,
+        observe_ms: Callable[[int], object] = int,
+        *,
+        fees: PriorityFees | None = None,
+        regulated_mints: frozenset[str] = frozenset(),
+    ) -> None:
+        """Args:
+        observe_ms: told the ledger's time, in Unix milliseconds, as it is read.
+        fees: sets compute-unit limit and price; None leaves both out.
+        regulated_mints: see `Policy`.
+        """
+        self._regulated_mints = regulated_mints
+        self._ledger = ledger
+        self._fees = PriorityFees(ledger) if fees is None else fees
+        self._hook = hook
+        self._observe_ms = observe_ms
+        self.blockhashes = BlockhashSource(ledger, verify)
+        # Messages built on the current blockhash: an equal one would have an equal signature.
+        self._built: dict[str, set[bytes]] = {}
+        # Of a wallet's payments without their limit: how many equal ones were built on it.
+        self._equal: dict[tuple[object, ...], int] = {}
+
+    async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
+        """Build, simulate and analyse.
+
+        Args:
+            nonce: makes this message unique where an equal one was built before.
+            trial: it will not be sent, so an equal one may still be built.
+
+        Raises:
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+            LedgerError: the ledger did not answer.
+        """
+        check_draft(draft)
+        tries, built_on = 0, ""
+        own = draft.wire is None
+        while True:
+            tries += 1
+            blockhash = await self.blockhashes.get()
+            if draft.wire is not None:
+                transaction, memo = parse_wire(draft.wire, draft.intent.wallet), None
+            elif draft.payment is None and built_on != blockhash.blockhash:
+                transaction, memo = self._unique(draft, blockhash.blockhash, nonce, trial)
+                built_on = blockhash.blockhash
+            self._hook(Step.BUILT)
+            if draft.payment is not None:
+                assessment = await self._paying(draft, draft.payment, blockhash, trial=trial)
+            elif own:
+                assessment = await self._budgeted(draft, transaction, blockhash, memo)
+            else:
+                assessment = await self._simulate(draft, transaction, blockhash)
+            last = tries >= _TRIES
+            if assessment.failure in _STALE:
+                # A node that is behind does not know the blockhash yet, or it is too old by now.
+                unseen = assessment.failure == UNKNOWN_BLOCKHASH
+                if not unseen:
+                    built_on = ""
+                if own and (not unseen or tries % 2 == 0):
+                    self.blockhashes.forget()
+                if unseen and own and last and await pause(LAG_S):
+                    continue
+                if last:
+                    return assessment
+                if unseen:
+                    await asyncio.sleep(_SLOT_S)
+            elif assessment.behind and await pause(LAG_S):
+                continue
+            elif last or not _may_be_others(draft, assessment):
+                return assessment
+            elif assessment.effects is not None and not assessment.effects.tied:
+                await asyncio.sleep(_SLOT_S / 4)
+
+    async def assess_any(
+        self, draft: Draft, nonce: str, *, trial: bool = False
+    ) -> tuple[Draft, Assessment]:
+        """As `assess`; where the draft would fail and its `otherwise` would not, that one."""
+        assessment = await self.assess(draft, nonce, trial=trial)
+        if assessment.effects is None and draft.otherwise is not None:
+            other = await self.assess(draft.otherwise, nonce, trial=trial)
+            if other.effects is not None:
+                return draft.otherwise, other
+        return draft, assessment
+
+    async def rebuild(self, draft: Draft, nonce: str, max_fee: int) -> Assessment:
+        """Assess again with a message that was never built, after a signature collision.
+
+        Args:
+            max_fee: lamports of the fee that was judged.
+        """
+        blockhash = await self.blockhashes.newest()
+        if draft.payment is not None:
+            apart = 1 + hashlib.sha256(nonce.encode()).digest()[0] * _APART // 256
+            return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
+        transaction = compile_instructions(draft, blockhash.blockhash, nonce)
+        return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
+
+    def _unique(
+        self, draft: Draft, blockhash: str, nonce: str, trial: bool
+    ) -> tuple[VersionedTransaction, str | None]:
+        """A transaction that no other equals, and the nonce where it took one."""
+        if blockhash not in self._built:
+            self._built = {blockhash: set()}
+        transaction = compile_instructions(draft, blockhash, None)
+        message = bytes(to_bytes_versioned(transaction.message))
+        if message in self._built[blockhash]:
+            return compile_instructions(draft, blockhash, nonce), nonce
+        if not trial:
+            self._built[blockhash].add(message)
+        return transaction, None
+
+    async def _budgeted(
+        self,
+        draft: Draft,
+        plain: VersionedTransaction,
+        blockhash: Blockhash,
+        memo: str | None,
+        max_fee: int | None = None,
+    ) -> Assessment:
+        """Assess a draft with the compute-unit limit and price it gets.
+
+        Args:
+            plain: the draft compiled without them.
+
+        It is measured first without a price, so that whatever fails there is no matter of the fee;
+        where the last one of its shape tells what it uses, that saves a simulation. Where it fails
+        for the price alone, as where the wallet has no more, it goes without.
+        """
+
+        def built(budget: Budget) -> VersionedTransaction:
+            return compile_instructions(draft, blockhash.blockhash, memo, budget)
+
+        if not self._fees.budgets(draft.instructions):
+            return await self._simulate(draft, plain, blockhash)
+        try:
+            built(LARGEST)
+        except TooLarge:
+            return await self._simulate(draft, plain, blockhash)
+        measuring = built(MEASURING)
+        price = await self._fees.price(draft.intent.wallet, draft.instructions)
+        known = self._fees.expected(draft.instructions, memo)
+        if known is not None:
+            budget = self._fees.budget(measuring.message, known, price, max_fee)
+            found = await self._simulate(draft, built(budget), blockhash)
+            if found.failure in _STALE or found.behind:
+                return found
+            if found.effects is not None and fits(found.units or 0, budget.units):
+                return found
+        measured = await self._simulate(draft, measuring, blockhash)
+        if measured.effects is None:
+            return measured
+        units = MAX_COMPUTE_UNITS if measured.units is None else measured.units
+        budget = self._fees.budget(measuring.message, units, price, max_fee)
+        found = await self._simulate(draft, built(budget), blockhash)
+        if found.effects is not None:
+            self._fees.learn(draft.instructions, memo, units)
+            return found
+        if found.failure in _STALE or found.behind or not budget.price:
+            return found
+        return await self._simulate(draft, built(Budget(budget.units)), blockhash)
+
+    async def _paying(
+        self,
+        draft: Draft,
+        payment: Payment,
+        blockhash: Blockhash,
+        max_fee: int | None = None,
+        *,
+        trial: bool = False,
+        apart: int = 0,
+    ) -> Assessment:
+        """Assess a payment: limit and price of compute units first, as sellers' facilitators want
+        them, and the limit makes it differ from an equal one.
+
+        One whose shape is known costs one simulation, another one two.
+
+        Args:
+            max_fee: lamports of the fee that was judged, where it was before.
+            trial: it will not be sent, so an equal one may still be built.
+            apart: how far above the limit that it needs it begins to look for one of its own.
+        """
+        most, price = payment.most_compute_units, 1
+
+        def largest() -> VersionedTransaction:
+            return compile_instructions(draft, blockhash.blockhash, None, Budget(most, 1))
+
+        if payment.fee_payer is None and self._fees.budgets(draft.instructions):
+            found_price = await self._fees.price(draft.intent.wallet, draft.instructions)
+            price = max(1, min(found_price, payment.most_unit_price))
+
+        def built(units: int) -> tuple[VersionedTransaction, int]:
+            paid = 1
+            if price > 1:
+                budget = self._fees.budget(largest().message, units, price, max_fee)
+                paid = max(1, budget.price)
+            wanted = Budget(min(with_margin(units), most), paid)
+            return self._distinct(draft, blockhash.blockhash, wanted, (units, most), trial, apart)
+
+        known = self._fees.expected(draft.instructions, None)
+        if known is not None and known <= most:
+            transaction, limit = built(known)
+            found = await self._simulate(draft, transaction, blockhash)
+            if found.failure in _STALE or found.behind:
+                return found
+            units = found.units or 0
+            if found.effects is not None and (fits(units, limit) or units <= limit == most):
+                return found
+        measured = await self._simulate(draft, largest(), blockhash)
+        if measured.effects is None:
+            return measured
+        units = most if measured.units is None else measured.units
+        transaction, _limit = built(units)
+        found = await self._simulate(draft, transaction, blockhash)
+        if found.effects is not None:
+            self._fees.learn(draft.instructions, None, units)
+        return found
+
+    def _distinct(
+        self,
+        draft: Draft,
+        blockhash: str,
+        budget: Budget,
+        bounds: tuple[int, int],
+        trial: bool,
+        apart: int,
+    ) -> tuple[VersionedTransaction, int]:
+        """A payment that no other equals, by its limit of compute units, and that limit.
+
+        Args:
+            budget: what it is to have; the limit at least, the price exactly.
+            bounds: of its limit.
+        """
+        if blockhash not in self._built:
+            self._built, self._equal = {blockhash: set()}, {}
+        alike: tuple[object, ...] = (draft.intent.wallet, *map(bytes, draft.instructions))
+        least, most = bounds
+        first = budget.units + self._equal.get(alike, 0) + apart
+        above, below = range(first, most + 1), range(min(first, most + 1) - 1, least - 1, -1)
+        # No tuple of them: it would be of a million limits, and the first is nearly always free.
+        for limit in chain(above, below):
+            transaction = compile_instructions(draft, blockhash, None, Budget(limit, budget.price))
+            message = bytes(to_bytes_versioned(transaction.message))
+            if message not in self._built[blockhash]:
+                if not trial:
+                    self._built[blockhash].add(message)
+                    self._equal[alike] = self._equal.get(alike, 0) + 1
+                return transaction, limit
+        raise InvalidRequest(
+            "Equal payments on one blockhash have used every limit of compute units that the"
+            " seller takes; ask again in some seconds"
+        )
+
+    async def _simulate(
+        self, draft: Draft, transaction: VersionedTransaction, blockhash: Blockhash
+    ) -> Assessment:
+        message = transaction.message
+        tables = lookup_tables(message)
+        contents: dict[str, bytes] = {}
+        if tables:
+            found = await self._ledger.accounts(tables)
+            contents = {a: account.data for a, account in found.items() if account is not None}
+        keys = resolve(message, contents)
+        addresses = list(dict.fromkeys(key.address for key in keys))
+        min_slot = max(blockhash.context_slot, self._ledger.landed_slot)
+        # The mints that a pocket's call shall bring move in no transaction that is judged.
+        bought = () if draft.pocket is None else tuple(draft.pocket.returns)
+        # The ledger's time comes with the accounts, so that it costs no call.
+        read = list(dict.fromkeys((*addresses, *bought, CLOCK_SYSVAR)))
+        read_at, before, result = await read_and_simulate(
+            self._ledger, bytes(transaction), read, addresses, min_slot
+        )
+        self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
+        mints = {mint: mint_account(mint, before[mint]) for mint in bought}
+        before = {address: before[address] for address in addresses}
+        refused: list[tuple[str, str]] = []
+        payment, source_units = draft.payment, 0
+        if payment is not None:
+            source_units = held_units(payment, before)
+            reasons = refusals(draft, payment, before, self._regulated_mints)
+            refused = [(PAYMENT_TERMS, reason) for reason in reasons]
+        if result.err is not None:
+            # An instruction's error is an object.
+            told = result.err if isinstance(result.err, str) else ""
+            stale, unfunded = told in _STALE, told in _UNFUNDED
+            failure = result.err if stale else explain(result.err, result.logs)
+            if refused and not stale:
+                failure = refused[0][1]
+            elif unfunded and payment is not None and payment.fee_payer:
+                failure = f"the sponsor {payment.fee_payer} has too little SOL for the network fee"
+            behind, units = result.slot < min_slot, result.units_consumed
+            return Assessment(transaction, blockhash, None, failure, behind, units)
+        inner = inner_from_json(result.inner_instructions, keys)
+        if set(before) - set(result.accounts):
+            raise MalformedTransaction("The simulation did not report every account")
+        simulation = Simulation(before, result.accounts, inner)
+        pocket = None if draft.pocket is None else draft.pocket.pocket.address
+        effects = analyse(
+            message,
+            keys,
+            simulation,
+            draft.intent.wallet,
+            pocket=pocket,
+            regulated_mints=self._regulated_mints,
+        )
+        if payment is not None:
+            other = takes_otherwise(payment, effects)
+            refused += [] if other is None else [(PAYMENT_TERMS, other)]
+        refused += [
+            ("simulated_effects", reason)
+            for address, mint in mints.items()
+            for reason in (
+                [f"{address} is not a mint"]
+                if mint is None
+                else unwelcome(mint, self._regulated_mints)
+            )
+            if address != WRAPPED_SOL_MINT
+        ]
+        tied = read_at == result.slot
+        if refused or not tied:
+            effects = replace(effects, tied=tied, violations=(*effects.violations, *refused))
+        if draft.wire is not None:
+            # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
+            blockhash = replace(
+                blockhash,
+                blockhash=str(message.recent_blockhash),
+                last_valid_block_height=await self.blockhashes.expiry(result.slot),
+            )
+        return Assessment(
+            transaction,
+            blockhash,
+            effects,
+            None,
+            units=result.units_consumed,
+            source_units=source_units,
+        )
+
+
+async def read_and_simulate(
+    ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
+) -> tuple[int, dict[str, Account | None], SimulationResult]:
+    """The slot and the state of `read` before, and the simulation with the state of `addresses`
+    after it, both of one node, and neither of before `min_slot`; of any slot where the nodes do not
+    reach it, which fails nothing.
+
+    Raises:
+        LedgerError: the ledger did not answer.
+    """
+
+    async def both(wanted: int, node: Ledger) -> Any:
+        # Requested together: on the embedded ledger nothing runs between the two.
+        return await asyncio.gather(
+            node.accounts_at(read, min_slot=wanted),
+            node.simulate(wire, addresses, min_slot=wanted),
+        )
+
+    for attempt in range(_TRIES):
+        wanted = min_slot if attempt < _TRIES - 1 else 0
+        try:
+            (read_at, before), result = await ledger.on_one_node(partial(both, wanted))
+        except LedgerRejected as error:
+            if error.code != MIN_CONTEXT_SLOT or not wanted:
+                raise
+            await asyncio.sleep(_SLOT_S)
+        else:
+            return read_at, before, result
+    raise AssertionError("unreachable: the last try returns")
+
+
+def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
+    """Whether the effects exceed the declaration, as they do when other transactions landed."""
+    effects, intent = assessment.effects, draft.intent
+    if effects is None:
+        return False
+    if effects.lamports_out > intent.lamports_out:
+        return True
+    if any(units > intent.tokens_out.get(mint, 0) for mint, units in effects.tokens_out.items()):
+        return True
+    return any(effects.tokens_in.get(mint, 0) < least for mint, least in intent.tokens_in.items())
+
+
+class TooLarge(InvalidRequest):
+    """The instructions do not fit into a transaction."""
+
+
+def compile_instructions(
+    draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
+) -> VersionedTransaction:
+    """Compile a draft's instructions; the wallet pays the fee, but for a sponsored payment. Wallet
+    and pocket alone sign, and a sponsor.
+
+    Args:
+        memo: makes the message differ from an otherwise equal one on the same blockhash, which
+            would have the same signature.
+        budget: of compute units, in place of a limit that the instructions set.
+
+    Raises:
+        TooLarge: they do not fit into a transaction.
+        InvalidRequest: the instructions need another signature, or cannot be compiled.
+    """
+    wallet = payer = Pubkey.from_string(draft.intent.wallet)
+    signers = [wallet]
+    if draft.payment is not None and draft.payment.fee_payer is not None:
+        payer = Pubkey.from_string(draft.payment.fee_payer)
+        signers.append(payer)
+    if draft.pocket is not None:
+        signers.append(Pubkey.from_string(draft.pocket.pocket.address))
+    instructions = list(draft.instructions)
+    if not instructions:
+        raise InvalidRequest("instructions must not be empty")
+    if budget is not None:
+        instructions = [*budget.instructions(), *without_limit(instructions)]
+    if memo is not None:
+        instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
+    try:
+        message = MessageV0.try_compile(
+            payer,
+            instructions,
+            _tables(draft.tables, wallet, instructions),
+            Hash.from_string(blockhash),
+        )
+    except ValueError as error:
+        raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
+    needed = message.account_keys[: message.header.num_required_signatures]
+    if set(needed) - set(signers):
+        raise InvalidRequest("The instructions need a signature besides the wallet's")
+    transaction = VersionedTransaction.populate(message, [Signature.default()] * len(needed))
+    if len(bytes(transaction)) > MAX_WIRE_BYTES:
+        raise TooLarge(f"The instructions do not fit into {MAX_WIRE_BYTES} bytes")
+    return transaction
+
+
+async def with_budget(
+    fees: PriorityFees,
+    draft: Draft,
+    blockhash: str,
+    units: int | None,
+    max_lamports: int | None = None,
+) -> VersionedTransaction | None:
+    """A draft whose simulation used `units`, with the compute-unit limit and price it gets; None
+    where it gets none, or has no room for them.
+
+    Args:
+        max_lamports: see `PriorityFees.budget`.
+    """
+    if not fees.budgets(draft.instructions):
+        return None
+    try:
+        measuring = compile_instructions(draft, blockhash, None, MEASURING)
+        compile_instructions(draft, blockhash, None, LARGEST)
+    except TooLarge:
+        return None
+    price = await fees.price(draft.intent.wallet, draft.instructions)
+    used = MAX_COMPUTE_UNITS if units is None else units
+    budget = fees.budget(measuring.message, used, price, max_lamports)
+    return compile_instructions(draft, blockhash, None, budget)
+
+
+def _tables(
+    tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
+) -> list[AddressLookupTableAccount]:
+    """The tables, with the accounts that must stay in the message itself taken out."""
+    if not tables:
+        return []
+    static = {
+        str(meta.pubkey)
+        for instruction in instructions
+        if any(meta.pubkey == wallet for meta in instruction.accounts)
+        for meta in instruction.accounts
+    }
+    # The others keep their indexes, so an address that no instruction has takes their place.
+    nobody = Keypair().pubkey()
+    return [
+        AddressLookupTableAccount(
+            Pubkey.from_string(table),
+            [nobody if address in static else Pubkey.from_string(address) for address in held],
+        )
+        for table, held in tables.items()
+    ]
+
+
+def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
+    """A transaction made elsewhere: only the wallet's signature may be missing, and it pays.
+
+    Raises:
+        MalformedTransaction: no transaction this service signs.
+        InvalidRequest: paid by someone else, or another signature is missing or wrong.
+    """
+    transaction = decode_transaction(wire)
+    verified = transaction.verify_with_results()
+    message = transaction.message
+    if str(message.account_keys[0]) != wallet:
+        raise InvalidRequest("The transaction's fee payer is not the wallet")
+    if not all(verified[1:]):
+        raise InvalidRequest("A signature other than the wallet's is missing or wrong")
+    return transaction

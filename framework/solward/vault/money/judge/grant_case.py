@@ -1,0 +1,145 @@
+"""A transaction as grants judge it: its lines, who receives, and what it costs; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from solward.solana.programs import (
+    TOKEN_2022_PROGRAM,
+    TOKEN_2022_WRAPPED_SOL_MINT,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.tokens import associated_address
+from solward.types.guardrail import SOL, Intent, Line, Operation, Outflow
+from solward.types.record import TransactionType
+from solward.vault.grants.model import SwapTerms
+from solward.vault.money.request import PocketUse
+
+_SENT = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
+
+VENUE = "venue:"
+"""Before a venue's name, of an account that is none: who receives what a swap sells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What leaves by the bytes, in the words of grants.
+
+    Attributes:
+        lines: with swaps of the service's own named as such, and owners of accounts where they are
+            proved.
+        costs_lamports: network fee and rent; with what a token's swap lends its pocket for them.
+        swap: the terms of a swap that the service planned.
+    """
+
+    lines: tuple[Line, ...]
+    costs_lamports: int
+    swap: SwapTerms | None = None
+
+
+def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoing:
+    """The lines of a transaction, relabelled by what the service itself planned."""
+    if pocket is not None and pocket.venue is not None:
+        return _swapped(outflow, intent, pocket, pocket.venue)
+    lines = tuple(_proved(line, intent.destinations) for line in outflow.lines)
+    if intent.type == TransactionType.PAYMENT:
+        lines = tuple(map(_paid, lines))
+    return Outgoing(lines, outflow.costs)
+
+
+def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
+    """The lines, those to wallets of this service named so; a seller that is one is paid still."""
+    return tuple(
+        replace(line, operation=Operation.FUND)
+        if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)
+        else line
+        for line in lines
+    )
+
+
+def recipients(lines: Iterable[Line]) -> tuple[str, ...]:
+    """Who is paid: an account's owner where that is proved, else the account."""
+    paid = (line.owner or line.account for line in lines if line.operation in _SENT)
+    return tuple(dict.fromkeys(each for each in paid if each is not None))
+
+
+def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
+    """Every address that may be a wallet of this service."""
+    named = (
+        each for line in lines if line.operation in _SENT for each in (line.account, line.owner)
+    )
+    return tuple(dict.fromkeys(each for each in named if each is not None))
+
+
+def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
+    """Whether nothing leaves that `limits` do not show: to the same, at most as much."""
+    most: dict[Line, int] = {}
+    for line in limits:
+        key = replace(line, units=0)
+        most[key] = most.get(key, 0) + line.units
+    for line in lines:
+        key = replace(line, units=0)
+        if key not in most or most[key] < line.units:
+            return False
+        most[key] -= line.units
+    return True
+
+
+def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) -> Outgoing:
+    """What goes into the pocket of a swap that the service planned is sold at the venue."""
+    sold: list[Line] = []
+    costs = outflow.costs
+    for line in outflow.lines:
+        if line.operation != Operation.TRANSFER or not is_pockets(line, pocket.pocket.address):
+            sold.append(_proved(line, intent.destinations))
+        elif line.asset == SOL and intent.tokens_out:
+            # Not what is sold: fee and rent that the pocket pays, most of which come back.
+            costs += line.units
+        else:
+            account = f"{VENUE}{venue}"
+            sold.append(replace(line, operation=Operation.SWAP, account=account, owner=None))
+    into = intent.details.get("outputToken")
+    terms = SwapTerms(
+        intent.slippage_bps, intent.price_impact_bps, SOL if into == WRAPPED_SOL_MINT else into
+    )
+    return Outgoing(tuple(sold), costs, terms)
+
+
+def _paid(line: Line) -> Line:
+    """What a payment sends is paid; nothing else that its bytes might do is."""
+    is_sent = line.operation == Operation.TRANSFER
+    return replace(line, operation=Operation.PAY) if is_sent else line
+
+
+def is_pockets(line: Line, pocket: str) -> bool:
+    """Whether a pocket receives it, itself or on its associated account."""
+    if pocket in (line.account, line.owner):
+        return True
+    program = line.program or TOKEN_PROGRAM
+    return line.account == associated_address(pocket, _mint(line, program), program)
+
+
+def _proved(line: Line, declared: Collection[str]) -> Line:
+    """With the owner, where the account is the associated one of a declared destination."""
+    if line.owner is not None or line.program is None or line.operation != Operation.TRANSFER:
+        return line
+    mint = _mint(line, line.program)
+    for address in declared:
+        if address == line.account:
+            continue
+        try:
+            account = associated_address(address, mint, line.program)
+        except ValueError:
+            # A plugin declares what it likes.
+            continue
+        if account == line.account:
+            return replace(line, owner=address)
+    return line
+
+
+def _mint(line: Line, program: str) -> str:
+    if line.asset != SOL:
+        return line.asset
+    return TOKEN_2022_WRAPPED_SOL_MINT if program == TOKEN_2022_PROGRAM else WRAPPED_SOL_MINT

@@ -1,0 +1,353 @@
+"""Judges transactions by grants, in the database transaction that reserves them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.window_clock import Moment
+from solward.solana.token_list import TokenList
+from solward.types.guardrail import SOL, Intent, Operation, TransactionEffects
+from solward.vault.grants import judged as judged_form
+from solward.vault.grants.decide import Need, decide, needed, priced
+from solward.vault.grants.dollars import AssetPrice, line_dollars
+from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, Judged
+from solward.vault.grants.model import RATE, Case, Decision, Finding, Grant
+from solward.vault.grants.sentences import finding_refusal, reason_sentence
+from solward.vault.guardrails.rules import Verdict
+from solward.vault.money.judge.grant_case import Outgoing, addresses, funded, outgoing, recipients
+from solward.vault.money.judge.grant_ends import NearEnd, near_ends
+from solward.vault.money.judge.grant_sets import GrantSet, GrantSets
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.judge.principal_names import KnownNames, names_in, names_of
+from solward.vault.money.request import Actor, PocketUse
+from solward.vault.refusal import RefusalNumbers
+from solward.vault.store import judged as judged_store
+from solward.vault.store import recipients as recipient_store
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store import window_sums
+
+_NO_TOKENS: Final = TokenList(())
+
+
+class PricesMissing(Exception):
+    """The grants were changed meanwhile, and count dollars of assets that were not asked for.
+
+    Ask for them outside the database transaction, and judge again.
+    """
+
+    def __init__(self, assets: Collection[str]) -> None:
+        super().__init__("prices are missing")
+        self.assets = frozenset(assets)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who asks for what, before it is judged.
+
+    Attributes:
+        leaving: what leaves by the bytes; None where these cannot be bounded, which is refused, or
+            the faucet's are.
+    """
+
+    wallet_id: str
+    actor: Actor
+    intent: Intent
+    leaving: Outgoing | None
+    chain: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        wallet_id: str,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects | None,
+        pocket: PocketUse | None,
+    ) -> Question:
+        """Of a transaction whose effects are known, or not."""
+        outflow = None if effects is None else effects.outflow
+        leaving = None if outflow is None else outgoing(outflow, intent, pocket)
+        return cls(wallet_id, actor, intent, leaving, actor.chain(wallet_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What grants say of a transaction.
+
+    Attributes:
+        reason: the sentences of why it is refused, or held.
+        numbers: of the reason, where it is refused and the reason says some.
+        used: the sums it was judged by.
+        version: of the grants.
+        is_asked: they were asked; otherwise `decision` says nothing.
+        charged: the grants that it is charged to: principal, number in its list, grant.
+    """
+
+    case: Case
+    decision: Decision
+    version: int
+    prices: Mapping[str, AssetPrice] = field(default_factory=dict)
+    used: Mapping[Need, int] = field(default_factory=dict)
+    reason: str | None = None
+    numbers: RefusalNumbers | None = None
+    is_asked: bool = True
+    charged: tuple[tuple[str, int, Grant], ...] = ()
+
+    def near_ends(self, tokens: TokenList) -> Iterator[NearEnd]:
+        """How the grants that it is charged to are near their end after it."""
+        if not self.charged:
+            return
+        counted = dict(self.used)
+        grown = {(each.scope, each.asset) for each in self.decision.charges}
+        for charge in self.decision.charges:
+            for need in self.used:
+                if need[:2] == (charge.scope, charge.asset):
+                    counted[need] += charge.units
+        counted = {need: units for need, units in counted.items() if need[:2] in grown}
+        names = KnownNames(tokens, {})
+        for who, number, grant in self.charged:
+            yield from near_ends(who, number, grant, counted, max(self.case.now_ms), names)
+
+    def applied_to(self, verdict: Verdict) -> Verdict:
+        """The verdict of the rules before, with what grants add to it."""
+        if not verdict.allowed or not self.decision.is_judged:
+            return verdict
+        verdict = replace(verdict, applied=(*verdict.applied, GRANTS_RULE))
+        if self.decision.refused is not None:
+            return replace(verdict, rule=GRANTS_RULE, reason=self.reason, numbers=self.numbers)
+        return replace(verdict, hold=self.reason) if self.decision.held else verdict
+
+    async def note(self, connection: AsyncConnection, own_id: str, kind: str, outcome: str) -> None:
+        """Store what was judged, and whom it pays where it is let through.
+
+        Args:
+            own_id: of the record, or of the hold.
+            kind: the record's type.
+            outcome: `ALLOWED`, `HELD`, or the rule that refused it.
+        """
+        judged = Judged(
+            own_id,
+            kind,
+            self.case,
+            outcome,
+            self.version,
+            self.prices,
+            self.used,
+            judged_form.grants_outcome(self.decision) if self.is_asked else None,
+        )
+        await judged_store.note_judged(connection, judged_form.to_row(judged))
+        if outcome == ALLOWED:
+            paid = recipients(self.case.lines)
+            await recipient_store.note_paid(connection, self.case.wallet_id, paid, own_id)
+
+
+class Granting:
+    """Judges by the grants in force.
+
+    Attributes:
+        sets: the grants of principals.
+    """
+
+    def __init__(
+        self,
+        prices: Prices | None = None,
+        tokens: TokenList | None = None,
+        listed: frozenset[str] | None = None,
+    ) -> None:
+        """Args:
+        prices: of grants that count dollars; None where there are none.
+        tokens: symbols for refusals.
+        listed: mints that a principal without grants may buy; None for all.
+        """
+        self.sets = GrantSets()
+        self._prices = Prices(()) if prices is None else prices
+        self._tokens = _NO_TOKENS if tokens is None else tokens
+        self._listed = listed
+
+    def near_ends(self, granted: Granted | None) -> Iterator[NearEnd]:
+        """How the grants that a transaction is charged to are near their end after it."""
+        return iter(()) if granted is None else granted.near_ends(self._tokens)
+
+    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> KnownNames:
+        """What principals are called in sentences."""
+        return await names_of(connection, self._tokens, principals)
+
+    async def prices_for(
+        self, question: Question, more: Collection[str] = ()
+    ) -> dict[str, AssetPrice]:
+        """Prices of what grants of the chain may count in dollars, as they were read last; asked
+        for before the database transaction."""
+        assets = set(more)
+        if question.leaving is not None and any(
+            each.counts_dollars for each in self.sets.last(question.chain).values()
+        ):
+            assets.update(line.asset for line in question.leaving.lines if line.units)
+        return await self._prices.prices(assets) if assets else {}
+
+    async def judge(
+        self,
+        connection: AsyncConnection,
+        question: Question,
+        version: int,
+        now: Moment,
+        prices: Mapping[str, AssetPrice],
+        *,
+        is_refused: bool = False,
+    ) -> Granted | None:
+        """Judge as things stand; None where the bytes say nothing of what leaves.
+
+        Args:
+            version: of the grants, as this database transaction sees them.
+            prices: of `prices_for`.
+            is_refused: a rule refused it already, so nothing is read or decided.
+
+        Raises:
+            PricesMissing: ask for them, and judge again.
+        """
+        leaving = question.leaving
+        if leaving is None:
+            return None
+        case = Case(
+            wallet_id=question.wallet_id,
+            chain=question.chain,
+            lines=leaving.lines,
+            costs_lamports=leaving.costs_lamports,
+            now_ms=(now.database_ms, now.window_ms),
+            swap=leaving.swap,
+            is_admins=question.actor.is_admins,
+            is_approved=question.actor.approval is not None,
+            listed=self._listed,
+        )
+        if is_refused:
+            return Granted(case, Decision(False), version, is_asked=False)
+        under = await self.sets.of(connection, version, question.chain)
+        if not under:
+            return await self._by_default(connection, case, version)
+        case = await self._with_facts(connection, case, under, version)
+        compiled = {who: each.compiled for who, each in under.items()}
+        timely = self._prices.timely(prices)
+        wanted = {case.lines[at].asset for at in priced(compiled, case)}
+        if wanted - timely.keys():
+            raise PricesMissing(wanted)
+        if wanted:
+            case = replace(case, dollars=line_dollars(case.lines, timely))
+        needs = needed(compiled, case)
+        used = await _used(connection, needs, now.window_ms)
+        decision = decide(compiled, case, used)
+        granted = Granted(
+            case,
+            decision,
+            version,
+            {asset: timely[asset] for asset in wanted},
+            used,
+            charged=_charged(decision, under),
+        )
+        return await self._with_reason(connection, granted, under)
+
+    async def _by_default(self, connection: AsyncConnection, case: Case, version: int) -> Granted:
+        burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
+        if burned and not case.is_admins:
+            launched = await transaction_store.launched(connection, case.wallet_id, burned)
+            case = replace(case, launched=launched)
+        granted = Granted(case, decide({}, case, {}), version)
+        return await self._with_reason(connection, granted, {})
+
+    async def _with_facts(
+        self,
+        connection: AsyncConnection,
+        case: Case,
+        under: Mapping[str, GrantSet],
+        version: int,
+    ) -> Case:
+        """The case with what its grants look at."""
+        own = await recipient_store.own(connection, addresses(case.lines))
+        case = replace(case, own=own, lines=funded(case.lines, own))
+        if any(each.uses_book for each in under.values()):
+            case = replace(case, book=await self.sets.book(connection, version))
+        if any(each.asks_new for each in under.values()):
+            paid = recipients(case.lines)
+            known, alike = await recipient_store.paid(connection, case.wallet_id, paid)
+            case = replace(case, paid=known, lookalikes=alike)
+        burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
+        if burned and len(under) < len(case.chain):
+            launched = await transaction_store.launched(connection, case.wallet_id, burned)
+            case = replace(case, launched=launched)
+        return case
+
+    async def _with_reason(
+        self, connection: AsyncConnection, granted: Granted, under: Mapping[str, GrantSet]
+    ) -> Granted:
+        refused = granted.decision.refused
+        if refused is not None:
+            refused = await _with_room(connection, refused, under, granted.case.now_ms[-1])
+            granted = replace(granted, decision=replace(granted.decision, refused=refused))
+        findings = granted.decision.held if refused is None else (refused,)
+        if not findings:
+            return granted
+        names = await names_in(connection, self._tokens, findings)
+        if refused is not None:
+            refusal = finding_refusal(refused, names)
+            return replace(granted, reason=refusal.reason, numbers=refusal.numbers)
+        reason = " ".join(reason_sentence(each, names) for each in findings)
+        return replace(granted, reason=reason)
+
+
+def _charged(
+    decision: Decision, under: Mapping[str, GrantSet]
+) -> tuple[tuple[str, int, Grant], ...]:
+    scopes = {each.scope for each in decision.charges}
+    if not scopes:
+        return ()
+    return tuple(
+        (who, number, grant)
+        for who, each in under.items()
+        for number, grant in enumerate(each.grants, 1)
+        if grant.scope in scopes
+    )
+
+
+async def _used(
+    connection: AsyncConnection, needs: Collection[Need], now_ms: int
+) -> dict[Need, int]:
+    """What the windows that end now hold; transactions for `RATE`."""
+    stored = {
+        need: (scope, SOL if asset == RATE else asset, length)
+        for need in needs
+        for scope, asset, length in (need,)
+    }
+    found = await window_sums.counted(connection, frozenset(stored.values()), now_ms)
+    return {
+        need: found[key].transactions if need[1] == RATE else found[key].units
+        for need, key in stored.items()
+    }
+
+
+async def _with_room(
+    connection: AsyncConnection, finding: Finding, under: Mapping[str, GrantSet], now_ms: int
+) -> Finding:
+    """With the time at which what was refused would fit, where a window is full."""
+    limit, used, asked = finding.limit, finding.used, finding.requested
+    grants = under.get(finding.who)
+    if grants is None or None in (limit, used, asked, finding.window_ms, finding.number):
+        return finding
+    assert limit is not None and used is not None and asked is not None  # noqa: PT018
+    assert finding.window_ms is not None and finding.number is not None  # noqa: PT018
+    if asked > limit:
+        return finding
+    scope = grants.grants[finding.number - 1].scope
+    is_rate = finding.counted_as == RATE
+    asset = SOL if is_rate else finding.counted_as or SOL
+    at = await window_sums.room_at(
+        connection,
+        scope,
+        asset,
+        finding.window_ms,
+        used + asked - limit,
+        now_ms,
+        transactions=is_rate,
+    )
+    return replace(finding, room_ms=at, now_ms=now_ms)

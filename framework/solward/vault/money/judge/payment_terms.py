@@ -1,0 +1,192 @@
+"""What a payment's transaction may be: the transfers that the offer asks for, and nothing beside.
+
+The offer is a seller's word that a plugin read. So the bytes are held to it here, by themselves and
+by the accounts they touch, before anything is reserved; pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from solders.instruction import Instruction
+from solders.pubkey import Pubkey
+
+from solward.solana.fees import MAX_COMPUTE_UNITS
+from solward.solana.instructions import System, Token
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    MEMO_PROGRAMS,
+    SYSTEM_PROGRAM,
+    TOKEN_PROGRAMS,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import SOL, TransactionEffects
+from solward.types.ledger import Account
+from solward.types.payment import PaymentMode
+from solward.types.record import TransactionType
+from solward.vault.guardrails.comparison import unwelcome
+from solward.vault.money.request import Draft, Payment
+
+# Extensions by which the seller would get less, or what is held is not what is shown; not even the
+# operator's leave for the mint lets it pay.
+_NEVER: Final = {TRANSFER_FEE: "a transfer fee", 4: "confidential transfers"}
+# Of a signed 64-bit column.
+_MOST_UNITS: Final = 2**63 - 1
+_TRANSFER: Final = System.TRANSFER.to_bytes(4, "little")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def check_draft(draft: Draft) -> None:
+    """Refuse a draft that is no payment, or pays otherwise than it says.
+
+    Raises:
+        InvalidRequest: naming what is wrong.
+    """
+    payment, intent = draft.payment, draft.intent
+    if payment is None:
+        if intent.type == TransactionType.PAYMENT:
+            raise InvalidRequest("type must not be payment: only the service itself pays so")
+        return
+    if intent.type != TransactionType.PAYMENT:
+        raise InvalidRequest(f"type of a payment must be payment, not {intent.type}")
+    if draft.wire is not None or draft.pocket is not None or draft.tables or draft.otherwise:
+        raise InvalidRequest("a payment is made of instructions alone")
+    if not 0 < payment.units <= _MOST_UNITS:
+        raise InvalidRequest(f"units of a payment must be 1 to {_MOST_UNITS}, not {payment.units}")
+    if not 0 < payment.most_compute_units <= MAX_COMPUTE_UNITS:
+        raise InvalidRequest(f"most_compute_units must be 1 to {MAX_COMPUTE_UNITS}")
+    if payment.most_unit_price < 1:
+        raise InvalidRequest("most_unit_price must be at least 1 micro-lamport")
+    if not _DIGEST.fullmatch(payment.fingerprint):
+        raise InvalidRequest("fingerprint must be a SHA-256 in lower case hex")
+    if (payment.mode is PaymentMode.SPONSORED) != (payment.fee_payer is not None):
+        raise InvalidRequest("a sponsored payment has a fee payer, and no other has one")
+    if payment.fee_payer is not None:
+        try:
+            Pubkey.from_string(payment.fee_payer)
+        except ValueError:
+            raise InvalidRequest("feePayer must be a base58 Solana address") from None
+        if payment.fee_payer == intent.wallet:
+            raise InvalidRequest("feePayer must not be the wallet itself")
+    _check_instructions(draft.instructions, payment, intent.wallet)
+
+
+def _check_instructions(
+    instructions: Collection[Instruction], payment: Payment, wallet: str
+) -> None:
+    paid, memos = 0, 0
+    for each in instructions:
+        program, data = str(each.program_id), bytes(each.data)
+        accounts = [str(meta.pubkey) for meta in each.accounts]
+        if payment.fee_payer in accounts:
+            raise InvalidRequest("no instruction of a payment may name the sponsor's account")
+        if program in MEMO_PROGRAMS:
+            memos += 1
+            if data.decode("utf-8", "replace") != payment.memo:
+                raise InvalidRequest("the memo instruction of a payment must be its memo")
+        elif program in TOKEN_PROGRAMS and payment.asset != SOL:
+            checked = len(data) == 10 and data[0] == Token.TRANSFER_CHECKED
+            if not checked or len(accounts) != 4:
+                raise InvalidRequest("tokens of a payment move by TransferChecked alone")
+            source, mint, _to, authority = accounts
+            if (source, mint, authority) != (payment.source, payment.asset, wallet):
+                raise InvalidRequest("a transfer of a payment is of another account or mint")
+            if data[9] != payment.decimals:
+                raise InvalidRequest(f"a transfer of a payment has {data[9]} decimals")
+            paid += int.from_bytes(data[1:9], "little")
+        elif program == SYSTEM_PROGRAM and payment.asset == SOL:
+            if len(data) != 12 or data[:4] != _TRANSFER or accounts[:1] != [wallet]:
+                raise InvalidRequest("SOL of a payment moves by Transfer of the wallet alone")
+            paid += int.from_bytes(data[4:12], "little")
+        elif program != ASSOCIATED_TOKEN_PROGRAM or payment.fee_payer is not None:
+            raise InvalidRequest(f"a payment has no instruction of program {program}")
+    if memos != (payment.memo is not None):
+        raise InvalidRequest("a payment has one memo instruction where it has a memo, else none")
+    if paid != payment.units:
+        raise InvalidRequest(f"the transfers of a payment move {paid} units, not {payment.units}")
+
+
+def refusals(
+    draft: Draft, payment: Payment, before: Mapping[str, Account | None], regulated: Collection[str]
+) -> Iterator[str]:
+    """Why a payment is not made by the state of the accounts it names, each reason in words.
+
+    Args:
+        before: state of every account that it names.
+        regulated: see `Policy.regulated_mints`.
+    """
+    if payment.asset == SOL:
+        return
+    mint = mint_account(payment.asset, before.get(payment.asset))
+    if mint is None:
+        yield f"{payment.asset} is not a mint, and cannot be paid with"
+        return
+    if mint.decimals != payment.decimals:
+        yield (
+            f"mint {mint.address} has {mint.decimals} decimals, and the payment was made with"
+            f" {payment.decimals}"
+        )
+    never = [name for kind, name in _NEVER.items() if kind in mint.extensions]
+    for name in never:
+        yield f"mint {mint.address} has {name}, and cannot be paid with"
+    if not never:
+        yield from unwelcome(mint, regulated)
+    source = token_account(before.get(payment.source))
+    if source is None or source.mint != mint.address:
+        yield f"the wallet has no token account of mint {mint.address}"
+    elif source.is_frozen:
+        yield f"the wallet's account {payment.source} of mint {mint.address} is frozen"
+    opened = _opened(draft.instructions)
+    for account in _receiving(draft.instructions):
+        held = token_account(before.get(account))
+        if held is not None and held.is_frozen:
+            yield f"the seller's token account {account} of mint {mint.address} is frozen"
+        elif held is None and account not in opened:
+            yield (
+                f"the seller's token account {account} of mint {mint.address} does not exist, and"
+                " the payment opens none"
+            )
+
+
+def takes_otherwise(payment: Payment, effects: TransactionEffects) -> str | None:
+    """Why the bytes are no payment of its amount, None where they are one."""
+    outflow = effects.outflow
+    if outflow is None:
+        return None
+    native = payment.asset in (SOL, WRAPPED_SOL_MINT)
+    tokens = {} if native else {payment.asset: payment.units}
+    # Nothing moves to the own account, and the seller would be shown a payment all the same.
+    if (outflow.lamports, dict(outflow.tokens)) != (payment.units if native else 0, tokens):
+        return "the payment's bytes take something else than its amount"
+    return None
+
+
+def _receiving(instructions: Collection[Instruction]) -> list[str]:
+    """Token accounts that transfers go to."""
+    return [
+        str(each.accounts[2].pubkey)
+        for each in instructions
+        if str(each.program_id) in TOKEN_PROGRAMS
+    ]
+
+
+def _opened(instructions: Collection[Instruction]) -> set[str]:
+    """Associated accounts that are opened."""
+    return {
+        str(each.accounts[1].pubkey)
+        for each in instructions
+        if str(each.program_id) == ASSOCIATED_TOKEN_PROGRAM and len(each.accounts) > 1
+    }
+
+
+def held_units(payment: Payment, before: Mapping[str, Account | None]) -> int:
+    """What the source of a payment holds in a state, in the asset's smallest units."""
+    state = before.get(payment.source)
+    if payment.asset == SOL:
+        return 0 if state is None else state.lamports
+    account = token_account(state)
+    return 0 if account is None else min(account.amount, _MOST_UNITS)

@@ -1,0 +1,97 @@
+"""Guardrails of plugins: asked outside the database, each for a limited time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.vault.guardrails import PluginGuardrail, Verdict
+
+# A rule is a pure function of two values. This is far more than one takes on a busy machine, and
+# short enough for a caller to wait for the refusal.
+TIME_LIMIT_S = 5.0
+# A person reads it, on a phone for one.
+_MAX_REASON = 500
+
+_log = structlog.get_logger(__name__)
+
+
+class PluginRules:
+    """The plugins' guardrails in order; they can only refuse, or let a person decide."""
+
+    def __init__(self, guardrails: Sequence[PluginGuardrail]) -> None:
+        self._guardrails = tuple(guardrails)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As stored in a record's `guardrailsApplied`."""
+        return tuple(guardrail.name for guardrail in self._guardrails)
+
+    async def judge(
+        self, verdict: Verdict, intent: Intent, effects: TransactionEffects | None
+    ) -> Verdict:
+        """What the built-in rules found, and where they allow it, the plugins' rules after them.
+
+        A rule that raises, answers anything but None and `Hold`, or does not answer in
+        `TIME_LIMIT_S`, has refused. A refusal beats what another rule would have held. Nothing is
+        asked where nothing was simulated.
+        """
+        if effects is None or not verdict.allowed:
+            return verdict
+        for guardrail in self._guardrails:
+            verdict = replace(verdict, applied=(*verdict.applied, guardrail.name))
+            answer = await _answer(guardrail, intent, effects)
+            if isinstance(answer, Hold):
+                held = f"{guardrail.name}: {answer.reason}"
+                verdict = replace(verdict, hold=joined(verdict.hold, held))
+            elif answer is not None:
+                return replace(verdict, rule=guardrail.name, reason=answer)
+        return verdict
+
+
+async def _answer(
+    guardrail: PluginGuardrail, intent: Intent, effects: TransactionEffects
+) -> str | Hold | None:
+    deadline = asyncio.timeout(TIME_LIMIT_S)
+    try:
+        async with deadline:
+            return exact_answer(await guardrail.check(intent, effects))
+    except Exception as error:
+        if deadline.expired():
+            _log.error("guardrail_hangs", guardrail=guardrail.name)
+            return f"the rule did not answer within {TIME_LIMIT_S:g} s"
+        return failed(error)
+
+
+def joined(*reasons: str | None) -> str | None:
+    """Reasons to ask a person, as one text; None where there is none."""
+    text = ""
+    for reason in filter(None, reasons):
+        text += ("" if not text else " " if text.endswith(".") else "; ") + reason
+    return text or None
+
+
+def failed(error: BaseException) -> str:
+    """The refusal by a rule that raised; its text may hold what nobody should read."""
+    return f"the rule failed: {type(error).__name__}"
+
+
+def exact_answer(answer: object) -> str | Hold | None:
+    """A rule's answer in exact types, so that the rule cannot change it afterwards; anything but
+    None and `Hold` refuses."""
+    if answer is None:
+        return None
+    if type(answer) is Hold and isinstance(answer.reason, str):
+        return Hold(_one_line(answer.reason))
+    return _one_line(answer) if isinstance(answer, str) else "the rule refused"
+
+
+def _one_line(text: str) -> str:
+    """The beginning, without line ends, escapes of terminals and marks of direction, which could
+    make what a person decides on, or what stands beside a refusal, look like something else."""
+    cut = str.__str__(text)[:_MAX_REASON]
+    return "".join(each if each.isprintable() else "\ufffd" for each in cut)

@@ -1,0 +1,169 @@
+"""What a plugin's skills keep for the wallet of their call, under the fences of its money calls."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.database import Database
+from solward.types.entries import Entry, HistoryRequest, Put
+from solward.types.errors import SkillError
+from solward.types.record import TransactionRecord
+from solward.vault.money.request import Actor
+from solward.vault.store import plugin_entries as store
+from solward.vault.store import spending
+from solward.vault.store import transactions as records
+from solward.vault.store.plugin_entries import StoreBounds, plugin_of, third_party
+
+REMEMBER: Final = "remember"
+"""In a hold's recipe, what carrying it out remembers."""
+
+_MINUTE_S = 60.0
+
+T = TypeVar("T")
+
+
+class _Undone(Exception):
+    """Ends the transaction of a dry run, which stores nothing."""
+
+
+class WriteBudget:
+    """How often each plugin's store is written in this process, minute by minute."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        # plugin -> when its minute began, and how many writes it had.
+        self._minutes: dict[str, tuple[float, int]] = {}
+
+    def take(self, plugin: str) -> None:
+        """Count one write.
+
+        Raises:
+            SkillError: `store_busy`: the minute has no room left.
+        """
+        now = self._clock()
+        began, writes = self._minutes.get(plugin, (now, 0))
+        if now - began >= _MINUTE_S:
+            began, writes = now, 0
+        if writes >= self._most:
+            seconds = max(1, math.ceil(began + _MINUTE_S - now))
+            raise SkillError(
+                "store_busy",
+                f"The plugin's store was written {self._most} times in a minute, which is the most"
+                f" (PLUGIN_STORE_WRITES_PER_MINUTE); it may be again in {seconds} s",
+            )
+        self._minutes[plugin] = began, writes + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntries:
+    """The stores of every plugin; each call is one transaction, for the plugin of its actor."""
+
+    database: Database
+    bounds: StoreBounds
+    budget: WriteBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", WriteBudget(self.bounds.writes_a_minute))
+
+    async def get(self, wallet_id: str, actor: Actor, key: str) -> Entry | None:
+        """See `Store.get`."""
+        async with self.database.read() as connection:
+            return await store.get(connection, wallet_id, _plugin(actor), key)
+
+    async def listed(
+        self, wallet_id: str, actor: Actor, prefix: str, after: str | None, limit: int
+    ) -> tuple[Entry, ...]:
+        """See `Store.list`."""
+        async with self.database.read() as connection:
+            return await store.listed(
+                connection, wallet_id, _plugin(actor), prefix=prefix, after=after, limit=limit
+            )
+
+    async def put(self, wallet_id: str, actor: Actor, put: Put) -> Entry:
+        """See `Store.put`; raises what ends a money call of the actor too, but for a freeze."""
+        async with self._write(wallet_id, actor) as connection:
+            now = await self.database.moment(connection)
+            (written,) = await store.write(
+                connection, wallet_id, _plugin(actor), [put], self.bounds, now.database_ms
+            )
+            return written
+
+    async def delete(self, wallet_id: str, actor: Actor, key: str, version: int | None) -> bool:
+        """See `Store.delete`; raises as `put`."""
+        async with self._write(wallet_id, actor) as connection:
+            return await store.remove(connection, wallet_id, _plugin(actor), key, version)
+
+    async def history(
+        self, wallet_id: str, actor: Actor, request: HistoryRequest
+    ) -> tuple[TransactionRecord, ...]:
+        """See `SkillContext.history`."""
+        plugin = third_party(actor.via)
+        if plugin is None:
+            return ()
+        async with self.database.read() as connection:
+            return tuple(await records.of_plugin(connection, wallet_id, plugin, request))
+
+    @asynccontextmanager
+    async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
+        """A transaction for a caller that may still act, of a dry run taken back at its end.
+
+        Raises:
+            SkillError: `store_busy`: its plugin has written often enough in this minute.
+        """
+        self.budget.take(_plugin(actor))
+        run = None if actor.run is None else actor.run.fencing
+        due = None if actor.schedule is None else actor.schedule.fencing
+        try:
+            async with self.database.write() as connection:
+                await spending.lock(connection, wallet_id, (), run, actor.api_key, schedule=due)
+                for check in actor.checks:
+                    check()
+                yield connection
+                if actor.dry_run:
+                    raise _Undone
+        except _Undone:
+            return
+
+
+async def remember(
+    connection: AsyncConnection,
+    record: TransactionRecord,
+    actor: Actor,
+    bounds: StoreBounds,
+) -> None:
+    """Write what a money call remembers, in the transaction that stores its pending record.
+
+    Raises:
+        SkillError: `store_changed`, `store_full`, or `no_store`: nobody's plugin asks.
+    """
+    if actor.remember:
+        await store.write(
+            connection, record.wallet_id, _plugin(actor), actor.remember, bounds,
+            record.created_ms, record.id,
+        )  # fmt: skip
+
+
+def remember_json(puts: Sequence[Put]) -> list[dict[str, Any]]:
+    """What a hold stores of them."""
+    return [{"key": put.key, "value": put.value, "version": put.version} for put in puts]
+
+
+def read_remember(recipe: Mapping[str, Any]) -> tuple[Put, ...]:
+    """What `remember_json` wrote to a recipe."""
+    raw = recipe.get(REMEMBER, ())
+    return tuple(Put(each["key"], each["value"], each["version"]) for each in raw)
+
+
+def _plugin(actor: Actor) -> str:
+    found = plugin_of(actor.via)
+    if found is None:
+        raise SkillError("no_store", "Only a plugin's skill has a store")
+    return found

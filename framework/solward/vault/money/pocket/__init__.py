@@ -1,0 +1,1 @@
+"""Pockets: wallets of single use for programs that are not decoded."""

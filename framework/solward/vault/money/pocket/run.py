@@ -1,0 +1,653 @@
+"""A pocket used in steps: the wallet fills it, it makes a call, and what is left comes home.
+
+For programs and venues whose bytes name their payer, so that wallet and pocket cannot sign one
+transaction. The wallet signs the funding and the sweeps, which are understood; the call has the
+pocket's signature alone, and can take what was put in and no more. All steps are one record. Each
+step's bytes are durable before they are sent, so whoever finds the record open goes on from there;
+a call that was not signed before a crash is not made after it: what the pocket holds comes home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import structlog
+from solders.instruction import Instruction
+from solders.message import to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.database import Database
+from solward.solana.fees import network_fee
+from solward.solana.message import (
+    AnyMessage,
+    advances_nonce,
+    decode_transaction,
+    lookup_tables,
+    required_signers,
+    resolve,
+)
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.tokens import associated_address, token_account
+from solward.support.clock import now_ms
+from solward.telemetry import tracing
+from solward.types.errors import (
+    InvalidRequest,
+    KeyRevoked,
+    LedgerError,
+    NotFound,
+    SkillError,
+    SolwardError,
+    StoreError,
+    TakenOver,
+)
+from solward.types.guardrail import Intent
+from solward.types.money import format_sol
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.vault.custody import Wallets
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.ledger.patience import pause, within
+from solward.vault.ledger.protocol import Ledger, SimulationResult
+from solward.vault.ledger.trust import is_enough
+from solward.vault.money.failures import explain
+from solward.vault.money.judge.assess import (
+    LAG_S,
+    UNKNOWN_BLOCKHASH,
+    BlockhashSource,
+    compile_instructions,
+    read_and_simulate,
+    with_budget,
+)
+from solward.vault.money.judge.priority import PriorityFees
+from solward.vault.money.pocket.sweep import PocketSweeps
+from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft
+from solward.vault.money.send.sender import BALANCES_S, InFlight, Sender
+from solward.vault.money.send.settlement import (
+    Landed,
+    StepsTotal,
+    kept_of_failed,
+    kept_of_steps,
+    read_landed,
+)
+from solward.vault.money.send.signing import spent_by, step_attempt, step_in_flight
+from solward.vault.money.steps import Step, StepHook
+from solward.vault.store import attempts as attempt_store
+from solward.vault.store import pockets as pocket_store
+from solward.vault.store import spending
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.attempts import Attempt, AttemptState, PocketStep, Settlement
+from solward.vault.store.pockets import PocketRow, PocketState
+
+# A sweep looks again after each transaction; somebody may send to the pocket all the time.
+_SWEEPS = 6
+# Tokens that a route may go over; what a call opens beyond that is left to a hostile venue.
+_FURTHER_MINTS = 3
+# The longest a venue or a plugin may take to make the call, while the pocket is filled.
+_BUILD_S = 30.0
+# For nodes that do not answer, whether or not the caller still waits: money is in the pocket.
+_WAIT_S = 120.0
+_UNSEEN_TRIES = 3
+
+# Others have used what was left for a priority fee since it was read.
+_NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
+_STOPPED = "The service stopped before the call was made; what the pocket held came back"
+
+Limits: TypeAlias = tuple[tuple[str, ScopeLimits], ...]
+NO_LIMITS = ScopeLimits()
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How the call went: its attempt's end, None where none was made, and why it failed."""
+
+    state: AttemptState | None
+    error: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it landed without an error."""
+        return self.state is AttemptState.LANDED_OK
+
+
+class PocketRuns:
+    """Drives pockets through their steps, from the beginning or from where a crash left them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        wallets: Wallets,
+        sender: Sender,
+        blockhashes: BlockhashSource,
+        hook: StepHook,
+        owner: str,
+        blocked: Collection[str] = (),
+        fees: PriorityFees | None = None,
+        wallet_limits: ScopeLimits = NO_LIMITS,
+    ) -> None:
+        """Args:
+        blocked: addresses that no call may name.
+        fees: sets compute-unit limit and price of calls by instructions, and of sweeps.
+        wallet_limits: the service's; a sweep bids no more than they leave for costs.
+        """
+        self._ledger = ledger
+        self._database = database
+        self._wallets = wallets
+        self._sender = sender
+        self._blockhashes = blockhashes
+        self._hook = hook
+        self._owner = owner
+        self._blocked = frozenset(blocked)
+        self._fees = PriorityFees(ledger) if fees is None else fees
+        self._wallet_limits = wallet_limits
+        self._sweeps = PocketSweeps(ledger, wallets, blockhashes, hook, self._fees)
+
+    async def after_funding(
+        self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
+    ) -> TransactionRecord:
+        """Wait for the funding that was sent, make the call, and take home what is left.
+
+        A call is not made any more where what requests it has ended, as `Actor` says.
+        """
+        funded = await item.done
+        if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
+            return await self._end_unfunded(record, funded)
+        with within(_WAIT_S, own=True):
+            if funded.attempt is AttemptState.LANDED_OK:
+                called = await self._call(record, actor, draft)
+            else:
+                called = Called(None, funded.error)
+            return await self._finish(record, called, sweeps=not draft.stays, limits=actor.limits)
+
+    async def begin_sweep(
+        self, record: TransactionRecord, actor: Actor, address: str
+    ) -> TransactionRecord:
+        """Store a record that empties a pocket; its costs count, and it takes no SOL.
+
+        Raises:
+            NotFound, InvalidRequest: there is no such pocket, it is empty, or it is in use.
+            LedgerError: the ledger did not answer.
+        """
+        sweepable = {PocketState.OPEN}
+        async with self._database.read() as connection:
+            row = await pocket_store.at_address(connection, record.wallet_id, address)
+        if row is not None and row.state is PocketState.EMPTY and any(await self._sweeps.held(row)):
+            # A node that lied when it was closed, or somebody who sent to it since.
+            sweepable.add(PocketState.EMPTY)
+        async with self._database.write() as connection:
+            await spending.lock_wallet(connection, record.wallet_id)
+            row = await pocket_store.at_address(connection, record.wallet_id, address)
+            if row is None or row.state not in sweepable:
+                raise NotFound("Pocket not found")
+            last = None
+            if row.transaction_id is not None:
+                last = await transaction_store.get(connection, row.transaction_id)
+            if last is not None and last.status is TransactionStatus.PENDING:
+                raise InvalidRequest(f"address: what pocket {address} is used for has not ended")
+            await pocket_store.use_again(connection, row, record.id, ())
+            await transaction_store.insert_record(
+                connection, record, action_key=None, owner=self._owner, trace=actor.trace
+            )
+            units = {spending.SOL_ASSET: 0, spending.COSTS_ASSET: 0}
+            scopes = [f"wallet:{record.wallet_id}"]
+            now = await self._database.moment(connection)
+            await spending.reserve(connection, record.id, scopes, units, now.reserved_ms)
+        return record
+
+    async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
+        """Empty the pocket of a record that does nothing else."""
+        with within(_WAIT_S, own=True):
+            return await self._finish(record, Called(AttemptState.LANDED_OK), sweeps=True)
+
+    async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+        """Go on where a dead process left a record.
+
+        Args:
+            live: the attempt whose fate is open, None where every one has ended.
+            step: of the live attempt, or of the last one.
+
+        Raises:
+            StoreError: the database refused; the record stays pending.
+        """
+        try:
+            await self._resumed(record, live, step)
+        except StoreError:
+            raise
+        except Exception:
+            # It stays pending, and the next start or takeover goes on.
+            _log.exception("pocket_not_resumed", transaction_id=record.id)
+
+    async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+        ended = None if live is None else await live.done
+        if step == PocketStep.FUND:
+            if ended is not None and ended.attempt not in (
+                AttemptState.LANDED_OK,
+                AttemptState.PRESUMED_DEAD,
+            ):
+                await self._end_unfunded(record, ended)
+                return
+            called = Called(None, _STOPPED)
+        else:
+            called = await self._called(record)
+        async with self._database.read() as connection:
+            row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
+        with within(_WAIT_S, own=True):
+            # What a position holds stays in it.
+            await self._finish(record, called, sweeps=row.position is None)
+
+    async def _called(self, record: TransactionRecord) -> Called:
+        """How the call of a record went that has landed or died already."""
+        async with self._database.read() as connection:
+            steps = await attempt_store.of_transaction(connection, record.id)
+        for attempt in reversed(steps):
+            if attempt.step == PocketStep.CALL:
+                error = None if attempt.state is AttemptState.LANDED_OK else _not_landed(attempt)
+                return Called(attempt.state, error)
+        return Called(None, _STOPPED)
+
+    # The call.
+
+    async def _call(self, record: TransactionRecord, actor: Actor, draft: PocketDraft) -> Called:
+        pocket = draft.pocket
+        try:
+            with tracing.span("pocket.build"):
+                async with asyncio.timeout(_BUILD_S):
+                    made = await draft.build(pocket.address)
+            attempt = await self._signed_call(record, draft, made)
+        except SolwardError as error:
+            return Called(None, str(error))
+        except Exception as error:
+            _log.warning("pocket_build_failed", error=type(error).__name__)
+            return Called(None, f"The call could not be made: {type(error).__name__}")
+        refused = await self._journal(record, attempt, actor)
+        if refused is not None:
+            return Called(None, refused)
+        settlement = await self._sent(record, attempt)
+        return Called(settlement.attempt, settlement.error)
+
+    async def _signed_call(
+        self,
+        record: TransactionRecord,
+        draft: PocketDraft,
+        made: bytes | Sequence[Instruction] | PocketCall,
+    ) -> Attempt:
+        pocket = draft.pocket
+        blockhash = await self._blockhashes.newest()
+        drafted = None
+        if isinstance(made, bytes | bytearray):
+            transaction = decode_transaction(bytes(made))
+        else:
+            if not isinstance(made, PocketCall):
+                made = PocketCall(tuple(made), draft.tables)
+            intent = Intent(type=record.type, wallet=pocket.address)
+            drafted = Draft(intent, made.instructions, tables=made.tables)
+            transaction = compile_instructions(drafted, blockhash.blockhash, None)
+        message = transaction.message
+        signers = required_signers(message)
+        if draft.intent.wallet in signers:
+            raise InvalidRequest("The call needs the wallet's signature, which no call gets")
+        if pocket.address not in signers:
+            raise InvalidRequest("The call does not need the pocket's signature")
+        for place, valid in enumerate(transaction.verify_with_results()):
+            if not valid and signers[place] != pocket.address:
+                raise InvalidRequest("A signature other than the pocket's is missing or wrong")
+        if advances_nonce(message):
+            # Kept back, such bytes could take what the pocket of a position holds later.
+            raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
+        fee = network_fee(message)
+        if fee > self._fees.max_lamports:
+            raise InvalidRequest(
+                f"The call's network fee of {format_sol(fee)} SOL is more than the"
+                f" {format_sol(self._fees.max_lamports)} SOL allowed; MAX_NETWORK_FEE_SOL sets it"
+            )
+        found = await self._try(draft, transaction, own=drafted is not None)
+        if drafted is None:
+            expiry = await self._blockhashes.expiry(found.slot)
+            blockhash = replace(blockhash, last_valid_block_height=expiry)
+        else:
+            budgeted = await with_budget(
+                self._fees, drafted, blockhash.blockhash, found.units_consumed
+            )
+            if budgeted is not None:
+                # The pocket pays it; where it has not that much, the call goes without.
+                with contextlib.suppress(InvalidRequest, LedgerError):
+                    found = await self._try(draft, budgeted, own=True)
+                    transaction, message = budgeted, budgeted.message
+        signatures = list(transaction.signatures)
+        signer = await self._wallets.pocket_signer(pocket.wallet_id, pocket.counter)
+        made_by = await signer.sign(bytes(to_bytes_versioned(message)))
+        signatures[signers.index(pocket.address)] = Signature.from_bytes(made_by)
+        signed = VersionedTransaction.populate(message, signatures)
+        self._hook(Step.SIGNED)
+        return step_attempt(record, signed, blockhash, PocketStep.CALL, found.units_consumed)
+
+    async def _try(
+        self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
+    ) -> SimulationResult:
+        """Simulate the call; nothing but an early end, its slot and its units depend on it."""
+        wallet, pocket = draft.intent.wallet, draft.pocket.address
+        mints = await self._ledger.accounts(list(draft.returns)) if draft.returns else {}
+        accounts = {
+            mint: [associated_address(owner, mint, state.owner) for owner in (wallet, pocket)]
+            for mint, state in mints.items()
+            if state is not None
+        }
+        wanted = {wallet, pocket, *(each for found in accounts.values() for each in found)}
+        named = await self._accounts_of(transaction)
+        await self._check_blocked(named, transaction.message)
+        # A node reports accounts of the transaction alone; any other stays as it is.
+        addresses = [each for each in named if each in wanted]
+        tries = 0
+        while True:
+            min_slot = self._ledger.landed_slot
+            _, before, result = await read_and_simulate(
+                self._ledger, bytes(transaction), addresses, addresses, min_slot
+            )
+            tries += 1
+            # A node that is behind does not know the funding yet, or the blockhash; somebody else's
+            # blockhash may be of no block.
+            unseen = result.err == UNKNOWN_BLOCKHASH and (own or tries < _UNSEEN_TRIES)
+            behind = unseen or result.slot < min_slot
+            if result.err is None or not behind or not await pause(LAG_S):
+                break
+        if result.err is not None:
+            raise InvalidRequest(f"The call would fail: {explain(result.err, result.logs)}")
+        for mint, least in draft.returns.items():
+            gained = 0
+            for address in accounts.get(mint, ()):
+                held = token_account(result.accounts.get(address))
+                had = token_account(before.get(address))
+                gained += (held.amount if held else 0) - (had.amount if had else 0)
+            if mint == WRAPPED_SOL_MINT:
+                for address in (wallet, pocket):
+                    after, was = result.accounts.get(address), before.get(address)
+                    gained += (after.lamports if after else 0) - (was.lamports if was else 0)
+            if gained < least:
+                raise InvalidRequest(
+                    f"The call would bring {gained} units of {mint}, at least {least} are required"
+                )
+        return result
+
+    async def _check_blocked(self, named: Sequence[str], message: AnyMessage) -> None:
+        if not self._blocked:
+            return
+        states = (await self._ledger.accounts(named)).values()
+        owners = {held.owner for held in map(token_account, states) if held is not None}
+        data = [bytes(each.data) for each in message.instructions]
+        for address in sorted(self._blocked):
+            key = bytes(Pubkey.from_string(address))
+            if address in owners or address in named or any(key in each for each in data):
+                raise InvalidRequest(f"address {address} is blocked, and the call names it")
+
+    async def _accounts_of(self, transaction: VersionedTransaction) -> list[str]:
+        tables = lookup_tables(transaction.message)
+        found = await self._ledger.accounts(tables) if tables else {}
+        contents = {key: state.data for key, state in found.items() if state is not None}
+        return [key.address for key in resolve(transaction.message, contents)]
+
+    # What comes home.
+
+    async def _finish(
+        self,
+        record: TransactionRecord,
+        called: Called,
+        *,
+        sweeps: bool,
+        limits: Limits = (),
+    ) -> TransactionRecord:
+        wallet = await self._wallets.get(record.wallet_id)
+        async with self._database.read() as connection:
+            row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
+        empty = False
+        if sweeps:
+            try:
+                with tracing.span("pocket.sweep"):
+                    empty = await self._sweep(record, wallet.address, row, limits)
+            except (InvalidRequest, LedgerError) as error:
+                _log.error("pocket_not_swept", address=row.address, error=str(error))
+        return await self._settle(record, wallet.address, row, called, empty=empty)
+
+    async def _sweep(
+        self, record: TransactionRecord, wallet: str, row: PocketRow, limits: Limits
+    ) -> bool:
+        """Take home what the pocket holds, looking again until it holds nothing."""
+        row = await self._with_opened(record, row)
+        limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
+        for _ in range(_SWEEPS):
+            lamports, held = await self._sweeps.held(row)
+            if not lamports and not held:
+                return True
+            async with self._database.read() as connection:
+                room = await self._room(connection, limits)
+            attempt = await self._sweeps.signed(record, wallet, row, lamports, held, room)
+            refused = await self._journal(record, attempt, limits=limits)
+            if refused == _NO_ROOM:
+                continue
+            if refused is not None:
+                _log.warning("pocket_not_swept", address=row.address, error=refused)
+                return False
+            await self._sent(record, attempt)
+        lamports, held = await self._sweeps.held(row)
+        return not lamports and not held
+
+    async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
+        """The pocket, with the tokens of accounts that its call opened: a venue's route may go over
+        others than those it trades."""
+        async with self._database.read() as connection:
+            steps = await attempt_store.of_transaction(connection, record.id)
+        named: dict[str, None] = {}
+        for step in steps:
+            if step.step == PocketStep.CALL and step.state is AttemptState.LANDED_OK:
+                wire = VersionedTransaction.from_bytes(step.wire)
+                named |= dict.fromkeys(await self._accounts_of(wire))
+        found = await self._ledger.accounts(list(named)) if named else {}
+        opened = {
+            held.mint
+            for address, state in found.items()
+            if state is not None
+            and (held := token_account(state)) is not None
+            and held.owner == row.address
+            and address == associated_address(row.address, held.mint, state.owner)
+        }
+        further = sorted(opened - {*row.mints, WRAPPED_SOL_MINT})[:_FURTHER_MINTS]
+        if not further:
+            return row
+        async with self._database.write() as connection:
+            await pocket_store.use_again(connection, row, record.id, further)
+        return replace(row, mints=(*row.mints, *further))
+
+    # The journal.
+
+    async def _room(self, connection: AsyncConnection, limits: Limits) -> int | None:
+        """Lamports of costs that the ceilings leave; None where there is none."""
+        now = (await self._database.moment(connection)).window_ms
+        used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
+        rooms = [
+            each.daily_costs_lamports - used[scope].units_last_day.get(spending.COSTS_ASSET, 0)
+            for scope, each in limits
+            if each.daily_costs_lamports is not None
+        ]
+        return max(0, min(rooms)) if rooms else None
+
+    async def _journal(
+        self,
+        record: TransactionRecord,
+        attempt: Attempt,
+        actor: Actor | None = None,
+        limits: Limits = (),
+    ) -> str | None:
+        """Make a step's bytes durable; returns why they must not be sent, None where they may.
+
+        Args:
+            actor: who requests it; None for what a freeze or a revoked key does not stop.
+            limits: whose ceilings of costs the priority fee of a sweep must leave alone.
+        """
+        try:
+            async with self._database.write() as connection:
+                if actor is not None:
+                    fence = None if actor.run is None else actor.run.fencing
+                    run = None if actor.schedule is None else actor.schedule.fencing
+                    await spending.lock(
+                        connection, record.wallet_id, (), fence, actor.api_key, schedule=run
+                    )
+                    for check in actor.checks:
+                        check()
+                    frozen = await spending.freeze_reason(connection, record.wallet_id)
+                    if frozen is not None:
+                        return "transactions are frozen" + (f": {frozen}" if frozen else "")
+                if attempt.step == PocketStep.SWEEP:
+                    # Its own cost counts before it is sent, like any other. What must be paid to
+                    # bring money home is never refused; what is only bid must fit.
+                    await spending.lock_wallet(connection, record.wallet_id)
+                    room = await self._room(connection, limits)
+                    if attempt.spent.unit_price and room is not None and attempt.max_debit > room:
+                        return _NO_ROOM
+                    await spending.add_costs(connection, record.id, attempt.max_debit)
+                await attempt_store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
+        except IntegrityError:
+            return "An identical transaction was already sent"
+        except TakenOver:
+            return "Another process has taken this over"
+        except (KeyRevoked, SkillError) as error:
+            return str(error)
+        self._hook(Step.WRITTEN_AHEAD)
+        return None
+
+    async def _sent(self, record: TransactionRecord, attempt: Attempt) -> Settlement:
+        item = step_in_flight(record, attempt)
+        _log.info("transaction_signed", signature=item.signature, step=attempt.step)
+        await self._sender.send(item)
+        return await item.done
+
+    # The end.
+
+    async def _end_unfunded(
+        self, record: TransactionRecord, funded: Settlement
+    ) -> TransactionRecord:
+        """The pocket got nothing: the record ends as its funding did."""
+        # That it failed gives money back, where enough hosts say so; then nothing more is held.
+        paid = funded.fee_lamports
+        async with self._database.write() as connection:
+            row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
+            reserved = await spending.reserved_by(connection, [record.id])
+            lowered: dict[str, int] = {}
+            if funded.attempt is AttemptState.LANDED_ERR and funded.held_lamports == paid:
+                lowered = kept_of_failed(paid, reserved.get(record.id, {}))
+            state = PocketState.OPEN if row.at_risk else PocketState.EMPTY
+            await pocket_store.set_state(connection, row.wallet_id, row.counter, state, row.at_risk)
+            stored = await attempt_store.settle(
+                connection,
+                [replace(funded, status=TransactionStatus.FAILED, ends=True, lowered=lowered)],
+            )
+        self._hook(Step.SETTLED)
+        return stored[record.id]
+
+    async def _settle(
+        self,
+        record: TransactionRecord,
+        wallet: str,
+        row: PocketRow,
+        called: Called,
+        *,
+        empty: bool,
+    ) -> TransactionRecord:
+        """End the record with what its landed transactions took, together."""
+        async with self._database.read() as connection:
+            steps = await attempt_store.of_transaction(connection, record.id)
+            reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
+            stored = await transaction_store.get(connection, record.id)
+        total, sure = await self._total(wallet, steps)
+        # Funding that one node calls dead may land yet, and is then in the pocket.
+        empty = empty and not any(
+            s.step == PocketStep.FUND and s.state is AttemptState.PRESUMED_DEAD for s in steps
+        )
+        kept = kept_of_steps(total, reserved) if sure else {}
+        lost = {asset: kept.get(asset, units) for asset, units in reserved.items()}
+        details = dict((stored or record).details)
+        if called.succeeded and record.type == TransactionType.SWAP:
+            details["outputAmount"] = total.arrived(str(details["outputToken"]))
+        at_risk = {} if empty else _added(row.at_risk, lost)
+        if record.type == TransactionType.OTHER and not any(
+            s.step == PocketStep.FUND for s in steps
+        ):
+            # A sweep alone: it is what it is for.
+            called = (
+                Called(AttemptState.LANDED_OK)
+                if empty
+                else Called(None, "Something is left in the pocket")
+            )
+        settlement = Settlement(
+            record.id,
+            TransactionStatus.CONFIRMED if called.succeeded else TransactionStatus.FAILED,
+            AttemptState.LANDED_OK if called.succeeded else AttemptState.LANDED_ERR,
+            fee_lamports=total.spent.fee_lamports,
+            spent=total.spent,
+            held_lamports=lost.get(spending.SOL_ASSET, 0)
+            + lost.get(spending.COSTS_ASSET, total.fees),
+            error=called.error,
+            details=details,
+            lowered=kept,
+        )
+        async with self._database.write() as connection:
+            await pocket_store.set_state(
+                connection,
+                row.wallet_id,
+                row.counter,
+                PocketState.EMPTY if empty else PocketState.OPEN,
+                at_risk,
+            )
+            ended = await attempt_store.settle(connection, [settlement])
+        self._hook(Step.SETTLED)
+        return ended[record.id]
+
+    async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
+        """What the steps took, and whether enough hosts say so (`solward.vault.ledger.trust`)."""
+        total, sure = StepsTotal(), True
+        for step in steps:
+            message = VersionedTransaction.from_bytes(step.wire).message
+            paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
+            if not step.state.landed:
+                # It may land yet: the call takes nothing of the wallet's, the others do.
+                sure &= step.state is AttemptState.DEAD or not paid
+                continue
+            spent = spent_by(message)
+            if step.state is AttemptState.LANDED_ERR:
+                total.add_fee(paid, spent)
+                sure &= not paid or is_enough(self._ledger.origins())
+                continue
+            landed, certain = await self._landed(step.signature, message)
+            sure &= certain
+            if landed is not None:
+                total.add(landed, wallet, paid, replace(spent, units=landed.units))
+        return total, sure
+
+    async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:
+        # A node has a status before it has the balances.
+        deadline = asyncio.get_running_loop().time() + BALANCES_S
+        while True:
+            landed, sure = await read_landed(self._ledger, signature, message)
+            if landed is not None or asyncio.get_running_loop().time() > deadline:
+                return landed, sure
+            await asyncio.sleep(0.2)
+
+
+def _not_landed(attempt: Attempt) -> str:
+    if attempt.state is AttemptState.LANDED_ERR:
+        return "The call failed on the ledger; what the pocket held came back"
+    return "The call expired without reaching the ledger; what the pocket held came back"
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    total = Counter(before)
+    total.update({asset: n for asset, n in more.items() if asset != spending.COSTS_ASSET})
+    return {asset: units for asset, units in total.items() if units > 0}

@@ -1,0 +1,1 @@
+"""Reserves what a judged transaction can take, and holds it where a person decides."""

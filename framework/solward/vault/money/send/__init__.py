@@ -1,0 +1,1 @@
+"""Signs, writes ahead, sends, and finds what became of a transaction."""

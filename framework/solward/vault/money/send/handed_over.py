@@ -1,0 +1,606 @@
+"""Watch payments whose bytes were handed over and whose fee somebody else pays, until their end.
+
+Such a transaction is named by its fee payer's signature, which this service has not. It is found by
+the signature that the seller names, or in the history of the account that it takes from. A
+signature is of these bytes exactly if it is the fee payer's over the same message: no node's word
+says so, and neither another transaction nor changed bytes can.
+
+Nothing but the ledger ends one. It has landed where a node has such a signature without an error.
+That it never will takes what `fates` demands of each node, and here, because it has no signature to
+ask for: at `finalized`, past the expiry, the whole history of the account back to when it was
+signed has none of it, and the account holds no less than the wallet's own records explain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+from solders.message import to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+
+from solward.database.database import Database
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.tokens import token_account
+from solward.support.durations import DAY_MS
+from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
+from solward.types.guardrail import COSTS, SOL
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger, SignatureRow, SignatureStatus
+from solward.vault.ledger.trust import is_enough
+from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
+from solward.vault.money.send.fates import PATIENCE_BLOCKS, Answers, Fate, conclude, find_fates
+from solward.vault.money.send.sender import failed_settlement, mark_unknown
+from solward.vault.money.steps import Step, StepHook, no_hook
+from solward.vault.store import attempts as store
+from solward.vault.store import payments
+from solward.vault.store.attempts import AttemptState, Settlement
+from solward.vault.store.payments import PaymentRow
+
+# Statuses of signatures that are known: at the pace of slots.
+POLL_S: Final = 0.4
+# The first look into the history of an account, when the seller has not answered: most do within a
+# second or two, and name the signature.
+FIRST_LOOK_S: Final = 2.0
+# Between looks, growing; one serves all payments out of the account.
+LOOK_S: Final = 1.0
+MOST_LOOK_S: Final = 10.0
+# Between the tries of a proof that nodes did not give yet.
+PROOF_S: Final = 2.0
+MOST_PROOF_S: Final = 60.0
+
+_FIRST_PAGE: Final = 100
+_PAGE: Final = 1_000
+# Of one account at one node; spam of hundreds of thousands of rows takes longer, and proves
+# nothing.
+_HISTORY_S: Final = 60.0
+# Verifying takes 65 microseconds. With more payments in question than this, the bytes are read.
+_VERIFIED_AT_ONCE: Final = 8
+# Of signatures verified between two turns of the loop.
+_BREATH: Final = 64
+# A look repeats this many slots of the one before: nodes need not be equally far.
+_SLACK_SLOTS: Final = 64
+_PLAIN_MEMO: Final = re.compile(r"[A-Za-z0-9 ._:-]{1,64}")
+_ENDED: Final = frozenset({"confirmed", "finalized"})
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """A sponsored payment whose end is open.
+
+    Attributes:
+        signature: the wallet's own, which is not the transaction's.
+        payer: who pays the fee.
+        message: what is signed.
+        memo: that rows of its own show, None where they need not.
+        source: the account that units leave: a token account, or the wallet.
+        source_units: what it held when the payment was assessed.
+        held_lamports: the debit if it lands without error.
+        reserved: asset -> units that count against the limits.
+        created_ms: of the record.
+        found: the transaction's signature, once it is known.
+        unknown: whether its state `unknown` is stored already.
+        done: the settlement, once stored.
+    """
+
+    transaction_id: str
+    wallet_id: str
+    signature: str
+    payer: Pubkey
+    message: bytes
+    memo: str | None
+    asset: str
+    source: str
+    source_units: int
+    context_slot: int
+    last_valid_block_height: int
+    held_lamports: int
+    reserved: Mapping[str, int]
+    created_ms: int
+    fee_lamports: int = 0
+    found: str | None = None
+    unknown: bool = False
+    done: asyncio.Future[Settlement] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    looked_slot: int = 0
+    look_at: float = field(default_factory=lambda: time.monotonic() + FIRST_LOOK_S)
+    look_s: float = LOOK_S
+    proof_at: float = 0.0
+    proof_s: float = PROOF_S
+
+    def is_named_by(self, signature: str) -> bool:
+        """Whether a signature is the fee payer's over exactly these bytes."""
+        try:
+            return Signature.from_string(signature).verify(self.payer, self.message)
+        except ValueError:
+            return False
+
+    def may_be(self, row: SignatureRow) -> bool:
+        """Whether a row may be of these bytes, by what is cheap to see. A row without a memo may be
+        a provider's that shows none."""
+        if row.slot < self.context_slot:
+            return False
+        return self.memo is None or row.memo is None or self.memo in row.memo
+
+
+def live_payment(
+    record: TransactionRecord,
+    row: PaymentRow,
+    wire: bytes,
+    bounds: tuple[int, int],
+    held_lamports: int,
+    reserved: Mapping[str, int],
+) -> Live:
+    """A stored payment to watch.
+
+    Args:
+        wire: as written ahead.
+        bounds: slot at which its blockhash was read, and its last valid block height.
+    """
+    transaction = VersionedTransaction.from_bytes(wire)
+    context_slot, last_valid = bounds
+    # Rows are left out by it, and the seller chose it: a host may show it otherwise, or cut.
+    memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
+    return Live(
+        transaction_id=record.id,
+        wallet_id=record.wallet_id,
+        signature=str(transaction.signatures[row.signer_index]),
+        payer=transaction.message.account_keys[0],
+        message=bytes(to_bytes_versioned(transaction.message)),
+        memo=memo,
+        asset=row.asset,
+        source=row.source,
+        source_units=row.source_units,
+        context_slot=context_slot,
+        last_valid_block_height=last_valid,
+        held_lamports=held_lamports,
+        reserved=reserved,
+        created_ms=record.created_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A payment under the transaction's signature; see `fates.Open`."""
+
+    signature: str
+    last_valid_block_height: int
+    context_slot: int | None
+
+
+class Watcher:
+    """One task for every payment that is live; callers wait on `Live.done`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        *,
+        hook: StepHook = no_hook,
+        pace: float = 1.0,
+    ) -> None:
+        """Args:
+        pace: of all waits; a test's is lower.
+        """
+        self._ledger = ledger
+        self._database = database
+        self._hook = hook
+        self.pace = pace
+        self._live: dict[str, Live] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, item: Live, hint: str | None = None) -> None:
+        """Watch a payment that may have landed already."""
+        item.look_at = time.monotonic() + FIRST_LOOK_S * self.pace
+        self._live[item.transaction_id] = item
+        self._hinted(item, hint)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="solward-handed-over")
+        self._wake.set()
+
+    def answered(self, transaction_id: str, hint: str | None) -> None:
+        """The seller answered, and named a signature or none: look at once."""
+        item = self._live.get(transaction_id)
+        if item is None:
+            return
+        item.look_s = LOOK_S
+        self._hinted(item, hint)
+        if item.found is None:
+            item.look_at = time.monotonic()
+        self._wake.set()
+
+    def find(self, transaction_id: str) -> Live | None:
+        """A payment that is watched here."""
+        return self._live.get(transaction_id)
+
+    async def close(self) -> None:
+        """Stop watching; the next start resumes what is live."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    @staticmethod
+    def _hinted(item: Live, hint: str | None) -> None:
+        if hint is None or item.found is not None:
+            return
+        if item.is_named_by(hint):
+            item.found = hint
+        else:
+            _log.warning("payment_hint_is_not_its_own", transaction_id=item.transaction_id)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._live:
+                self._wake.clear()
+                await self._wake.wait()
+            self._wake.clear()
+            wait_s = POLL_S * self.pace
+            try:
+                wait_s = await self._round()
+            except LedgerError as error:
+                _log.warning("ledger_unavailable", error=str(error), payments=len(self._live))
+            except Exception:
+                # Every live payment depends on this task, so no failure may end it.
+                _log.exception("payments_not_watched", payments=len(self._live))
+            if self._live:
+                # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._wake.wait()
+
+    async def _round(self) -> float:
+        """Look at what is due; returns how long until the next."""
+        named = [item for item in self._live.values() if item.found is not None]
+        if named:
+            await self._read_statuses(named)
+        now = time.monotonic()
+        due = [item for item in self._live.values() if item.look_at <= now]
+        if due:
+            # Whatever comes of it, the next look is later.
+            for item in due:
+                item.look_at = now + item.look_s * self.pace
+                item.look_s = min(item.look_s * 1.6, MOST_LOOK_S)
+            sources = {item.source for item in due if item.found is None}
+            looked = await asyncio.gather(
+                *(self._look(source) for source in sources), return_exceptions=True
+            )
+            await self._end_expired()
+            for each in looked:
+                if isinstance(each, BaseException):
+                    raise each
+        if any(item.found is not None for item in self._live.values()):
+            return POLL_S * self.pace
+        waits = [item.look_at - time.monotonic() for item in self._live.values()]
+        return max(min(waits, default=0.0), 0.05 * self.pace)
+
+    async def _read_statuses(self, items: Sequence[Live]) -> None:
+        """Settle what has landed under a signature that is known to be its own."""
+        statuses = await self._ledger.statuses([item.found or "" for item in items])
+        ended = [
+            (item, status)
+            for item, status in zip(items, statuses, strict=True)
+            if status is not None and status.confirmation in _ENDED
+        ]
+        await self._settle_landed([item for item, status in ended if status.err is None])
+        await self._end_failed([item for item, status in ended if status.err is not None])
+
+    async def _look(self, source: str) -> None:
+        """Look for the payments out of an account in its newest history, which is one call."""
+        items = [i for i in self._live.values() if i.source == source and i.found is None]
+        if not items:
+            return
+        oldest = min(max(i.context_slot, i.looked_slot - _SLACK_SLOTS) for i in items)
+        newest, before, limit = 0, None, _FIRST_PAGE
+        landed: list[Live] = []
+        failed: list[Live] = []
+        while True:
+            page = await self._ledger.signatures_for(source, before=before, limit=limit)
+            newest = max([newest, *(row.slot for row in page)])
+            rows = [row for row in page if row.confirmation in (None, *_ENDED)]
+            for item, row in await _matched(self._ledger, rows, items, finalized=False):
+                item.found = row.signature
+                (landed if row.err is None else failed).append(item)
+            if len(page) < limit or page[-1].slot < oldest or page[-1].signature == before:
+                break
+            before, limit = page[-1].signature, _PAGE
+        for item in items:
+            item.looked_slot = max(item.looked_slot, newest)
+        await self._settle_landed(landed)
+        await self._end_failed(failed)
+
+    async def _end_failed(self, items: Sequence[Live]) -> None:
+        """Ask every node about what one calls failed: that gives money back."""
+        now = time.monotonic()
+        items = [item for item in items if item.proof_at <= now]
+        if not items:
+            return
+        self._later(items, now)
+        named = {item.found: item for item in items if item.found is not None}
+        fates = await find_fates(
+            self._ledger,
+            [_Named(name, i.last_valid_block_height, i.context_slot) for name, i in named.items()],
+        )
+        # That none has this signature says nothing: the bytes may have another one of the same key.
+        ended = [
+            (item, fate)
+            for name, item in named.items()
+            if (fate := fates.ended.get(name)) is not None and fate.status is not None
+        ]
+        await self._settle_fates(ended)
+
+    async def _end_expired(self) -> None:
+        """Prove of what has expired that it never landed, or find that it did."""
+        now = time.monotonic()
+        items = [item for item in self._live.values() if item.proof_at <= now]
+        if not items:
+            return
+        height = await self._ledger.block_height()
+        items = [item for item in items if height > item.last_valid_block_height]
+        if not items:
+            return
+        self._later(items, now)
+        answers = await self._ask_nodes(items)
+        alone = not is_enough(self._ledger.origins())
+        ended = [
+            (item, fate)
+            for item in items
+            if (fate := conclude(answers[item.transaction_id], alone)) is not None
+        ]
+        await self._settle_fates(ended)
+        gone = {item.transaction_id for item, _ in ended}
+        await mark_unknown(
+            self._database,
+            [
+                item
+                for item in items
+                if item.transaction_id not in gone
+                and answers[item.transaction_id].unknown
+                and not answers[item.transaction_id].dead_by
+            ],
+        )
+
+    def _later(self, items: Iterable[Live], now: float) -> None:
+        for item in items:
+            item.proof_at = now + item.proof_s * self.pace
+            item.proof_s = min(item.proof_s * 1.5, MOST_PROOF_S)
+
+    async def _ask_nodes(self, items: Sequence[Live]) -> dict[str, Answers]:
+        answers = {item.transaction_id: Answers() for item in items}
+        unanswered: LedgerError | None = None
+        answered = False
+        for node in self._ledger.nodes():
+            left = [item for item in items if answers[item.transaction_id].landed is None]
+            try:
+                await self._ask(node, left, answers)
+            except LedgerError as error:
+                unanswered = error
+                continue
+            answered = True
+        if not answered and unanswered is not None:
+            raise unanswered
+        return answers
+
+    async def _ask(
+        self, node: Ledger, items: Sequence[Live], answers: Mapping[str, Answers]
+    ) -> None:
+        """What one node says of payments that another's height calls expired."""
+        tip = await node.tip(finalized=True)
+        expired = [i for i in items if tip.block_height > i.last_valid_block_height]
+        for item in expired:
+            late = tip.block_height > item.last_valid_block_height + PATIENCE_BLOCKS
+            answers[item.transaction_id].late |= late
+        if not expired:
+            return
+        try:
+            absent = await self._absent(node, expired, tip.slot, answers)
+            if not absent:
+                return
+            # Last, because a node drops its oldest blocks as it goes on.
+            first_slot = await node.first_slot()
+            short = await self._short(node, absent, tip.slot)
+        except LedgerRejected as error:
+            if error.code == MIN_CONTEXT_SLOT:
+                raise LedgerUnavailable(str(error)) from None
+            for item in expired:
+                answers[item.transaction_id].unknown = True
+            return
+        for item in absent:
+            each = answers[item.transaction_id]
+            if first_slot > item.context_slot or item.transaction_id in short:
+                each.unknown = True
+            else:
+                each.dead_by.add(node.origin)
+
+    async def _absent(
+        self, node: Ledger, items: Sequence[Live], slot: int, answers: Mapping[str, Answers]
+    ) -> list[Live]:
+        """Those that are not in the finalized history of their accounts; of the others, `answers`
+        says how they landed. An account whose history it does not give says nothing of others."""
+        absent: list[Live] = []
+        for source in {item.source for item in items}:
+            group = [item for item in items if item.source == source]
+            found: dict[str, SignatureRow] = {}
+            try:
+                async with asyncio.timeout(_HISTORY_S):
+                    async for rows in _history(node, source, group, slot):
+                        left = [i for i in group if i.transaction_id not in found]
+                        for item, row in await _matched(node, rows, left, finalized=True):
+                            found[item.transaction_id] = row
+            except (TimeoutError, LedgerError) as error:
+                if isinstance(error, LedgerRejected):
+                    if error.code == MIN_CONTEXT_SLOT:
+                        raise
+                    for item in group:
+                        answers[item.transaction_id].unknown = True
+                _log.warning("history_not_read", account=source, error=str(error) or "too long")
+                continue
+            for item in group:
+                each, row_of = answers[item.transaction_id], found.get(item.transaction_id)
+                if row_of is None:
+                    absent.append(item)
+                    continue
+                item.found = row_of.signature
+                status = SignatureStatus(row_of.slot, row_of.err, "finalized")
+                if row_of.err is None:
+                    each.landed = status
+                else:
+                    each.failed = status
+                    each.failed_by.add(node.origin)
+        return absent
+
+    async def _short(self, node: Ledger, items: Sequence[Live], slot: int) -> set[str]:
+        """Those of whose account less is left than our records explain, were they all dead."""
+        sources = sorted({item.source for item in items})
+        _slot, states = await node.accounts_at(sources, min_slot=slot, finalized=True)
+        dead = [item.transaction_id for item in items]
+        short: set[str] = set()
+        for item in items:
+            state = states[item.source]
+            token = None if item.asset == SOL else token_account(state)
+            if item.asset == SOL:
+                held = 0 if state is None else state.lamports
+            else:
+                held = 0 if token is None else token.amount
+            if held >= item.source_units:
+                continue
+            # Wrapped SOL that leaves counts as SOL.
+            native = item.asset in (SOL, WRAPPED_SOL_MINT)
+            assets = (item.asset, SOL, COSTS) if native else (item.asset,)
+            async with self._database.read() as connection:
+                taken = await payments.taken_since(
+                    connection,
+                    item.wallet_id,
+                    assets,
+                    # At the height of which it was assessed, as the nodes may differ.
+                    item.last_valid_block_height - 2 * MAX_VALID_BLOCKS,
+                    item.created_ms - 2 * DAY_MS,
+                    dead,
+                )
+            if held < item.source_units - taken:
+                short.add(item.transaction_id)
+                _log.error(
+                    "payment_account_is_short",
+                    transaction_id=item.transaction_id,
+                    account=item.source,
+                    units=held,
+                    explained=item.source_units - taken,
+                )
+        return short
+
+    async def _settle_fates(self, ended: Sequence[tuple[Live, Fate]]) -> None:
+        landed, settlements = [], []
+        for item, fate in ended:
+            if fate.status is not None and fate.status.err is None:
+                landed.append(item)
+            else:
+                settlements.append(failed_settlement(item, fate))
+        if any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
+            self._hook(Step.LANDED)
+        await self._settle_landed(landed)
+        await self._settle(settlements)
+
+    async def _settle_landed(self, items: Sequence[Live]) -> None:
+        if not items:
+            return
+        self._hook(Step.LANDED)
+        await self._settle(
+            [
+                Settlement(
+                    item.transaction_id,
+                    TransactionStatus.CONFIRMED,
+                    AttemptState.LANDED_OK,
+                    fee_lamports=item.fee_lamports,
+                    held_lamports=item.held_lamports,
+                )
+                for item in items
+            ]
+        )
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> None:
+        """Store ends, each with the transaction's signature, and tell who waits."""
+        if not settlements:
+            return
+        named = []
+        for each in settlements:
+            item = self._live[each.transaction_id]
+            is_landed = each.attempt is not None and each.attempt.landed
+            named.append(replace(each, signature=item.found) if is_landed else each)
+        async with self._database.write() as connection:
+            await store.settle(connection, named)
+        self._hook(Step.SETTLED)
+        for each in named:
+            item = self._live.pop(each.transaction_id)
+            if not item.done.done():
+                item.done.set_result(each)
+
+
+async def _history(
+    node: Ledger, source: str, items: Sequence[Live], slot: int
+) -> AsyncIterator[list[SignatureRow]]:
+    """Pages of the finalized history of an account, back to the slot at which the first of `items`
+    was signed; of a node that has reached `slot`."""
+    oldest = min(item.context_slot for item in items)
+    before: str | None = None
+    last: SignatureRow | None = None
+    while True:
+        page = await node.signatures_for(
+            source, before=before, limit=_PAGE, finalized=True, min_slot=slot
+        )
+        if last is None:
+            yield page
+        elif page and page[0].signature == last.signature and page[-1].slot <= last.slot:
+            yield page[1:]
+        else:
+            raise LedgerUnavailable(f"The ledger's history of {source} does not go back")
+        if len(page) < 2 or page[-1].slot < oldest:
+            return
+        # Of the last row but one, so that the last comes again: Agave answers with an empty page
+        # where it has not `before`, as another node behind the same address may, and some hosts
+        # give fewer rows than they are asked for. Neither is the end of the history.
+        before, last = page[-2].signature, page[-1]
+
+
+async def _matched(
+    node: Ledger, rows: Sequence[SignatureRow], items: Sequence[Live], *, finalized: bool
+) -> list[tuple[Live, SignatureRow]]:
+    """Which rows are of which payments."""
+    found: list[tuple[Live, SignatureRow]] = []
+    left = list(items)
+    verified = 0
+    for row in rows:
+        candidates = [item for item in left if item.may_be(row)]
+        if len(candidates) > _VERIFIED_AT_ONCE:
+            wire = await node.transaction_wire(row.signature, finalized=finalized)
+            if wire is None:
+                raise LedgerUnavailable(f"The ledger does not show transaction {row.signature}")
+            message = _message_of(wire)
+            candidates = [item for item in candidates if item.message == message]
+        for item in candidates:
+            verified += 1
+            if verified % _BREATH == 0:
+                await asyncio.sleep(0)
+            if item.is_named_by(row.signature):
+                found.append((item, row))
+                left.remove(item)
+                break
+    return found
+
+
+def _message_of(wire: bytes) -> bytes | None:
+    try:
+        return bytes(to_bytes_versioned(VersionedTransaction.from_bytes(wire).message))
+    except ValueError:
+        return None

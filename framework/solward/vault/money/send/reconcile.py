@@ -1,0 +1,191 @@
+"""Finish what dead processes left open: before a service serves, and while it does.
+
+Each unfinished transaction has an owner. A process that finds the owner dead takes it over
+(`solward.vault.store.processes`), so that one process finishes it and no two do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from solders.transaction import VersionedTransaction
+
+from solward.database.database import Database
+from solward.solana.fees import network_fee
+from solward.types.errors import LedgerError
+from solward.types.guardrail import TransactionEffects
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
+from solward.vault.money.send.handed_over import Watcher, live_payment
+from solward.vault.money.send.sender import InFlight, Sender
+from solward.vault.money.send.signing import step_in_flight
+from solward.vault.money.steps import log_taken_over
+from solward.vault.store import attempts as store
+from solward.vault.store import payments as payment_store
+from solward.vault.store import processes, spending
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.attempts import HAND_OVER, Attempt, Settlement
+from solward.vault.store.payments import PaymentRow
+
+_log = structlog.get_logger(__name__)
+
+# Bounds how long one database transaction locks rows.
+_BATCH = 200
+
+_RELEASED = "The service stopped before this was signed; nothing was sent"
+# Whether the faucet received the request is not known; if it did, the balance shows it.
+_RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """How many reservations were released, and how many transactions resumed."""
+
+    released: int
+    resumed: int
+
+
+async def reconcile(
+    ledger: Ledger,
+    database: Database,
+    sender: Sender,
+    me: str,
+    resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]] | None = None,
+    *,
+    watcher: Watcher | None = None,
+    wait_s: float,
+) -> Reconciliation:
+    """Take over what dead processes left: release what was never signed, resume what was, and
+    wait up to `wait_s` for its end.
+
+    A reservation without an attempt row had no signed bytes, so it is released. Anything else may
+    have landed: its stored bytes are watched and sent again until the ledger decides; what is
+    still open after `wait_s` stays reserved and watched while the service serves. Payments that
+    were handed over are watched and not waited for: only who has them sends them.
+
+    Args:
+        me: the id of the process that takes over.
+        resume: goes on with a record whose pocket is used in steps; the task is done when it ends.
+            Without it such a record stays open.
+        watcher: of payments whose fee somebody else pays; without it they stay open.
+    """
+    open_items, reserved, steps, paid = await _take_over(database, me)
+    if not open_items:
+        return Reconciliation(0, 0)
+    resumed, runs, handed = [], [], 0
+    for record, held, attempt in open_items:
+        if record.id in steps:
+            live = None if attempt is None else step_in_flight(record, attempt)
+            if live is not None:
+                sender.watch(live)
+            if resume is not None:
+                runs.append(resume(record, live, steps[record.id]))
+        elif attempt is not None and attempt.step == HAND_OVER:
+            handed += 1
+            units, row = reserved.get(record.id, {}), paid.get(record.id)
+            if record.signature is not None:
+                sender.watch(_in_flight(record, attempt, held, units))
+            elif row is not None and watcher is not None:
+                bounds = attempt.context_slot, attempt.last_valid_block_height
+                payment = live_payment(record, row, attempt.wire, bounds, held, units)
+                watcher.watch(payment, None if row.answer is None else row.answer.hint)
+        elif attempt is not None:
+            resumed.append(_in_flight(record, attempt, held, reserved.get(record.id, {})))
+        elif record.signature is not None:
+            resumed.append(await _faucet(ledger, record))
+    for item in resumed:
+        sender.watch(item)
+    ends: list[asyncio.Future[Any]] = [*(item.done for item in resumed), *runs]
+    if ends:
+        await asyncio.wait(ends, timeout=wait_s)
+    found = Reconciliation(len(open_items) - len(ends) - handed, len(ends) + handed)
+    _log.info("reconciled", released=found.released, resumed=found.resumed)
+    return found
+
+
+async def _take_over(
+    database: Database, me: str
+) -> tuple[
+    list[tuple[TransactionRecord, int, Attempt | None]],
+    dict[str, dict[str, int]],
+    dict[str, str],
+    dict[str, PaymentRow],
+]:
+    all_items: list[tuple[TransactionRecord, int, Attempt | None]] = []
+    reserved: dict[str, dict[str, int]] = {}
+    steps: dict[str, str] = {}
+    paid: dict[str, PaymentRow] = {}
+    while True:
+        async with database.write() as connection:
+            seqs = await processes.take_over(connection, me, _BATCH)
+            items = await store.pending(connection, seqs)
+            traces = await transaction_store.traces(connection, seqs) if seqs else {}
+            ids = [record.id for record, _, _ in items]
+            steps |= await store.last_steps(connection, ids) if ids else {}
+            released = [
+                _released(record, me)
+                for record, _, attempt in items
+                if attempt is None and record.signature is None and record.id not in steps
+            ]
+            if released:
+                await store.settle(connection, released)
+            signed = [record.id for record, _, attempt in items if attempt is not None]
+            if signed:
+                reserved |= await spending.reserved_by(connection, signed)
+                paid |= await payment_store.of_transactions(connection, signed)
+        for record, _, _ in items:
+            log_taken_over(record, traces[record.id], me)
+        all_items += items
+        if len(seqs) < _BATCH:
+            return all_items, reserved, steps, paid
+
+
+def _released(record: TransactionRecord, me: str) -> Settlement:
+    error = _RELEASED_AIRDROP if record.type == TransactionType.AIRDROP else _RELEASED
+    return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=me)
+
+
+def _in_flight(
+    record: TransactionRecord, attempt: Attempt, held: int, reserved: Mapping[str, int]
+) -> InFlight:
+    message = VersionedTransaction.from_bytes(attempt.wire).message
+    return InFlight(
+        attempt.transaction_id,
+        attempt.signature,
+        attempt.wire,
+        attempt.last_valid_block_height,
+        fee_lamports=network_fee(message),
+        held_lamports=held,
+        type=record.type,
+        details=record.details,
+        reserved=reserved,
+        context_slot=attempt.context_slot,
+        sends=attempt.step != HAND_OVER,
+    )
+
+
+async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
+    assert record.signature is not None
+    try:
+        height = await ledger.block_height()
+    except LedgerError:
+        # So far ahead that only a ledger that answers again can call it expired.
+        height = 2**62
+    return faucet_in_flight(record.id, record.signature, height)
+
+
+def faucet_effects(wallet: str) -> TransactionEffects:
+    """The effects by which an airdrop is judged: it takes nothing from the wallet."""
+    return TransactionEffects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet}))
+
+
+def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:
+    """A faucet's transaction to watch: never resent here, and it costs the wallet nothing."""
+    return InFlight(
+        transaction_id, signature, None, height + MAX_VALID_BLOCKS, fee_lamports=0, held_lamports=0
+    )

@@ -1,0 +1,441 @@
+"""Watch what was sent until its fate is known: poll in batches, resend, settle.
+
+The only terminal facts are the ledger's: a status, or what `fates` counts as a proof that there
+never will be one. The wall clock never decides a fate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import structlog
+from solders.transaction import VersionedTransaction
+
+from solward.database.database import Database
+from solward.solana.message import AnyMessage
+from solward.telemetry import metrics
+from solward.types.errors import LedgerError
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.trust import is_enough
+from solward.vault.money.failures import explain
+from solward.vault.money.send.fates import Fate, find_fates
+from solward.vault.money.send.settlement import (
+    Landed,
+    kept_of_failed,
+    kept_units,
+    needs_balances,
+    own_accounts,
+    read_landed,
+    settled_details,
+)
+from solward.vault.money.steps import Step, StepHook, no_hook
+from solward.vault.store import attempts as store
+from solward.vault.store.attempts import AttemptState, Settlement, Spent
+
+# Statuses at the pace of slots (0.4 s); the same bytes again once five slots took none of them.
+RESEND_S = 2.0
+POLL_S = 0.4
+# For the balances of what has landed: a node has a status before it has them. After that they
+# report nothing and give nothing back.
+BALANCES_S = 5.0
+
+_ONE_HOST: Final = (
+    "by the word of one RPC node only: look its signature up before you repeat it. "
+    "Its amount counts against the limits until its window ends"
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A transaction whose fate is open.
+
+    Attributes:
+        wire: the stored signed bytes; None when somebody else sends it (a faucet).
+        fee_lamports: what landing costs the wallet, whatever comes of it.
+        held_lamports: the debit if it lands without error.
+        type: the record's.
+        details: the record's.
+        reserved: asset -> units that count against the limits.
+        context_slot: the slot its blockhash was read at, before which it cannot have landed; None
+            where that is not known.
+        unknown: whether its state `unknown` is stored already.
+        first_sent: when this process sent it first, in monotonic seconds; None where another did.
+        ends: whether its end is the record's; False for a step that others follow.
+        sends: whether this service sends it; False where its bytes were handed over.
+        done: the settlement, once stored.
+    """
+
+    transaction_id: str
+    signature: str
+    wire: bytes | None
+    last_valid_block_height: int
+    fee_lamports: int
+    held_lamports: int
+    type: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    context_slot: int | None = None
+    unknown: bool = False
+    ends: bool = True
+    sends: bool = True
+    done: asyncio.Future[Settlement] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    polled: bool = False
+    first_sent: float | None = None
+    sent_at: float = 0.0
+    fates_read_at: float = 0.0
+    landed_at: float | None = None
+
+
+class Sender:
+    """One task for every transaction in flight; callers wait on `InFlight.done`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        *,
+        hook: StepHook = no_hook,
+        on_settled: Callable[[Settlement], None] = lambda _settlement: None,
+        poll_s: float = POLL_S,
+        resend_s: float = RESEND_S,
+        balances_s: float = BALANCES_S,
+    ) -> None:
+        self._ledger = ledger
+        self._database = database
+        self._hook = hook
+        self._on_settled = on_settled
+        self._poll_s = poll_s
+        self._resend_s = resend_s
+        self._balances_s = balances_s
+        self._open: dict[str, InFlight] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start watching."""
+        self._task = asyncio.create_task(self._run(), name="solward-sender")
+
+    async def close(self) -> None:
+        """Stop watching; the next start resumes what is in flight."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def send(self, item: InFlight) -> None:
+        """Send the written-ahead bytes once and watch them; never raises for the ledger."""
+        item.first_sent = time.monotonic()
+        try:
+            await self._send(item)
+        except Exception:
+            # Its bytes may be out: unwatched, they would stay open until the next start.
+            _log.exception("send_failed", signature=item.signature)
+        self._hook(Step.SENT)
+        self.watch(item)
+
+    def watch(self, item: InFlight) -> None:
+        """Watch something that may have been sent already."""
+        self._open[item.signature] = item
+        metrics.IN_FLIGHT.set(len(self._open))
+        self._wake.set()
+
+    def find(self, transaction_id: str) -> InFlight | None:
+        """What is watched here of a record."""
+        return next((i for i in self._open.values() if i.transaction_id == transaction_id), None)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._open:
+                self._wake.clear()
+                await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._round()
+            except LedgerError as error:
+                _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
+            except Exception:
+                # Every transaction in flight depends on this task, so no failure may end it.
+                _log.exception("confirmation_failed", in_flight=len(self._open))
+            if self._open and all(item.polled for item in self._open.values()):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._poll_s)
+
+    async def _round(self) -> None:
+        items = list(self._open.values())
+        if not items:
+            return
+        for item in items:
+            item.polled = True
+        try:
+            statuses = await self._ledger.statuses([item.signature for item in items])
+        except LedgerError:
+            # A node over its rate for statuses may take a transaction all the same.
+            await self._resend([item for item in items if self._is_late(item)])
+            raise
+        ended = [
+            (item, status)
+            for item, status in zip(items, statuses, strict=True)
+            if status is not None and status.confirmation in ("confirmed", "finalized")
+        ]
+        landed = [item for item, status in ended if status.err is None]
+        if landed:
+            self._hook(Step.LANDED)
+            await self._settle_landed(landed)
+        late = [
+            item
+            for item, status in zip(items, statuses, strict=True)
+            if status is None and self._is_late(item)
+        ]
+        now = time.monotonic()
+        # That one failed gives money back, so the node in use does not say it alone.
+        failed = [
+            item
+            for item, status in ended
+            if status.err is not None and now - item.fates_read_at >= self._resend_s
+        ]
+        if failed:
+            await self._end(failed)
+        if late:
+            await self._resend_or_end(late)
+
+    async def _resend_or_end(self, late: Sequence[InFlight]) -> None:
+        """Resend what may still land; end what never can."""
+        try:
+            height = await self._ledger.block_height()
+        except LedgerError:
+            await self._resend(late)
+            raise
+        expired = [item for item in late if height > item.last_valid_block_height]
+        alive = [item for item in late if height <= item.last_valid_block_height]
+        await self._resend(alive)
+        if expired:
+            await self._end(expired)
+
+    def _is_late(self, item: InFlight) -> bool:
+        return time.monotonic() - item.sent_at >= self._resend_s
+
+    async def _resend(self, items: Sequence[InFlight]) -> None:
+        """Send the same bytes again, which changes nothing where they have landed or expired."""
+        now = time.monotonic()
+        for item in items:
+            item.sent_at = now
+        items = [item for item in items if item.sends]
+        if not items:
+            return
+        async with self._database.write() as connection:
+            await store.mark_sent(connection, [item.signature for item in items])
+        await asyncio.gather(*(self._send(item) for item in items))
+        metrics.RESENDS.inc(sum(item.wire is not None for item in items))
+
+    async def _end(self, items: Sequence[InFlight]) -> None:
+        """Ask every node about what the one in use calls expired or failed."""
+        now = time.monotonic()
+        for item in items:
+            item.sent_at = item.fates_read_at = now
+        fates = await find_fates(self._ledger, items)
+        landed, settlements = [], []
+        for item in items:
+            fate = fates.ended.get(item.signature)
+            if fate is None:
+                continue
+            if fate.status is not None and fate.status.err is None:
+                landed.append(item)
+            else:
+                settlements.append(failed_settlement(item, fate))
+        if landed or any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
+            self._hook(Step.LANDED)
+        await self._settle_landed(landed)
+        if settlements:
+            await self._settle(settlements)
+        unknown = [item for item in items if item.signature in fates.unknown]
+        await mark_unknown(self._database, unknown)
+
+    async def _settle_landed(self, items: Sequence[InFlight]) -> None:
+        """Settle what landed without an error; from its balances, where these can say more."""
+        settlements: list[Settlement] = []
+        reading = []
+        for item in items:
+            message = _shown_by_balances(item)
+            if message is None:
+                settlements.append(_settled(item, None, None, sure=False))
+            else:
+                reading.append(self._landed(item, message))
+        found = await asyncio.gather(*reading) if reading else ()
+        settlements += [each for each in found if each is not None]
+        if settlements:
+            await self._settle(settlements)
+
+    async def _landed(self, item: InFlight, message: AnyMessage) -> Settlement | None:
+        """The settlement by its balances; None while they are waited for."""
+        landed, sure = await read_landed(self._ledger, item.signature, message)
+        now = time.monotonic()
+        item.landed_at = item.landed_at or now
+        wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
+        if wanted and now - item.landed_at < self._balances_s:
+            return None
+        return _settled(item, message, landed, sure=sure)
+
+    async def _send(self, item: InFlight) -> None:
+        if item.wire is not None:
+            try:
+                await self._ledger.send(item.wire)
+            except LedgerError as error:
+                # Whatever a send answers says nothing about the fate of its bytes.
+                _log.info("send_unanswered", signature=item.signature, error=str(error))
+        item.sent_at = time.monotonic()
+
+    async def _settle(self, settlements: list[Settlement]) -> None:
+        followed = {item.transaction_id for item in self._open.values() if not item.ends}
+        steps = [replace(s, ends=False) for s in settlements if s.transaction_id in followed]
+        settlements = [item for item in settlements if item.transaction_id not in followed]
+        async with self._database.write() as connection:
+            if steps:
+                await store.end_steps(connection, steps)
+            stored = await store.settle(connection, settlements) if settlements else {}
+        self._hook(Step.SETTLED)
+        ended = {
+            item.transaction_id: _as_stored(item, stored[item.transaction_id])
+            for item in settlements
+        }
+        ended |= {item.transaction_id: item for item in steps}
+        for signature, item in list(self._open.items()):
+            settlement = ended.get(item.transaction_id)
+            if settlement is not None:
+                del self._open[signature]
+                metrics.IN_FLIGHT.set(len(self._open))
+                if item.first_sent is not None:
+                    metrics.CONFIRMATION.observe(time.monotonic() - item.first_sent)
+                self._on_settled(settlement)
+                if not item.done.done():
+                    item.done.set_result(settlement)
+
+
+def _shown_by_balances(item: InFlight) -> AnyMessage | None:
+    """The message of what its balances can say more about, None of all else."""
+    if item.wire is None or not item.ends:
+        return None
+    message = VersionedTransaction.from_bytes(item.wire).message
+    if needs_balances(item.type, item.fee_lamports, item.reserved, message):
+        return message
+    return None
+
+
+def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
+    """The settlement as on record: another process may have ended the transaction first."""
+    return replace(
+        settlement,
+        status=record.status,
+        error=record.error,
+        fee_lamports=record.fee_lamports or 0,
+        spent=Spent(
+            record.fee_lamports or 0,
+            record.compute_units,
+            record.compute_unit_limit,
+            record.compute_unit_price,
+        ),
+        details=record.details,
+        record=record,
+    )
+
+
+def _settled(
+    item: InFlight,
+    message: AnyMessage | None,
+    landed: Landed | None,
+    *,
+    sure: bool,
+) -> Settlement:
+    details = None
+    lowered: dict[str, int] = {}
+    opened: dict[str, int] = {}
+    closed: dict[str, int] = {}
+    if landed is not None and message is not None:
+        wallet = landed.accounts[0]
+        details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
+        if sure:
+            lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved)
+            opened, closed = own_accounts(landed, message, wallet)
+    return Settlement(
+        item.transaction_id,
+        TransactionStatus.CONFIRMED,
+        AttemptState.LANDED_OK,
+        fee_lamports=item.fee_lamports,
+        held_lamports=item.held_lamports,
+        details=details,
+        lowered=lowered,
+        opened=opened,
+        closed=closed,
+        spent=Spent(units=None if landed is None else landed.units),
+    )
+
+
+class Expired(Protocol):
+    """What is known of bytes whose end a fate says."""
+
+    @property
+    def transaction_id(self) -> str: ...
+    @property
+    def signature(self) -> str: ...
+    @property
+    def fee_lamports(self) -> int: ...
+    @property
+    def held_lamports(self) -> int: ...
+    @property
+    def reserved(self) -> Mapping[str, int]: ...
+
+
+class Watched(Expired, Protocol):
+    """Likewise, whose state may be stored as `unknown`, which `unknown` says."""
+
+    unknown: bool
+
+
+async def mark_unknown(database: Database, items: Sequence[Watched]) -> None:
+    """Store of each, once, that no node says what became of it."""
+    new = [item for item in items if not item.unknown]
+    if not new:
+        return
+    async with database.write() as connection:
+        await store.mark_unknown(connection, [item.signature for item in new])
+    for item in new:
+        item.unknown = True
+        _log.error("attempt_unknown", signature=item.signature, transaction_id=item.transaction_id)
+
+
+def failed_settlement(item: Expired, fate: Fate) -> Settlement:
+    """The end of bytes that are dead, or landed with an error."""
+    if not fate.sure:
+        _log.warning(
+            "attempt_presumed", signature=item.signature, transaction_id=item.transaction_id
+        )
+    if fate.status is None:
+        return Settlement(
+            item.transaction_id,
+            TransactionStatus.FAILED,
+            AttemptState.DEAD if fate.sure else AttemptState.PRESUMED_DEAD,
+            fee_lamports=0,
+            held_lamports=0 if fate.sure else item.held_lamports,
+            error="The transaction expired without reaching the ledger; nothing was paid"
+            if fate.sure
+            else f"The transaction expired, and is not on the ledger {_ONE_HOST}",
+        )
+    error = f"The transaction failed on the ledger: {explain(fate.status.err, ())}"
+    return Settlement(
+        item.transaction_id,
+        TransactionStatus.FAILED,
+        AttemptState.LANDED_ERR,
+        fee_lamports=item.fee_lamports,
+        held_lamports=item.fee_lamports if fate.sure else item.held_lamports,
+        error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
+        lowered=kept_of_failed(item.fee_lamports, item.reserved) if fate.sure else {},
+    )
