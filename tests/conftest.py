@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from tests.support import databases
 from tests.support import postgres_server as servers
+from tests.support.routes_once import compiled_once
 from tests.support.timeouts import pytest_runtest_teardown, pytest_timeout_set_timer
 
 from solward.database.database import Database
@@ -25,6 +26,12 @@ if folder := models.installed(default_models_folder()):
 # A busy machine is no failure; pytest-timeout ends what hangs.
 settings.register_profile("solward", deadline=None)
 settings.load_profile("solward")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _routes() -> Iterator[None]:
+    with compiled_once():
+        yield
 
 
 @pytest.fixture(scope="session")

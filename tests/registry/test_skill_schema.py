@@ -40,6 +40,15 @@ def test_the_copy_does_not_change_with_the_plugins_own() -> None:
     assert found["properties"]["f"] == {"type": "string"}
 
 
+def test_each_check_of_a_schema_gives_a_copy_of_its_own() -> None:
+    schema = closed({"type": "integer", "default": 1})
+    checked_schema(schema)["properties"]["f"]["type"] = "string"
+    assert checked_schema(schema) == schema
+    # These two are equal and not the same schema.
+    assert type(checked_schema(closed({"const": True}))["properties"]["f"]["const"]) is bool
+    assert type(checked_schema(closed({"const": 1}))["properties"]["f"]["const"]) is int
+
+
 @pytest.mark.parametrize(
     ("schema", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Hashable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ from referencing.jsonschema import DRAFT202012
 
 from solward.service.service import Solward
 from solward_server.resources import PREFIX
-from solward_server.resources.openapi import describe
+from solward_server.resources.openapi import describe, described_by
 
 _DOCUMENT = "urn:solward"
 _FORMATS = FormatChecker(["uuid"])
@@ -99,10 +100,14 @@ def _escaped(name: str) -> str:
 
 
 _OF_APP: WeakKeyDictionary[Quart, Described] = WeakKeyDictionary()
+_OF_PLUGINS: dict[Hashable, Described] = {}
 
 
 def described(app: Quart, service: Solward) -> Described:
-    """The description of an application, made once."""
+    """The description of an application, made once for the same plugins."""
     if app not in _OF_APP:
-        _OF_APP[app] = Described(describe(service.registry, PREFIX))
+        plugins = described_by(service.registry)
+        if plugins not in _OF_PLUGINS:
+            _OF_PLUGINS[plugins] = Described(describe(service.registry, PREFIX))
+        _OF_APP[app] = _OF_PLUGINS[plugins]
     return _OF_APP[app]

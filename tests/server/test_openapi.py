@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from openapi_spec_validator import validate
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from tests.server.described import Described, target
-from tests.support.api import Api
+from tests.support.api import Api, serving_api
 
 from solward import SkillSpec
 from solward.notify.webhook import REFUSALS
@@ -225,6 +226,29 @@ async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:
         roled = SECURITY[Access.ADMIN][-1] in operation["security"]
         assert ("x-least-role" in operation) == roled, (method, path)
         assert ("403" in operation["responses"]) >= roled, (method, path)
+
+
+async def test_services_with_different_plugins_serve_different_documents(
+    api: Api, tmp_path: Path
+) -> None:
+    path = f"{PREFIX}/wallets/{{walletId}}/skills/wait"
+
+    async def served(each: Api) -> Any:
+        return json.loads((await each.get("/openapi.json")).text)
+
+    loaded = api.service.registry
+    wait = loaded.skills["wait"]
+    other = replace(wait, spec=replace(wait.spec, description="Sit still."))
+    assert (await served(api))["paths"][path]["post"]["description"] != "Sit still."
+    async with serving_api(tmp_path / "demo", demo=True) as demo:
+        document = await served(demo)
+        assert document == describe(demo.service.registry, PREFIX, least_roles(demo.app))
+        assert document != await served(api)
+    async with serving_api(tmp_path / "same") as same:
+        assert await served(same) == await served(api)
+        same.service.registry = replace(loaded, skills={**loaded.skills, "wait": other})
+        assert (await served(same))["paths"][path]["post"]["description"] == "Sit still."
+    assert (await served(api))["paths"][path]["post"]["description"] == wait.spec.description
 
 
 TAGGED = '{"id":"e05136c2-0095-4472-9b84-19b9e354eeee","name":"a",' \

@@ -48,6 +48,11 @@ _NAMED = ("dependentSchemas",)
 _ANNOTATIONS = {"title", "description", "default", "examples", "deprecated"}
 _LOCAL = re.compile(r"#/\$defs/([^/~%]+)")
 
+# Results of `checked_schema` for built-in plugins. A result depends on the schema alone, so the key
+# is its whole text. Built-in plugins declare the same few schemas each time a service opens.
+_CHECKED: dict[str, dict[str, Any]] = {}
+_MAX_CHECKED = 256
+
 
 def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
     """A copy of the schema with its local references resolved.
@@ -68,6 +73,21 @@ def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
     except InvalidRequest as error:
         raise _bad("schema", str(error)) from None
     plain: dict[str, Any] = _copied(schema)
+    if not trusted:
+        return _checked(plain, trusted=False)
+    key = repr(plain)
+    found = _CHECKED.get(key)
+    if found is None:
+        found = _checked(plain, trusted=True)
+        if len(_CHECKED) >= _MAX_CHECKED:
+            _CHECKED.clear()
+        _CHECKED[key] = found
+    # A copy: the caller may change what it gets.
+    copy: dict[str, Any] = _copied(found)
+    return copy
+
+
+def _checked(plain: dict[str, Any], *, trusted: bool) -> dict[str, Any]:
     if plain.pop("$schema", DIALECT) != DIALECT:
         raise _bad("$schema", f"must be {DIALECT}")
     if not trusted:

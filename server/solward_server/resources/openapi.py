@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -97,11 +98,10 @@ def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blue
         registry: gives the plugins as they are loaded now.
     """
     routes = Blueprint("openapi", __name__)
-    roles = least_roles(app)
-    # Made once for the same plugins: it takes a while.
-    document = describe(registry(), prefix, roles)
-    know_fields(app, _routes_fields(app, document))
-    made = registry(), jsontext.dumps(document)
+    loaded = registry()
+    described = _described(app, loaded, prefix)
+    know_fields(app, described.fields)
+    made = loaded, described.text
 
     @routes.get("/openapi.json")
     @public
@@ -110,11 +110,53 @@ def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blue
         loaded, text = made
         if registry() is not loaded:
             loaded = registry()
-            text = jsontext.dumps(describe(loaded, prefix, roles))
+            text = _described(app, loaded, prefix).text
             made = loaded, text
         return Response(text, mimetype="application/json")
 
     return routes
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A document as it is served, and the fields that it describes."""
+
+    text: str
+    fields: RoutesFields
+
+
+# Documents by all that they depend on: writing one takes 0.1 s, and services with the same plugins
+# have the same. Both parts are immutable, so services may share them.
+_DESCRIBED: dict[Hashable, _Described] = {}
+_MAX_DESCRIBED = 8
+
+
+def _described(app: Quart, registry: Registry, prefix: str) -> _Described:
+    roles = least_roles(app)
+    routes = frozenset(
+        (method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ()
+    )
+    key = (described_by(registry), prefix, frozenset(roles.items()), routes)
+    found = _DESCRIBED.get(key)
+    if found is None:
+        document = describe(registry, prefix, roles)
+        fields = MappingProxyType(_routes_fields(app, document))
+        found = _Described(jsontext.dumps(document), fields)
+        if len(_DESCRIBED) >= _MAX_DESCRIBED:
+            _DESCRIBED.clear()
+        _DESCRIBED[key] = found
+    return found
+
+
+def described_by(registry: Registry) -> Hashable:
+    """Everything of a registry that `describe` reads: two that have this in common have one
+    document.
+
+    The names of providers, and each skill's whole declaration with its distribution. No setting is
+    described; one that is belongs into the keys of what is kept.
+    """
+    skills = tuple(repr((each.spec, each.distribution)) for each in registry.skills.values())
+    return skills, tuple(sorted(registry.providers))
 
 
 def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
