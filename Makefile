@@ -81,9 +81,12 @@ test: install
 	$(PYTEST) -m '$(BRIEF) and not more'
 	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' $(POSTGRES_HEART)
 
-# What `make test` leaves out, and more of the suite on PostgreSQL.
+# Property tests try a tenth of their examples in `make test` and all in the larger sizes.
+test-more test-postgres test-long: export SOLWARD_TEST_EXAMPLES := all
+
+# What `make test` leaves out, property tests in full, and more of the suite on PostgreSQL.
 test-more: install
-	$(PYTEST) -m '$(BRIEF) and more'
+	$(PYTEST) -m '$(BRIEF) and (more or property)'
 	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' --ignore-glob='*_postgres.py' $(POSTGRES_MORE)
 
 # The money path, agents and REST by the same tests on PostgreSQL.

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from tests.support import databases
 from tests.support import postgres_server as servers
+from tests.support.examples import examples
 from tests.support.routes_once import compiled_once
 from tests.support.timeouts import pytest_runtest_teardown, pytest_timeout_set_timer
 
@@ -24,7 +25,7 @@ if folder := models.installed(default_models_folder()):
     sys.path.append(str(folder))
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
-settings.register_profile("solward", deadline=None)
+settings.register_profile("solward", deadline=None, max_examples=examples(100))
 settings.load_profile("solward")
 
 
@@ -72,9 +73,11 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `more` what a module's `samples` do not name, before `-m` selects; skip what is about
-    SQLite where the tests run on PostgreSQL."""
+    """Mark as `more` what a module's `samples` do not name, and Hypothesis tests as `property`,
+    before `-m` selects; skip what is about SQLite where the tests run on PostgreSQL."""
     for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("property")
         samples = item.get_closest_marker("samples")
         if samples is not None:
             for name in samples.args:

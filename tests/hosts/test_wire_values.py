@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from tests.support.examples import examples
 
 from solward.hosts.wire import failures, values
 from solward.hosts.wire.channel import Channel, Incoming
@@ -185,6 +186,7 @@ def line() -> typing.Iterator[Line]:
         made.close()
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
     method = METHODS[name]
@@ -192,7 +194,7 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
     with line() as channel:
         if isinstance(method, Method):
 
-            @settings(max_examples=8, deadline=None)
+            @settings(max_examples=examples(8, least=3), deadline=None)
             @given(strategy(method.request), strategy(method.response))
             def check(request: Any, answer: Any) -> None:
                 assert channel.call(method, request, answer) == (request, answer)
@@ -204,7 +206,7 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
                 st.lists(strategy(method.uploaded), max_size=2) if method.uploaded else st.just([])
             )
 
-            @settings(max_examples=8, deadline=None)
+            @settings(max_examples=examples(8, least=3), deadline=None)
             @given(strategy(method.request), sent, pieces)
             def check_stream(request: Any, sent: list[Any], pieces: list[Any]) -> None:
                 got, answered = channel.stream(method, request, sent, pieces)
@@ -215,12 +217,13 @@ def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
         assert not channel.host.closed.done()
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("name", sorted(PAIRS))
 def test_every_dataclass_arrives_equal(name: str) -> None:
     pair = PAIRS[name]
     decoder = msgspec.msgpack.Decoder(pair.wire)
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(15, least=3), deadline=None)
     @given(strategy(pair.own))
     def check(value: Any) -> None:
         arrived = pair.from_wire(decoder.decode(msgspec.msgpack.encode(pair.to_wire(value))))

@@ -1,6 +1,8 @@
 import base64
 import random
 
+import pytest
+from tests.support.examples import examples
 from tests.support.localnet_chain import SOL, Chain, key, pay
 
 from solward_localnet.errors import RpcError
@@ -26,13 +28,14 @@ def mutate(data: bytes, dice: random.Random) -> bytes:
     return bytes(mutated)
 
 
+@pytest.mark.property
 async def test_mutated_bytes_are_refused_and_the_node_goes_on(chain: Chain) -> None:
     dice = random.Random(SEED)
     to = key()
     whole = bytes(await chain.transfer(to, SOL))
     supply = (await chain.value("getSupply"))["total"]
     codes = set()
-    for number in range(MUTATIONS):
+    for number in range(examples(MUTATIONS)):
         mutated = mutate(whole, dice)
         if mutated == whole:
             continue

@@ -11,6 +11,7 @@ import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from tests.support.examples import examples
 from tests.support.svm import SOL, WSOL, Machine, error_of, succeeded
 
 from solward_localnet.market import POOLS, genesis_accounts, trade
@@ -49,6 +50,7 @@ def amount_of_any_size(rng: random.Random) -> int:
     return rng.getrandbits(rng.randint(1, 64)) or 1
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("pools", [(USDC,), (USDC, BONK)], ids=["one hop", "two hops"])
 def test_the_program_gives_what_trade_says_to_the_unit(machine: Machine, pools: Any) -> None:
     rng = random.Random(len(pools))
@@ -56,7 +58,7 @@ def test_the_program_gives_what_trade_says_to_the_unit(machine: Machine, pools: 
     # Ordinary mints on both sides: wrapped SOL ends where lamports do, far below 2^64 twice.
     mints = [machine.mint() for _ in range(len(pools) + 1)]
     settled = 0
-    while settled < 1_000:
+    while settled < examples(1_000):
         route = [(pool, rng.random() < 0.5) for pool in pools]
         first = paid = amount_of_any_size(rng)
         fits = True

@@ -27,6 +27,7 @@ from spl.token.instructions import (
     sync_native,
 )
 from spl.token.models import ApproveParams, SyncNativeParams
+from tests.support.examples import examples
 from tests.support.localnet_wire import TOKEN, TOKEN_2022, Bank, named_mint_instructions
 
 from solward_localnet.encoding import encode_account
@@ -479,7 +480,7 @@ MINT = Account(1, struct.pack("<I32sQBBI32s", 0, bytes(32), 0, 6, 1, 0, bytes(32
 KINDS = st.integers(0, 3).map(lambda kind: struct.pack("<I", kind))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(OWNERS),
     st.builds(bytes.__add__, KINDS, st.binary(min_size=160, max_size=500)),

@@ -12,6 +12,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from spl.token import instructions as token
 from spl.token import models
+from tests.support.examples import examples
 from tests.support.localnet_wire import METADATA_INITIALIZE, TOKEN, TOKEN_2022
 
 from solward_localnet.parsed import Unparsable, parse_instruction
@@ -517,7 +518,7 @@ HEADS = st.integers(0, 40).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(PROGRAMS),
     st.lists(st.sampled_from((a, b, c, CLOCK, RENT, CONFIG)), max_size=8),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.examples import examples
 
 from solward.database.database import database_file
 from solward.settings import Settings, default_home
@@ -327,9 +328,10 @@ def test_so_are_passwords_and_passphrases(values: dict[str, Any], expected: str)
         Settings(**values).check_serving()
 
 
+@pytest.mark.property
 def test_random_secrets_are_not_refused() -> None:
     made = random.Random(20)
-    for _ in range(2_000):
+    for _ in range(examples(2_000)):
         for size in (16, 32):
             secret = made.randbytes(size).hex()
             assert list(weaknesses({"API_SECRET": secret})) == []

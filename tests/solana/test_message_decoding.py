@@ -15,6 +15,7 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
+from tests.support.examples import examples
 from tests.vault.guardrails.attacks import pay
 from tests.vault.guardrails.bank import SOL, Bank, key
 
@@ -192,8 +193,10 @@ def fuzz(bank: Bank, rounds: int, seed: int) -> int:
     return read
 
 
+@pytest.mark.property
 def test_mutated_bytes_are_read_exactly_or_refused(bank: Bank) -> None:
-    assert 0 < fuzz(bank, 2_000, seed=1) < 2_000
+    rounds = examples(2_000)
+    assert 0 < fuzz(bank, rounds, seed=1) < rounds
 
 
 @pytest.mark.long

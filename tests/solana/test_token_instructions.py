@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from solders.pubkey import Pubkey
 from spl.token import instructions as spl
 from spl.token import models
+from tests.support.examples import examples
 
 from solward.solana import token_instructions as ours
 from solward.solana.instructions import TOKEN_AUTHORITIES
@@ -22,7 +23,7 @@ units = st.integers(0, U64_MAX)
 decimals = st.integers(0, 255)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(programs, keys, keys, keys, keys, units, decimals)
 def test_moving_making_and_destroying_units(
     program: Pubkey, a: Pubkey, b: Pubkey, c: Pubkey, d: Pubkey, amount: int, places: int
@@ -42,7 +43,7 @@ def test_moving_making_and_destroying_units(
     assert ours.burn_checked(program, a, b, c, amount, places) == spl.burn_checked(destroyed)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(programs, keys, keys, keys)
 def test_opening_closing_and_counting_accounts(
     program: Pubkey, a: Pubkey, b: Pubkey, c: Pubkey
@@ -56,7 +57,7 @@ def test_opening_closing_and_counting_accounts(
     assert ours.sync_native(program, a) == spl.sync_native(counted)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(programs, keys, keys, keys, decimals, st.lists(keys, max_size=4))
 def test_mints(
     program: Pubkey, a: Pubkey, b: Pubkey, c: Pubkey, places: int, sources: list[Pubkey]

@@ -19,6 +19,7 @@ from spl.token.instructions import (
     create_idempotent_associated_token_account,
     get_associated_token_address,
 )
+from tests.support.examples import examples
 from tests.vault.guardrails.attacks import (
     approve,
     authorize_nonce,
@@ -129,8 +130,9 @@ def _amount(bank: Bank, account: Pubkey) -> int:
     return struct.unpack_from("<Q", state.data, 64)[0]
 
 
+@pytest.mark.property
 def test_300_random_transactions() -> None:
-    assert run(300, seed=7) == 300
+    assert run(examples(300), seed=7) == examples(300)
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.support.examples import examples
 from tests.support.hostile_programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, key
 from tests.vault.guardrails.generated_messages import BESET, Case
@@ -49,12 +50,16 @@ def check(report: Report, cases: int) -> None:
     # lamports, units and authorities.
     assert report.landed > cases / 12
     assert report.moved > cases / 25
-    assert set(report.refused_harm) >= {"lamports", "units", "staker", "lockup", "mint authority"}
+    # A tenth of the cases shows the frequent kinds alone.
+    rare = {"staker", "lockup", "mint authority"} if cases >= 5_000 else set()
+    assert set(report.refused_harm) >= {"lamports", "units"} | rare
     assert sum(report.refused_harm.values()) > cases / 50
 
 
+@pytest.mark.property
 def test_5000_generated_messages_take_at_most_their_bound(world: World) -> None:
-    check(hunt(world, by_bytes, 14, range(5_000)), 5_000)
+    cases = examples(5_000)
+    check(hunt(world, by_bytes, 14, range(cases)), cases)
 
 
 @pytest.mark.long
@@ -70,8 +75,10 @@ def check_kept(report: Report, cases: int) -> None:
     assert report.stayed > cases / 20
 
 
+@pytest.mark.property
 def test_1000_generated_stakes_and_wraps_stay_the_wallets(world: World) -> None:
-    check_kept(hunt(world, by_bytes, 3, range(1_000), shapes=BESET), 1_000)
+    cases = examples(1_000)
+    check_kept(hunt(world, by_bytes, 3, range(cases), shapes=BESET), cases)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from solward.operations.policies.replay import (
     CompiledPolicy,
@@ -428,7 +429,7 @@ def scopes_of(given: CompiledPolicy) -> Sequence[Grant]:
     return [grant for each in given.sets.values() for grant in each.grants]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(policies(), st.lists(st.one_of(steps, steps, steps, edits), max_size=40))
 def test_replay_of_the_live_policy_changes_nothing(start: CompiledPolicy, events: Any) -> None:
     history = lived(History(start), events)
@@ -440,7 +441,7 @@ def test_replay_of_the_live_policy_changes_nothing(start: CompiledPolicy, events
     assert found.judged + found.others == len(history.past)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(policies(), st.lists(asks, max_size=40))
 def test_the_replays_own_counters_are_the_services(start: CompiledPolicy, events: Any) -> None:
     history = lived(History(start), events)
@@ -450,7 +451,7 @@ def test_the_replays_own_counters_are_the_services(start: CompiledPolicy, events
     assert found.older_differ == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(policies(), policies(), st.lists(asks, max_size=40))
 def test_a_draft_says_what_it_would_have_said_in_force(
     start: CompiledPolicy, draft: CompiledPolicy, events: Any

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.vault.guardrails.grants.names import (
     BONK,
     PEPE,
@@ -134,7 +135,7 @@ def test_every_field_is_read_into_integers_mints_and_ids() -> None:
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(document=documents(KNOWN))
 def test_14_every_grant_is_the_same_read_from_its_json_and_from_its_stored_form(
     document: dict[str, Any],
@@ -590,7 +591,7 @@ def test_15_whatever_it_is_given_a_reader_refuses_by_name_or_reads(value: object
     mints_named(value)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(document=documents(KNOWN), data=st.data(), value=JSON)
 def test_a_grant_with_anything_in_any_place_is_refused_by_name_or_read(
     document: dict[str, Any], data: st.DataObject, value: object

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.vault.guardrails.grants.names import (
     BONK,
     PEPE,
@@ -142,7 +143,7 @@ def test_a_grant_has_this_sentence(sentence: str, document: dict[str, Any]) -> N
     assert read(read_sentence(sentence, KNOWN)) == read(document)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(document=documents(KNOWN))
 def test_14_every_grant_is_the_same_read_from_its_sentence(document: dict[str, Any]) -> None:
     grant = read(document)
