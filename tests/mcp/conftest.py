@@ -1,3 +1,3 @@
-from tests.server.conftest import api
+from tests.server.conftest import api, shared_api
 
-__all__ = ["api"]
+__all__ = ["api", "shared_api"]

@@ -66,14 +66,15 @@ async def refused(api: Api, uri: str, **options: Any) -> tuple[int, str]:
     return error["code"], error["message"]
 
 
-async def test_the_tools_are_the_skills(api: Api) -> None:
-    answer = await post(api)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_tools_are_the_skills(shared_api: Api) -> None:
+    answer = await post(shared_api)
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     assert "Mcp-Session-Id" not in answer.headers
     assert answer.json["id"] == 7
     listed = {found["name"]: found for found in answer.json["result"]["tools"]}
-    skills = {found["name"]: found for found in (await api.get("/skills")).json["skills"]}
+    skills = {found["name"]: found for found in (await shared_api.get("/skills")).json["skills"]}
     # In its place stands `pay`, which does the same.
     del skills["pay_request"]
     assert listed.keys() - skills.keys() == BUILT_IN
@@ -84,52 +85,59 @@ async def test_the_tools_are_the_skills(api: Api) -> None:
         assert listed[name]["annotations"]["readOnlyHint"] is (skill["effects"] == "read")
 
 
-async def test_credentials_are_those_of_the_rest_api(api: Api) -> None:
-    key, _ = await api.key()
-    gone, gone_id = await api.key()
-    await api.call("DELETE", f"/keys/{gone_id}")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_credentials_are_those_of_the_rest_api(shared_api: Api) -> None:
+    key, _ = await shared_api.key()
+    gone, gone_id = await shared_api.key()
+    await shared_api.call("DELETE", f"/keys/{gone_id}")
     for token in (None, ""):
-        answer = await post(api, token=token)
+        answer = await post(shared_api, token=token)
         assert (answer.status, answer.error) == (401, KEY_REQUIRED)
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     for token in ("sk-" + "0" * 32, gone, SECRET + "x"):
-        assert (await post(api, token=token)).error == "Invalid API key"
+        assert (await post(shared_api, token=token)).error == "Invalid API key"
     for token in (key, SECRET):
-        assert (await post(api, token=token)).status == 200
+        assert (await post(shared_api, token=token)).status == 200
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_there_is_no_session_to_listen_to_or_to_end(api: Api, method: str) -> None:
+async def test_there_is_no_session_to_listen_to_or_to_end(shared_api: Api, method: str) -> None:
     headers = {"Authorization": f"Bearer {SECRET}"}
-    answer = await api.app.test_client().open("/mcp", method=method, headers=headers)
+    answer = await shared_api.app.test_client().open("/mcp", method=method, headers=headers)
     assert answer.status_code == 405
     assert "POST" in answer.headers["Allow"]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "http://localhost:9", "null", "http://evil.example:3000"]
 )
-async def test_a_foreign_page_is_refused(api: Api, origin: str) -> None:
-    answer = await post(api, Origin=origin, Host="127.0.0.1:3001")
+async def test_a_foreign_page_is_refused(shared_api: Api, origin: str) -> None:
+    answer = await post(shared_api, Origin=origin, Host="127.0.0.1:3001")
     assert answer.status == 403
     assert "CORS_ORIGINS" in answer.error
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:3001", "", "127.0.0.1.evil.example"]
 )
-async def test_a_name_that_was_rebound_to_this_machine_is_refused(api: Api, host: str) -> None:
-    own = await post(api, Host=host, Origin=f"http://{host}")
+async def test_a_name_that_was_rebound_to_this_machine_is_refused(
+    shared_api: Api, host: str
+) -> None:
+    own = await post(shared_api, Host=host, Origin=f"http://{host}")
     assert own.status == 421
-    assert (await post(api, Host=host)).status == 421
+    assert (await post(shared_api, Host=host)).status == 421
     assert "CORS_ORIGINS" in own.error
 
 
-async def test_the_dashboard_and_own_pages_may_call(api: Api) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_dashboard_and_own_pages_may_call(shared_api: Api) -> None:
     for host in ("127.0.0.1:3001", "localhost:3001", "[::1]:3001"):
-        assert (await post(api, Host=host)).status == 200
-        assert (await post(api, Host=host, Origin=f"http://{host}")).status == 200
-        dashboard = await post(api, Host=host, Origin="http://localhost:3000")
+        assert (await post(shared_api, Host=host)).status == 200
+        assert (await post(shared_api, Host=host, Origin=f"http://{host}")).status == 200
+        dashboard = await post(shared_api, Host=host, Origin="http://localhost:3000")
         assert dashboard.status == 200
         assert dashboard.headers["Access-Control-Allow-Origin"] == "http://localhost:3000"
 
@@ -150,9 +158,10 @@ async def test_on_an_open_address_any_host_but_no_foreign_page_may_call(tmp_path
         assert rebound.status == 403
 
 
-async def test_the_headers_of_the_protocol_pass_a_preflight(api: Api) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_headers_of_the_protocol_pass_a_preflight(shared_api: Api) -> None:
     asked = "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name,mcp-session-id"
-    answer = await api.app.test_client().open(
+    answer = await shared_api.app.test_client().open(
         "/mcp",
         method="OPTIONS",
         headers={
@@ -166,27 +175,30 @@ async def test_the_headers_of_the_protocol_pass_a_preflight(api: Api) -> None:
     assert {part.strip() for part in allowed.split(",")} == set(asked.split(","))
 
 
-async def test_a_body_over_the_limit_is_not_read(api: Api) -> None:
-    answer = await post(api, data=b"{" + b" " * 65_536)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_body_over_the_limit_is_not_read(shared_api: Api) -> None:
+    answer = await post(shared_api, data=b"{" + b" " * 65_536)
     assert answer.status == 413
     assert "64 KiB" in answer.error
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("data", "code"), [(b"{nonsense", -32700), (b"", -32700), (b"[1]", -32602), (b"{}", -32602)]
 )
 async def test_what_is_no_message_is_an_error_of_the_protocol(
-    api: Api, data: bytes, code: int
+    shared_api: Api, data: bytes, code: int
 ) -> None:
-    answer = await post(api, data=data)
+    answer = await post(shared_api, data=data)
     assert answer.status == 400
     assert answer.json["error"]["code"] == code
 
 
-async def test_a_call_names_its_wallet_by_id_name_or_address(api: Api) -> None:
-    made = (await api.post("/wallets", {"name": "pocket"})).json
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_call_names_its_wallet_by_id_name_or_address(shared_api: Api) -> None:
+    made = (await shared_api.post("/wallets", {"name": "pocket"})).json
     for wallet in (made["walletId"], "pocket", made["address"]):
-        failed, text = await tool(api, "check_balance", {"wallet": wallet})
+        failed, text = await tool(shared_api, "check_balance", {"wallet": wallet})
         assert not failed
         assert made["address"] in text
 
@@ -204,9 +216,10 @@ async def test_a_call_without_a_wallet_says_which_there_are(api: Api) -> None:
     assert (failed, text) == (True, "wallet must be a string: the name or id of a wallet")
 
 
-async def test_what_the_service_refuses_is_told_in_its_words(api: Api) -> None:
-    wallet = await api.wallet()
-    assert await tool(api, "check_balance", {"wallet": "nobody"}) == (
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_the_service_refuses_is_told_in_its_words(shared_api: Api) -> None:
+    wallet = await shared_api.wallet()
+    assert await tool(shared_api, "check_balance", {"wallet": "nobody"}) == (
         True,
         "No wallet is named 'nobody', and none has this id",
     )
@@ -218,64 +231,73 @@ async def test_what_the_service_refuses_is_told_in_its_words(api: Api) -> None:
         ("airdrop", {"amount": 3}),
         ("transfer", {"to": 1.1111111111111112e31, "amount": 0.1}),
     ):
-        rest = await api.post(f"/wallets/{wallet}/skills/{name}", arguments)
+        rest = await shared_api.post(f"/wallets/{wallet}/skills/{name}", arguments)
         assert rest.status in (400, 500)
-        assert await tool(api, name, {"wallet": wallet} | arguments) == (True, rest.error)
+        assert await tool(shared_api, name, {"wallet": wallet} | arguments) == (True, rest.error)
 
 
-async def test_an_unknown_tool_is_an_error_of_the_protocol(api: Api) -> None:
-    answer = await post(api, "tools/call", {"name": "steal", "arguments": {}})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_unknown_tool_is_an_error_of_the_protocol(shared_api: Api) -> None:
+    answer = await post(shared_api, "tools/call", {"name": "steal", "arguments": {}})
     assert answer.json["error"] == {"code": -32602, "message": "Unknown tool: steal"}
 
 
-async def test_money_moves_exactly_and_once_for_a_key(api: Api) -> None:
-    wallet, to = await api.wallet(2), await api.wallet()
-    address = (await api.get(f"/wallets/{to}")).json["publicKey"]
+@pytest.mark.asyncio(loop_scope="module")
+async def test_money_moves_exactly_and_once_for_a_key(shared_api: Api) -> None:
+    wallet, to = await shared_api.wallet(2), await shared_api.wallet()
+    address = (await shared_api.get(f"/wallets/{to}")).json["publicKey"]
     arguments = {"wallet": wallet, "to": address, "amount": 0.123456789}
     meta = {"solward/idempotencyKey": "invoice-1"}
     first = await post(
-        api, "tools/call", {"name": "transfer", "arguments": arguments, "_meta": meta}
+        shared_api, "tools/call", {"name": "transfer", "arguments": arguments, "_meta": meta}
     )
     again = await post(
-        api, "tools/call", {"name": "transfer", "arguments": arguments, "_meta": meta}
+        shared_api, "tools/call", {"name": "transfer", "arguments": arguments, "_meta": meta}
     )
     assert first.json["result"]["isError"] is False, first.text
     assert again.json["result"] == first.json["result"]
-    balance = (await api.get(f"/wallets/{to}/balance")).text
+    balance = (await shared_api.get(f"/wallets/{to}/balance")).text
     assert jsontext.loads(balance)["sol"] == jsontext.loads("0.123456789")
     other = await post(
-        api,
+        shared_api,
         "tools/call",
         {"name": "transfer", "arguments": arguments | {"amount": 0.2}, "_meta": meta},
     )
     assert other.json["result"]["isError"] is True
 
 
-async def test_an_amount_whose_digits_may_be_lost_is_not_paid(api: Api) -> None:
-    wallet = await api.wallet(2)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_amount_whose_digits_may_be_lost_is_not_paid(shared_api: Api) -> None:
+    wallet = await shared_api.wallet(2)
     arguments = {"wallet": wallet, "to": STRANGER, "amount": 1.12345678901234567}
-    failed, text = await tool(api, "transfer", arguments)
+    failed, text = await tool(shared_api, "transfer", arguments)
     assert failed
     assert "amount must have at most 15 digits" in text
-    assert [record["type"] for record in await api.records(wallet)] == ["airdrop"]
+    assert [record["type"] for record in await shared_api.records(wallet)] == ["airdrop"]
 
 
-async def test_a_guardrails_refusal_is_an_error_that_names_it(api: Api) -> None:
-    wallet, to = await api.wallet(2), await api.wallet()
-    address = (await api.get(f"/wallets/{to}")).json["publicKey"]
-    failed, text = await tool(api, "transfer", {"wallet": wallet, "to": address, "amount": 2.5})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_guardrails_refusal_is_an_error_that_names_it(shared_api: Api) -> None:
+    wallet, to = await shared_api.wallet(2), await shared_api.wallet()
+    address = (await shared_api.get(f"/wallets/{to}")).json["publicKey"]
+    failed, text = await tool(
+        shared_api, "transfer", {"wallet": wallet, "to": address, "amount": 2.5}
+    )
     assert failed
     assert "max_per_tx" in text
-    records = await api.records(wallet)
+    records = await shared_api.records(wallet)
     assert records[0]["status"] == "blocked"
-    assert (await api.get(f"/wallets/{to}/balance")).json["sol"] == 0
+    assert (await shared_api.get(f"/wallets/{to}/balance")).json["sol"] == 0
 
 
-async def test_a_keys_rate_limit_counts_tool_calls(api: Api) -> None:
-    wallet = await api.wallet(1)
-    key, _ = await api.key(rateLimit=1)
-    assert (await tool(api, "airdrop", {"wallet": wallet, "amount": 1}, token=key))[0] is False
-    failed, text = await tool(api, "airdrop", {"wallet": wallet, "amount": 1}, token=key)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_keys_rate_limit_counts_tool_calls(shared_api: Api) -> None:
+    wallet = await shared_api.wallet(1)
+    key, _ = await shared_api.key(rateLimit=1)
+    assert (await tool(shared_api, "airdrop", {"wallet": wallet, "amount": 1}, token=key))[
+        0
+    ] is False
+    failed, text = await tool(shared_api, "airdrop", {"wallet": wallet, "amount": 1}, token=key)
     assert failed
     assert "may make 1 transaction requests and chats a minute" in text
 
@@ -293,9 +315,10 @@ async def test_resources_are_the_rest_api_in_json(api: Api) -> None:
     assert await read(api, f"solward://wallets/{wallet}/transactions") == listed
 
 
-async def test_a_wallets_name_is_quoted_in_its_address(api: Api) -> None:
-    made = (await api.post("/wallets", {"name": "my savings/2"})).json
-    found = await read(api, "solward://wallets/my%20savings%2F2")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wallets_name_is_quoted_in_its_address(shared_api: Api) -> None:
+    made = (await shared_api.post("/wallets", {"name": "my savings/2"})).json
+    found = await read(shared_api, "solward://wallets/my%20savings%2F2")
     assert found["id"] == made["walletId"]
 
 
@@ -317,6 +340,7 @@ async def test_listed_resources_can_be_read(api: Api) -> None:
     ]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "uri",
     [
@@ -330,32 +354,34 @@ async def test_listed_resources_can_be_read(api: Api) -> None:
         "solward://",
     ],
 )
-async def test_an_unknown_resource_is_invalid_params(api: Api, uri: str) -> None:
-    code, text = await refused(api, uri)
+async def test_an_unknown_resource_is_invalid_params(shared_api: Api, uri: str) -> None:
+    code, text = await refused(shared_api, uri)
     assert code == -32602
     assert "nobody" in text or "Unknown resource" in text
 
 
-async def test_a_confined_key_sees_and_moves_its_own_wallet_only(api: Api) -> None:
-    mine, other = await api.wallet(1), await api.wallet(1)
-    key, _ = await api.key(walletId=mine)
-    schema = (await post(api, token=key)).json["result"]["tools"][0]["inputSchema"]
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_confined_key_sees_and_moves_its_own_wallet_only(shared_api: Api) -> None:
+    mine, other = await shared_api.wallet(1), await shared_api.wallet(1)
+    key, _ = await shared_api.key(walletId=mine)
+    schema = (await post(shared_api, token=key)).json["result"]["tools"][0]["inputSchema"]
     assert "wallet" not in schema.get("required", [])
-    assert (await tool(api, "check_balance", {}, token=key))[0] is False
-    assert (await tool(api, "check_balance", {"wallet": mine}, token=key))[0] is False
-    failed, text = await tool(api, "check_balance", {"wallet": other}, token=key)
+    assert (await tool(shared_api, "check_balance", {}, token=key))[0] is False
+    assert (await tool(shared_api, "check_balance", {"wallet": mine}, token=key))[0] is False
+    failed, text = await tool(shared_api, "check_balance", {"wallet": other}, token=key)
     assert failed
     assert "alone" in text
-    wallets = await read(api, "solward://wallets", token=key)
+    wallets = await read(shared_api, "solward://wallets", token=key)
     assert [wallet["id"] for wallet in wallets["wallets"]] == [mine]
-    records = await read(api, "solward://transactions", token=key)
+    records = await read(shared_api, "solward://transactions", token=key)
     assert {record["walletId"] for record in records["transactions"]} == {mine}
-    code, _ = await refused(api, f"solward://wallets/{other}", token=key)
+    code, _ = await refused(shared_api, f"solward://wallets/{other}", token=key)
     assert code == -32602
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_crash_says_nothing_of_the_inside(
-    api: Api, monkeypatch: pytest.MonkeyPatch
+    shared_api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from solward_mcp import tools
 
@@ -363,5 +389,5 @@ async def test_a_crash_says_nothing_of_the_inside(
         raise RuntimeError("the innermost secret")
 
     monkeypatch.setattr(tools, "list_tools", crash)
-    answer = await post(api)
+    answer = await post(shared_api)
     assert answer.json["error"] == {"code": -32603, "message": "Internal error"}

@@ -48,14 +48,16 @@ def test_every_error_has_the_status_of_the_table() -> None:
     assert status_of(SkillError("internal_error", "x")) == 500
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("path", ["/nowhere", "/wallets/", "//wallets", "/keys/a/b"])
-async def test_an_unknown_route_is_404(api: Api, path: str) -> None:
-    answer = await api.get(path)
+async def test_an_unknown_route_is_404(shared_api: Api, path: str) -> None:
+    answer = await shared_api.get(path)
     assert (answer.status, answer.error) == (404, "Not found")
 
 
-async def test_a_wrong_method_is_405_and_names_the_right_ones(api: Api) -> None:
-    answer = await api.call("PUT", "/wallets", token=None)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_method_is_405_and_names_the_right_ones(shared_api: Api) -> None:
+    answer = await shared_api.call("PUT", "/wallets", token=None)
     assert (answer.status, answer.error) == (405, "Method not allowed")
     assert "GET" in answer.headers["Allow"]
     assert "POST" in answer.headers["Allow"]

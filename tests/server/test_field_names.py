@@ -40,17 +40,19 @@ def test_names_that_are_alike(written: str, meant: str | None) -> None:
     assert resembled(written, KEY_FIELDS) == meant
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("field", ["wallet", "wallet_id", "spendingLimit", "grant", "expires_at"])
-async def test_no_key_is_made_with_a_bound_that_is_misspelled(api: Api, field: str) -> None:
-    answer = await api.post("/keys", {"name": "ci", field: 1})
+async def test_no_key_is_made_with_a_bound_that_is_misspelled(shared_api: Api, field: str) -> None:
+    answer = await shared_api.post("/keys", {"name": "ci", field: 1})
     meant = resembled(field, KEY_FIELDS)
     assert (answer.status, answer.error) == (
         400,
         f"{field} is not a field, but {meant} is. Nothing was done",
     )
-    assert (await api.get("/keys")).json == {"keys": []}
+    assert (await shared_api.get("/keys")).json == {"keys": []}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("more", "error"),
     [
@@ -61,25 +63,30 @@ async def test_no_key_is_made_with_a_bound_that_is_misspelled(api: Api, field: s
     ],
 )
 async def test_no_agent_is_made_with_a_bound_that_is_misspelled(
-    api: Api, more: dict[str, Any], error: str
+    shared_api: Api, more: dict[str, Any], error: str
 ) -> None:
-    answer = await api.post("/agents", AGENT | {"walletId": await api.wallet()} | more)
+    answer = await shared_api.post(
+        "/agents", AGENT | {"walletId": await shared_api.wallet()} | more
+    )
     assert answer.status == 400
     assert str(answer.error).startswith(error)
-    assert (await api.get("/agents")).json == {"agents": []}
+    assert (await shared_api.get("/agents")).json == {"agents": []}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("switch", ["freeze", "unfreeze"])
 @pytest.mark.parametrize(
     "field", ["wallet", "id", "address", "publicKey", "name", f"walletId{' ' * 60}"]
 )
-async def test_a_switch_for_one_wallet_moves_no_other(api: Api, switch: str, field: str) -> None:
-    wallet = await api.wallet()
-    await api.post("/freeze", {"walletId": wallet})
-    before = (await api.get("/freeze")).json
-    assert (await api.post(f"/{switch}", {field: wallet})).status == 400
-    assert (await api.post(f"/{switch}?walletId={wallet}")).status == 400
-    assert (await api.get("/freeze")).json == before
+async def test_a_switch_for_one_wallet_moves_no_other(
+    shared_api: Api, switch: str, field: str
+) -> None:
+    wallet = await shared_api.wallet()
+    await shared_api.post("/freeze", {"walletId": wallet})
+    before = (await shared_api.get("/freeze")).json
+    assert (await shared_api.post(f"/{switch}", {field: wallet})).status == 400
+    assert (await shared_api.post(f"/{switch}?walletId={wallet}")).status == 400
+    assert (await shared_api.get("/freeze")).json == before
 
 
 async def test_what_a_route_without_unknown_fields_does_not_know_is_refused(api: Api) -> None:
@@ -98,6 +105,7 @@ async def test_what_a_route_without_unknown_fields_does_not_know_is_refused(api:
     assert (await api.get(f"/policy/key:{key}")).json["grants"] == []
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -109,36 +117,38 @@ async def test_what_a_route_without_unknown_fields_does_not_know_is_refused(api:
     ],
 )
 async def test_a_bound_in_the_query_is_refused(
-    api: Api, method: str, path: str, body: dict[str, Any]
+    shared_api: Api, method: str, path: str, body: dict[str, Any]
 ) -> None:
-    wallet, to = await api.wallet(1), str(Keypair().pubkey())
+    wallet, to = await shared_api.wallet(1), str(Keypair().pubkey())
     filled = {name: to if value == "{to}" else value for name, value in body.items()}
-    answer = await api.call(method, path.format(wallet=wallet), filled)
+    answer = await shared_api.call(method, path.format(wallet=wallet), filled)
     name = path.partition("?")[2].partition("=")[0]
     assert answer.status == 400
     assert str(answer.error).startswith(f"{name} is no parameter of this route's query; it ")
-    assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
-    assert (await api.get("/keys")).json == {"keys": []}
+    assert [each["type"] for each in await shared_api.records(wallet)] == ["airdrop"]
+    assert (await shared_api.get("/keys")).json == {"keys": []}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("field", ["idempotencyKey", "Idempotency-Key", "idempotency_key"])
 async def test_an_idempotency_key_in_the_body_is_refused_rather_than_paid_twice(
-    api: Api, field: str
+    shared_api: Api, field: str
 ) -> None:
-    wallet = await api.wallet(1)
+    wallet = await shared_api.wallet(1)
     body = {"to": str(Keypair().pubkey()), "amount": 0.1, field: "k"}
-    answer = await api.post(f"/wallets/{wallet}/transfer", body)
+    answer = await shared_api.post(f"/wallets/{wallet}/transfer", body)
     assert (answer.status, answer.error) == (
         400,
         f"{field} is a header, Idempotency-Key. Nothing was done",
     )
-    assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
+    assert [each["type"] for each in await shared_api.records(wallet)] == ["airdrop"]
 
 
-async def test_so_many_unknown_fields_are_ignored_and_more_are_refused(api: Api) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_so_many_unknown_fields_are_ignored_and_more_are_refused(shared_api: Api) -> None:
     unknown = {f"x{number}": 1 for number in range(MOST_UNKNOWN)}
-    assert (await api.post("/wallets", unknown)).status == 200
-    answer = await api.post("/wallets", unknown | {"colour": "blue"})
+    assert (await shared_api.post("/wallets", unknown)).status == 200
+    answer = await shared_api.post("/wallets", unknown | {"colour": "blue"})
     assert (answer.status, answer.error) == (
         400,
         f"More than {MOST_UNKNOWN} fields are unknown. Nothing was done",

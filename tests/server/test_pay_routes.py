@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from sqlalchemy import update
 from tests.support.api import NOBODY
 from tests.support.fake_seller import Asked, Reply, receipt
@@ -27,6 +28,13 @@ from solward_server.http.body import MAX_PAY_BYTES
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with open_shop(tmp_path / "home") as opened:
         yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
+    """A shop for the tests that buy nothing."""
+    async with open_shop(tmp_path_factory.mktemp("shop") / "home") as made:
+        yield made
 
 
 async def test_the_answer_and_its_payment(shop: Shop) -> None:
@@ -197,6 +205,7 @@ async def test_a_dry_run_asks_the_seller_and_pays_nothing(shop: Shop) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -211,11 +220,11 @@ async def test_a_dry_run_asks_the_seller_and_pays_nothing(shop: Shop) -> None:
         ({"protocol": "cash"}, "protocol must be one of the loaded ones"),
     ],
 )
-async def test_a_wrong_field_is_named(shop: Shop, fields: dict[str, Any], text: str) -> None:
-    answer = await shop.post(**fields)
+async def test_a_wrong_field_is_named(shared_shop: Shop, fields: dict[str, Any], text: str) -> None:
+    answer = await shared_shop.post(**fields)
     assert answer.status == 400
     assert answer.error.startswith(text), answer.error
-    assert shop.seller.paid == []
+    assert shared_shop.seller.paid == []
 
 
 async def test_a_body_has_its_own_bound(shop: Shop) -> None:

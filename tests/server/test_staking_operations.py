@@ -105,6 +105,7 @@ async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) ->
     assert (str(balance["sol"]), balance["tokens"]) == ("0.99999", [])
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("path", "body", "text"),
     [
@@ -136,16 +137,17 @@ async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) ->
     ],
 )  # fmt: skip
 async def test_a_wrong_request_is_400_and_leaves_no_record(
-    api: Api, path: str, body: Any, text: str
+    shared_api: Api, path: str, body: Any, text: str
 ) -> None:
-    wallet = await api.wallet()
-    answer = await api.post(f"/wallets/{wallet}/{path}", body)
+    wallet = await shared_api.wallet()
+    answer = await shared_api.post(f"/wallets/{wallet}/{path}", body)
     assert (answer.status, answer.error) == (400, text)
-    assert await api.records(wallet) == []
+    assert await shared_api.records(wallet) == []
 
 
-async def test_the_stakes_of_no_wallet_are_404(api: Api) -> None:
-    answer = await api.get(f"/wallets/{NOBODY}/stakes")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_stakes_of_no_wallet_are_404(shared_api: Api) -> None:
+    answer = await shared_api.get(f"/wallets/{NOBODY}/stakes")
     assert (answer.status, answer.error) == (404, "Wallet not found")
 
 

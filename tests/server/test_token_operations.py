@@ -150,6 +150,7 @@ async def test_by_every_door_it_succeeds_is_refused_is_blocked_and_survives_the_
         assert len(await api.records(wallet)) == made + 3
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("path", "body", "text"),
     [
@@ -189,30 +190,32 @@ async def test_by_every_door_it_succeeds_is_refused_is_blocked_and_survives_the_
     ],
 )  # fmt: skip
 async def test_a_wrong_field_is_400_and_named(
-    api: Api, path: str, body: dict[str, Any], text: str
+    shared_api: Api, path: str, body: dict[str, Any], text: str
 ) -> None:
-    wallet = await api.wallet()
-    answer = await api.post(f"/wallets/{wallet}/{path}", body)
+    wallet = await shared_api.wallet()
+    answer = await shared_api.post(f"/wallets/{wallet}/{path}", body)
     assert (answer.status, answer.error) == (400, text)
-    assert await api.records(wallet) == []
+    assert await shared_api.records(wallet) == []
 
 
-async def test_a_revocation_says_that_it_is_revoked_and_defaults_to_mint(api: Api) -> None:
-    wallet = await api.wallet(1)
-    mint = await own_token(api, wallet, empty=False)
-    answer = await api.post(f"/wallets/{wallet}/revoke-authority", {"mint": mint})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_revocation_says_that_it_is_revoked_and_defaults_to_mint(shared_api: Api) -> None:
+    wallet = await shared_api.wallet(1)
+    mint = await own_token(shared_api, wallet, empty=False)
+    answer = await shared_api.post(f"/wallets/{wallet}/revoke-authority", {"mint": mint})
     assert (answer.json["revoked"], answer.json["authorityType"]) == (True, "mint")
 
 
-async def test_a_launch_answers_its_token_and_is_made_once_per_key(api: Api) -> None:
-    wallet = await api.wallet(1)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_launch_answers_its_token_and_is_made_once_per_key(shared_api: Api) -> None:
+    wallet = await shared_api.wallet(1)
     body = {"name": "Demo coin", "symbol": "DEMO"}
     once = {"Idempotency-Key": "launch"}
-    answer = await api.post(f"/wallets/{wallet}/launch-token", body, headers=once)
+    answer = await shared_api.post(f"/wallets/{wallet}/launch-token", body, headers=once)
     shown = {name: answer.json[name] for name in ("name", "symbol", "decimals", "supply")}
     assert shown == body | {"decimals": 9, "supply": 1_000_000}
-    again = await api.post(f"/wallets/{wallet}/launch-token", body, headers=once)
+    again = await shared_api.post(f"/wallets/{wallet}/launch-token", body, headers=once)
     assert (again.status, again.text) == (200, answer.text)
-    balance = (await api.get(f"/wallets/{wallet}/balance")).json
+    balance = (await shared_api.get(f"/wallets/{wallet}/balance")).json
     (token,) = balance["tokens"]
     assert (token["mint"], token["uiBalance"]) == (answer.json["mint"], 1_000_000)

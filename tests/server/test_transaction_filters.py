@@ -70,6 +70,7 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
     assert list(whole) == ["transactions"]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("query", "named"),
     [
@@ -86,16 +87,17 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
         ("status=blocked&limit=0", "limit must be a whole number from 1 to 500"),
     ],
 )
-async def test_a_bad_filter_is_named(api: Api, query: str, named: str) -> None:
-    answer = await api.get(f"/transactions?{query}")
+async def test_a_bad_filter_is_named(shared_api: Api, query: str, named: str) -> None:
+    answer = await shared_api.get(f"/transactions?{query}")
     assert answer.status == 400
     assert named in answer.error
 
 
-async def test_a_name_of_two_wallets_names_none(api: Api) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_name_of_two_wallets_names_none(shared_api: Api) -> None:
     for _ in range(2):
-        await api.post("/wallets", {"name": "twin"})
-    answer = await api.get("/transactions?recipient=twin")
+        await shared_api.post("/wallets", {"name": "twin"})
+    answer = await shared_api.get("/transactions?recipient=twin")
     assert answer.status == 400
     assert "recipient is the name of 2 addresses; give one of them" in answer.error
 

@@ -40,16 +40,17 @@ async def again(api: Api, path: str, known: str, **options: str) -> Answer:
     return await api.get(path, headers={"If-None-Match": known}, **options)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("path", POLLED)
-async def test_what_did_not_change_is_304_without_a_body(api: Api, path: str) -> None:
-    wallet = await api.wallet(1)
+async def test_what_did_not_change_is_304_without_a_body(shared_api: Api, path: str) -> None:
+    wallet = await shared_api.wallet(1)
     path = path.format(wallet=wallet)
-    first = await api.get(path)
+    first = await shared_api.get(path)
     tag = first.headers["ETag"]
     # Strong: a hash of these very bytes.
     assert tag == f'"{hashlib.sha256(first.text.encode()).hexdigest()[:32]}"'
     for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
-        unchanged = await again(api, path, known)
+        unchanged = await again(shared_api, path, known)
         assert (unchanged.status, unchanged.text) == (304, "")
         assert unchanged.headers["ETag"] == tag
         assert unchanged.headers["Cache-Control"] == "no-store"
@@ -58,7 +59,7 @@ async def test_what_did_not_change_is_304_without_a_body(api: Api, path: str) ->
             "Origin",
         }
     for other in ('"x"', tag.strip('"')[:-1], "", '"', tag.upper()):
-        assert (await again(api, path, other)).text == first.text
+        assert (await again(shared_api, path, other)).text == first.text
 
 
 async def test_over_http_a_304_has_the_tag_and_no_body_nor_type(tmp_path: Path) -> None:
