@@ -32,6 +32,9 @@ POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
+# Without compiled files each of the tests' processes compiles the whole product again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots changelog release clean
 install: $(DEV)
 

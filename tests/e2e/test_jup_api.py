@@ -8,15 +8,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.kept_environments import require_node
 from tests.support.localnet_process import localnet_process
 
 JUP_API = Path(__file__).parent / "jup_api"
 
 
 @pytest.mark.more
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 @pytest.mark.timeout(300)
 def test_jup_ag_api_quotes_and_swaps_at_the_localnets_market(tmp_path: Path) -> None:
+    require_node()
     for name in ("package.json", "package-lock.json", "check.mjs"):
         shutil.copy(JUP_API / name, tmp_path / name)
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.kept_environments import require_node
 from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
 from solward_mcp import paying
@@ -29,7 +30,6 @@ TOOL_FAILED = 5
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed"),
     pytest.mark.skipif(
         (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="no Node.js 22 package"
     ),
@@ -68,6 +68,7 @@ class Inspector:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require_node()
     installed: Path = tmp_path_factory.mktemp("inspector")
     for name in ("package.json", "package-lock.json"):
         shutil.copy(LOCKED / name, installed / name)

@@ -14,6 +14,7 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests.plugins.test_raydium_cpmm import NOW, SOL, USDC, Ledger, context, selling
+from tests.support.kept_environments import require_node
 from tests.support.raydium import CpmmPool, loaded, pool_of
 
 from solward.solana.tokens import associated_address
@@ -44,9 +45,9 @@ def pools() -> list[CpmmPool]:
 
 
 @pytest.mark.more
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 @pytest.mark.timeout(300)
 async def test_instructions_and_amounts_are_those_of_the_vendors_sdk(tmp_path: Path) -> None:
+    require_node()
     for name in ("package.json", "package-lock.json", "check.mjs"):
         shutil.copy(RAYDIUM / name, tmp_path / name)
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]

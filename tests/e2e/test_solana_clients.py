@@ -30,6 +30,7 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import get_associated_token_address
+from tests.support.kept_environments import require_node
 from tests.support.localnet_process import LocalnetProcess, localnet_process
 from tests.support.localnet_wire import (
     TOKEN,
@@ -310,8 +311,7 @@ async def test_solders_strict_parser_takes_every_cluster_answer(client: AsyncCli
 @pytest.fixture(scope="module")
 def javascript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the clients of the lock file, and the scripts that drive them."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
+    require_node()
     folder = tmp_path_factory.mktemp("javascript")
     for file in (*JAVASCRIPT.glob("*.json"), *JAVASCRIPT.glob("*.mjs")):
         shutil.copy(file, folder)

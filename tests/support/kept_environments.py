@@ -13,8 +13,6 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 
 def kept(name: str, lock: Path) -> Path:
     """Where an environment is kept: another lock, another folder."""
@@ -58,6 +56,18 @@ def python_environment(programs: Path) -> Path:
     return python
 
 
+def require_node() -> None:
+    """Fails the test that calls it where Node.js or npm is not installed.
+
+    It never skips: a machine without Node.js would say nothing about the vendors' own clients.
+    """
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            raise AssertionError(
+                f"This test needs Node.js, and there is no {program}: apt-get install nodejs npm"
+            )
+
+
 def npm_environment(programs: Path, name: str, *options: str) -> Path:
     """The folder `node_modules` of a folder's `package-lock.json`, whose every package has a hash.
 
@@ -65,8 +75,7 @@ def npm_environment(programs: Path, name: str, *options: str) -> Path:
         name: of the environment, among those that are kept.
         options: further ones of `npm ci`.
     """
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
+    require_node()
     folder = kept(name, programs / "package-lock.json")
     with unmade(folder) as to_make:
         if to_make:
