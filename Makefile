@@ -81,7 +81,7 @@ up: $(UP) $(if $(VENDORS),$(MODELS))
 
 # Every unit and contract test, and one of each kind of process, browser, kill and race.
 test: install
-	$(PYTEST) -m '$(BRIEF) and not more'
+	$(PYTEST) -m '$(BRIEF) and not more and not tables'
 	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' $(POSTGRES_HEART)
 
 # Property tests try a tenth of their examples in `make test` and all in the larger sizes.
@@ -135,6 +135,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(PYTEST) -m '$(BRIEF) and not more and tables' $(addprefix tests/,docs packaging settings)
 
 bench: install
 	$(BIN)/python -m benchmarks

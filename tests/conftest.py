@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,16 @@ __all__ = ["pytest_runtest_teardown", "pytest_timeout_set_timer"]
 # In a test's own process, which has no keys, providers call litellm without a host.
 if folder := models.installed(default_models_folder()):
     sys.path.append(str(folder))
+
+TESTS = Path(__file__).parent
+# `make lint` runs what only compares tables and texts. `make test` runs what opens a service there.
+TABLES = {
+    *(TESTS / folder for folder in ("docs", "settings")),
+    *(
+        TESTS / "packaging" / f"test_{name}.py"
+        for name in ("deploy", "entry_points", "extras", "import_contracts", "locks", "make_up")
+    ),
+}
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
 settings.register_profile("solward", deadline=None, max_examples=examples(100))
@@ -85,9 +96,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     raise pytest.UsageError(f"samples: {item.path} has no {name}")
             if not {item.name, item.name.partition("[")[0]} & {*samples.args}:
                 item.add_marker("more")
+        if TABLES & {item.path, item.path.parent} and not {"api", "service"} & {
+            *getattr(item, "fixturenames", ())
+        }:
+            item.add_marker("tables")
         own = item.get_closest_marker("sqlite")
         if databases.ON_POSTGRES and own is not None:
             item.add_marker(pytest.mark.skip(f"SQLite's own: {own.args[0]}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, which then passes over what that made.
+
+    Collection makes millions of objects and drops few, so each pass of the collector is in vain.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 if databases.ON_POSTGRES:
