@@ -31,7 +31,15 @@ TABLES = {
     *(TESTS / folder for folder in ("docs", "settings")),
     *(
         TESTS / "packaging" / f"test_{name}.py"
-        for name in ("deploy", "entry_points", "extras", "import_contracts", "locks", "make_up")
+        for name in (
+            "deploy",
+            "entry_points",
+            "extras",
+            "import_contracts",
+            "locks",
+            "make_up",
+            "vault_tests_imports",
+        )
     ),
 }
 
