@@ -26,8 +26,6 @@ from solward.types.errors import (
     WalletNotFound,
 )
 from solward.types.provider import Completion, ProviderContext, ToolCall, Usage
-from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.store.transactions import insert_record
 
 REMOVED = (
     "The provider 'scripted' is not loaded: install its plugin (`solward plugins list` says what is"
@@ -100,7 +98,7 @@ async def test_the_second_form_makes_a_wallet_of_the_agents_name(service: AgentS
     assert (await service.get(agent.id)).guardrails.max_lamports_per_transaction == 1
 
 
-async def test_the_states_follow_the_contracts_table(service: AgentService) -> None:
+async def test_the_states_follow_the_contracts_table(host: Host, service: AgentService) -> None:
     agent = await service.create(BODY)
     assert await shown(service, agent) == ("idle", "stopped")
     for command, expected in [
@@ -119,6 +117,21 @@ async def test_the_states_follow_the_contracts_table(service: AgentService) -> N
         assert await shown(service, agent) == expected
     with pytest.raises(InvalidRequest, match="Agent is not running"):
         await service.pause(agent.id)
+    await service.delete(agent.id)
+    told = [
+        (event, data["status"])
+        for event, data in host.published
+        if event != "agent:decision" and "status" in data
+    ]
+    assert told == [
+        ("agent:started", "running"),
+        ("agent:stopped", "stopped"),
+        ("agent:started", "running"),
+        ("agent:paused", "paused"),
+        ("agent:started", "running"),
+        ("agent:paused", "paused"),
+        ("agent:stopped", "stopped"),
+    ]
 
 
 async def test_unknown_agents_are_not_found(service: AgentService) -> None:
@@ -205,49 +218,6 @@ async def test_three_failed_cycles_show_error_and_start_recovers(
     assert (recovered.status, recovered.failures, recovered.error) == ("running", 0, None)
 
 
-async def test_each_change_of_status_is_told_once(host: Host, service: AgentService) -> None:
-    agent = await service.create(BODY)
-    for turn in (service.start, service.pause, service.start, service.stop):
-        for _ in range(2):
-            await turn(agent.id)
-    await service.delete(agent.id)
-    told = [
-        (event.removeprefix("agent:"), data["status"])
-        for event, data in host.published
-        if event != "agent:decision" and "status" in data
-    ]
-    assert told == [
-        ("started", "running"),
-        ("paused", "paused"),
-        ("started", "running"),
-        ("stopped", "stopped"),
-    ]
-
-
-async def test_stop_waits_for_the_payment_and_no_cycle_follows(
-    host: Host, service: AgentService
-) -> None:
-    paying, go = host.hold_payment()
-    host.answer = lambda: Completion(None, (ToolCall("pay", {}),))
-    agent = await service.create(BODY)
-    await service.start(agent.id)
-    await paying.wait()
-
-    stop = asyncio.create_task(service.stop(agent.id))
-    async with asyncio.timeout(10):
-        while (await service.get(agent.id)).status != "stopped":
-            await asyncio.sleep(0)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert not stop.done()
-    go.set()
-    await stop
-
-    assert (await service.decisions(agent.id))[0].outcome == "Paid."
-    assert await shown(service, agent) == ("stopped", "stopped")
-    assert (await service.get(agent.id)).cycle_no == 2
-
-
 async def test_stop_abandons_thinking_and_the_cycle_is_run_again_later(
     host: Host, service: AgentService
 ) -> None:
@@ -264,51 +234,6 @@ async def test_stop_abandons_thinking_and_the_cycle_is_run_again_later(
     assert [decision.cycle for decision in await service.decisions(agent.id)] == [1]
 
 
-async def test_a_restarted_process_resumes_what_should_run_and_nothing_else(host: Host) -> None:
-    first = AgentService(host)  # type: ignore[arg-type]
-    running, stopped, idle = [await first.create(BODY | {"name": name}) for name in "abc"]
-    await first.start(running.id)
-    await first.start(stopped.id)
-    await host.decisions(2)
-    await first.stop(stopped.id)
-    await first.close()
-    await first.update(running.id, {"loopIntervalMs": 1000})
-
-    second = AgentService(host)  # type: ignore[arg-type]
-    try:
-        async with host.database.write() as connection:
-            await store.update_agent(connection, running.id, {"next_run_ms": 0})
-        await second.resume()
-        await host.decisions(1)
-        assert [d.cycle for d in await second.decisions(running.id)] == [2, 1]
-        assert len(await second.decisions(stopped.id)) == 1
-        assert await second.decisions(idle.id) == ()
-    finally:
-        await second.close()
-
-
-async def test_a_cycle_killed_after_it_paid_is_remembered_and_not_paid_again(
-    host: Host, service: AgentService
-) -> None:
-    agent = await service.create(BODY)
-    record = TransactionRecord(
-        id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.CONFIRMED,
-        details={"amount": Decimal("0.5")}, guardrails_applied=(), created_ms=1,
-        agent_id=agent.id, signature="5sig", principal=f"agent:{agent.id}",
-    )  # fmt: skip
-    async with host.database.write() as connection:
-        await insert_record(connection, record, action_key=f"{agent.id}:1:pay:1")
-
-    await service.start(agent.id)
-    await host.decisions(1)
-
-    [decision] = await service.decisions(agent.id)
-    assert host.paid == []
-    assert host.requests == []
-    assert decision.action == 'pay({"amount":0.5})'
-    assert decision.outcome == "The transaction is confirmed: 5sig"
-
-
 async def test_a_change_holds_from_the_next_cycle_on(host: Host, service: AgentService) -> None:
     agent = await service.create(BODY)
     changed = await service.update(
@@ -320,16 +245,6 @@ async def test_a_change_holds_from_the_next_cycle_on(host: Host, service: AgentS
     await host.decisions(1)
     assert host.requests[0].strategy == "Another."
     assert "at most 1 transactions per minute" in host.requests[0].system
-
-
-async def test_delete_ends_the_agent_and_removes_it(host: Host, service: AgentService) -> None:
-    agent = await service.create(BODY)
-    await service.start(agent.id)
-    await host.decisions(1)
-    await service.delete(agent.id)
-    with pytest.raises(AgentNotFound):
-        await service.get(agent.id)
-    assert (await service.statistics()).total == 0
 
 
 async def test_statistics_have_both_shapes(service: AgentService) -> None:

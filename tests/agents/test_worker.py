@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 from tests.support.agent_host import BODY, Host, agents_wallet
-from tests.support.agents import record
 
-from solward.agents.act import RESUMED_REASONING
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
@@ -28,7 +25,6 @@ from solward.agents.worker import SWEEPS, Worker, WorkerLost
 from solward.database.database import Database
 from solward.types.errors import AgentNotFound, StoreError
 from solward.types.provider import Completion, ToolCall
-from solward.vault.store.transactions import insert_record
 
 pytestmark = pytest.mark.samples(
     "test_a_started_agent_runs_at_once_and_again_when_it_is_due",
@@ -114,46 +110,6 @@ async def test_a_started_agent_runs_at_once_and_again_when_it_is_due(
     assert (await service.get(agent.id)).status is AgentStatus.RUNNING
 
 
-async def test_a_stop_while_it_pays_answers_when_the_payment_is_recorded(
-    host: Host, service: AgentService
-) -> None:
-    agent = await service.create(BODY)
-    host.answer = lambda: PAYING
-    paying, goes_through = host.hold_payment()
-    other = await service_of(host)
-    async with working(service, host):
-        await service.start(agent.id)
-        await paying.wait()
-        stopping = asyncio.create_task(other.stop(agent.id))
-        await asyncio.sleep(0.5)
-        assert not stopping.done()
-        goes_through.set()
-        async with asyncio.timeout(10):
-            stopped = await stopping
-        [decision] = await service.decisions(agent.id)
-        assert decision.outcome == "Paid."
-        assert stopped.status is AgentStatus.STOPPED
-        assert (await service.get(agent.id)).cycle_no == 2
-        assert await running(host, agent) is None
-
-
-async def test_a_stop_while_it_thinks_cuts_the_cycle_off_without_a_trace(
-    host: Host, service: AgentService
-) -> None:
-    agent = await service.create(BODY)
-    thinking = host.think_for_ever()
-    async with working(service, host):
-        await service.start(agent.id)
-        await thinking.wait()
-        async with asyncio.timeout(5):
-            await service.pause(agent.id)
-        assert await service.decisions(agent.id) == ()
-        host.answer = lambda: Completion("Now.")
-        await service.start(agent.id)
-        await host.decisions(1)
-    assert [each.cycle for each in await service.decisions(agent.id)] == [1]
-
-
 async def test_what_a_stopping_worker_cuts_off_another_runs_at_once(
     host: Host, service: AgentService
 ) -> None:
@@ -212,44 +168,6 @@ async def test_a_cycle_whose_worker_died_in_it_is_run_again_and_the_dead_ones_ru
         dies.set()
         assert await frozen is None
     assert [each.reasoning for each in await service.decisions(agent.id)] == ["Taken over."]
-
-
-async def test_a_cycle_that_died_after_it_paid_is_resumed_and_not_decided_again(
-    host: Host, service: AgentService
-) -> None:
-    agent = await service.create(BODY)
-    await service.start(agent.id)
-
-    async def pay() -> str:
-        async with host.database.write() as connection:
-            await insert_record(
-                connection,
-                replace(record(), id="paid", agent_id=agent.id, principal=f"agent:{agent.id}"),
-                action_key=f"{agent.id}:1:pay:1",
-                held_lamports=1,
-            )
-        raise StoreError("killed here")
-
-    ready = parts_of(host)  # type: ignore[arg-type]
-
-    class Dying:
-        enter = ready.journal.enter
-        abandon = ready.journal.abandon
-
-        async def leave(self, *_: object) -> bool:
-            raise StoreError("killed here")
-
-    host.answer, host.pay = (lambda: PAYING), pay
-    await execute(host, "UPDATE procrastinate_jobs SET status = 'doing'")
-    with pytest.raises(StoreError, match="killed here"):
-        await run_cycle(agent.id, 1, replace(ready, journal=Dying()))
-    asked = len(host.requests)
-    async with working(service, host):
-        await host.decisions(1)
-    [decision] = await service.decisions(agent.id)
-    assert decision.reasoning == RESUMED_REASONING
-    assert len(host.requests) == asked
-    assert host.paid == [f"{agent.id}:1:pay"]
 
 
 async def test_a_cycle_that_could_not_be_stored_is_run_again(

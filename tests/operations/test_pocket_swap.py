@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +20,8 @@ from solders.transaction import VersionedTransaction
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import select
+from tests.operations.test_swap import plan
+from tests.support.front_run import front_run, send
 from tests.support.swap import (
     BONK_POOL,
     FEE,
@@ -39,7 +41,6 @@ from tests.support.swap import (
 from solward.database.tables import attempts
 from solward.operations.perform import Operations
 from solward.operations.swap import SwapLimits
-from solward.operations.venues import Venues
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
@@ -106,8 +107,13 @@ async def test_a_sale_of_tokens_costs_two_signatures(swaps: SwapBench) -> None:
     before, units = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
     record = await swaps.swap("USDC", "SOL", 100)
     gained = await swaps.lamports() - before
+    assert (record.details["inputToken"], record.details["outputToken"]) == (USDC, WRAPPED_SOL_MINT)
+    assert record.details["inputAmount"] == 100
     assert record.details["outputAmount"] == whole(gained + 10_000, 9)
+    assert gained > SOL * 65 // 100
     assert await swaps.units(USDC_POOL.mint) == units - 100_000_000
+    # Tokens are not SOL: this one counts nothing against SOL limits.
+    assert await swaps.bench.reserved_units() == SOL
     bound = worst_case(await last_message(swaps), swaps.address)
     assert (bound.lamports, bound.tokens) == (0, {USDC: 100_000_000})
     rows = await pockets_of(swaps)
@@ -123,10 +129,13 @@ async def test_a_sale_of_tokens_costs_two_signatures(swaps: SwapBench) -> None:
 
 async def test_tokens_for_tokens_pass_through_the_pocket_too(swaps: SwapBench) -> None:
     await swaps.swap("SOL", "USDC", 1)
-    await swaps.swap("SOL", "BONK", 1)
-    before = await swaps.lamports()
-    await swaps.swap("USDC", "BONK", 10)
-    assert await swaps.lamports() == before - 10_000
+    # The account for what was bought stays; that of the pocket is gone again.
+    for rent in (RENT, 0):
+        before, held = await swaps.lamports(), await swaps.units(BONK_POOL.mint)
+        record = await swaps.swap("USDC", "BONK", 10)
+        bought = await swaps.units(BONK_POOL.mint) - held
+        assert record.details["outputAmount"] == whole(bought, 5)
+        assert await swaps.lamports() == before - rent - 10_000
     assert worst_case(await last_message(swaps), swaps.address).tokens == {USDC: 10_000_000}
     for row in await pockets_of(swaps):
         await is_empty(swaps, row.address)
@@ -228,33 +237,13 @@ async def test_a_plain_theft_in_place_of_a_swap_fails_before_it_is_signed(
     assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
 
 
-@asynccontextmanager
-async def front_run(swaps: SwapBench, lamports: int) -> AsyncIterator[None]:
-    """Between the signature and the ledger somebody buys for `lamports` of SOL."""
-    maker, done = MAKER.pubkey(), asyncio.Event()
+async def somebody_buys(swaps: SwapBench) -> None:
+    """So much that the price is far from what was quoted."""
+    maker, lamports = MAKER.pubkey(), 1_000 * SOL
     buy = swap_instruction(
         maker, ata(maker, WSOL), ata(maker, USDC_POOL.mint), [USDC_POOL.hop(True)], lamports, 1
     )
-    wire = await swaps.wire([*wrap(maker, lamports), buy], MAKER, payer=maker)
-
-    async def first(_method: str, params: Any) -> Any:
-        if not done.is_set():
-            done.set()
-            await swaps.bench.wire.direct("sendTransaction", [_base64(wire), params[1]])
-        return None
-
-    swaps.bench.wire.faults["sendTransaction"] = first
-    try:
-        yield
-    finally:
-        del swaps.bench.wire.faults["sendTransaction"]
-    assert done.is_set()
-
-
-def _base64(wire: bytes) -> str:
-    import base64
-
-    return base64.b64encode(wire).decode()
+    await send(swaps.bench, [*wrap(maker, lamports), buy], MAKER)
 
 
 async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(
@@ -262,18 +251,9 @@ async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(
 ) -> None:
     """The venue's own instruction asks for nothing: only the assertion holds it to its quote."""
     await swaps.swap("SOL", "USDC", 1)
-
-    async def careless(made: SwapInstructions, taker: str, to: str) -> SwapInstructions:
-        user = Pubkey.from_string(taker)
-        hops = [USDC_POOL.hop(True)]
-        swap = swap_instruction(
-            user, ata(user, WSOL), Pubkey.from_string(to), hops, made.quote.in_amount, 1
-        )
-        return replace(made, swap=swap)
-
-    swaps.plugin.remake = careless
+    swaps.plugin.remake = _careless
     before, units = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
-    async with front_run(swaps, 1_000 * SOL):
+    async with front_run(swaps.bench, lambda: somebody_buys(swaps)):
         with pytest.raises(
             TransactionFailed, match=r"failed on the ledger: instruction \d+ failed: Custom 1"
         ):
@@ -282,8 +262,6 @@ async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(
     assert await swaps.units(USDC_POOL.mint) == units
     for row in await pockets_of(swaps):
         await is_empty(swaps, row.address)
-    # A sale into SOL is held to its quote on the pocket's own account.
-    swaps.plugin.remake = None
 
 
 async def test_a_unit_sent_to_the_pocket_does_not_stop_the_swap(swaps: SwapBench) -> None:
@@ -410,7 +388,8 @@ async def test_a_venue_that_waits_for_another_purchase_is_held_to_its_own(
     async def wait(made: SwapInstructions, taker: str, to: str) -> SwapInstructions:
         swaps.plugin.remake = None
         await _others_purchase(swaps)
-        await stack.enter_async_context(front_run(swaps, 1_000 * SOL))
+        landing = front_run(swaps.bench, lambda: somebody_buys(swaps))
+        await stack.enter_async_context(landing)
         return await _careless(made, taker, to)
 
     swaps.plugin.remake = wait
@@ -494,29 +473,13 @@ async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBen
     """A venue that says 0 for a trade of a tenth of its pool is not believed."""
     plugin = swaps.plugin
     plugin.requote = lambda quote: replace(quote, price_impact=Decimal(0))
-    async with swaps.bench.wallets.new_pocket(swaps.bench.wallet.id) as pocket:
-        from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
-        from solward.solana.token_list import token_list
 
-        async def impact(amount: int) -> int:
-            draft = await plan_swap(
-                swaps.address,
-                Venues((swaps.venue,)),
-                pocket=pocket,
-                tokens=token_list("localnet"),
-                ledger=swaps.bench.ledger,
-                limits=NO_SWAP_LIMITS,
-                input_token="SOL",
-                output_token="USDC",
-                amount=amount,
-                slippage_bps=50,
-            )
-            assert draft.intent.price_impact_bps is not None
-            return draft.intent.price_impact_bps
+    async def impact(amount: int) -> Any:
+        return (await plan(swaps, amount=amount)).intent.price_impact_bps
 
-        # 100,000 SOL in the pool: a tenth of it moves the price by a tenth and a little more.
-        assert 900 <= await impact(10_000) <= 910
-        assert await impact(1) <= 2
+    # 100,000 SOL in the pool: a tenth of it moves the price by a tenth and a little more.
+    assert 900 <= await impact(10_000) <= 910
+    assert await impact(1) <= 2
 
 
 async def test_a_warm_swap_costs_few_ledger_calls_and_as_many_commits_as_a_transfer(

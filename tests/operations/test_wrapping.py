@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +8,14 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account, set_authority
 from spl.token.models import AuthorityType, SetAuthorityParams
+from tests.operations.test_staking import BAD_AMOUNTS
 from tests.support.localnet_wire import TOKEN
 from tests.support.staking import by_hand
-from tests.support.tokens import FEE, RENT, SOL, TokenBench, open_tokens
+from tests.support.tokens import FEE, RENT, SOL, TokenBench
 
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.errors import InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN
 
 
@@ -110,56 +109,9 @@ async def test_with_nothing_wrapped_there_is_nothing_to_unwrap(tokens: TokenBenc
     assert record.status is TransactionStatus.CONFIRMED
 
 
-BAD_AMOUNTS = (
-    0, -1, True, "5", None, Decimal("NaN"), Decimal("Infinity"), Decimal("1e999999999"),
-    Decimal("0.0000000001"), Decimal("18446744073.709551616"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=str)
-async def test_what_is_no_amount_is_not_wrapped(tokens: TokenBench, amount: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"^amount "):
-        await wrap(tokens, amount)
-    assert await tokens.bench.history() == []
-    assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
-
-
-async def test_more_than_the_wallet_has_fails_before_a_fee(tokens: TokenBench) -> None:
-    before = await tokens.lamports()
-    with pytest.raises(TransactionFailed, match="insufficient balance"):
-        await wrap(tokens, 10)
-    (record,) = await tokens.bench.history()
-    assert (record.type, record.status) == ("wrap_sol", TransactionStatus.FAILED)
-    assert await tokens.lamports() == before
-
-
-@pytest.mark.parametrize(
-    ("limits", "rule"),
-    [
-        (ScopeLimits(max_lamports_per_tx=SOL), "max_per_tx"),
-        (ScopeLimits(daily_lamports=SOL), "daily_limit"),
-        (ScopeLimits(max_tx_per_minute=0), "rate_limit"),
-    ],
-    ids=["max_per_tx", "daily_limit", "rate_limit"],
-)
-async def test_wrapping_is_spending_to_the_guardrails(
-    tmp_path: Path, limits: ScopeLimits, rule: str
-) -> None:
-    async with open_tokens(tmp_path, limits=limits) as tokens:
-        with pytest.raises(GuardrailBlocked, match=rule):
-            await wrap(tokens, Decimal("1.000000001"))
-        assert await wrapped(tokens) == 0
-        (record,) = await tokens.bench.history()
-        assert record.status is TransactionStatus.BLOCKED
-
-
-async def test_what_was_wrapped_unwraps_within_the_strictest_spending_limits(
-    tmp_path: Path,
-) -> None:
-    limits = ScopeLimits(max_lamports_per_tx=SOL, daily_lamports=SOL)
-    async with open_tokens(tmp_path, limits=limits) as tokens:
-        await wrap(tokens, 1)
-        assert (await unwrap(tokens)).status is TransactionStatus.CONFIRMED
+async def test_what_is_no_amount_is_not_wrapped(tokens: TokenBench) -> None:
+    for amount in BAD_AMOUNTS:
+        await tokens.refuses(wrap(tokens, amount), "^amount ")
 
 
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
