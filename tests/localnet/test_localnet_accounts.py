@@ -95,27 +95,25 @@ async def test_a_slice_of_an_account_can_be_had(chain: Chain) -> None:
     assert value["space"] == 82
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ([], "`params` should have at least 1 argument(s)"),
-        ([5], "Invalid params: invalid type: integer `5`, expected a string."),
-        ([None], "Invalid params: invalid type: null, expected a string."),
-        (["abc"], "Invalid param: WrongSize"),
-        (["0" * 44], "Invalid param: Invalid"),
-        ([SYSTEM, "base64"], 'Invalid params: invalid type: string "base64", expected a map.'),
-        ([SYSTEM, {"encoding": 1}], None),
-        ([SYSTEM, {"encoding": "morse"}], None),
-        ([SYSTEM, {"commitment": "recent"}], None),
-        ([SYSTEM, {"commitment": 1.5}], None),
-    ],
-)
-async def test_bad_parameters_are_named(
-    chain: Chain, params: list[object], message: str | None
-) -> None:
-    error = await chain.error("getAccountInfo", *params)
-    assert error.code == -32602
-    assert message is None or error.message == message
+BAD_PARAMETERS: list[tuple[list[object], str | None]] = [
+    ([], "`params` should have at least 1 argument(s)"),
+    ([5], "Invalid params: invalid type: integer `5`, expected a string."),
+    ([None], "Invalid params: invalid type: null, expected a string."),
+    (["abc"], "Invalid param: WrongSize"),
+    (["0" * 44], "Invalid param: Invalid"),
+    ([SYSTEM, "base64"], 'Invalid params: invalid type: string "base64", expected a map.'),
+    ([SYSTEM, {"encoding": 1}], None),
+    ([SYSTEM, {"encoding": "morse"}], None),
+    ([SYSTEM, {"commitment": "recent"}], None),
+    ([SYSTEM, {"commitment": 1.5}], None),
+]
+
+
+async def test_bad_parameters_are_named(chain: Chain) -> None:
+    for params, message in BAD_PARAMETERS:
+        error = await chain.error("getAccountInfo", *params)
+        assert error.code == -32602, params
+        assert message is None or error.message == message
 
 
 async def test_many_accounts_come_in_the_order_asked(chain: Chain) -> None:
@@ -155,26 +153,26 @@ async def test_accounts_of_a_program_are_filtered(chain: Chain) -> None:
     assert len(context) == 3
 
 
-@pytest.mark.parametrize(
-    "filters",
-    [
-        "x",
-        [{"dataSize": -1}],
-        [{"dataSize": "1"}],
-        [{"memcmp": 1}],
-        [{"memcmp": {"offset": 0, "bytes": "0"}}],
-        [{"memcmp": {"offset": 0, "bytes": 5}}],
-        [{"memcmp": {"offset": 0, "bytes": [300]}}],
-        [{"memcmp": {"offset": 0, "bytes": "1", "encoding": "hex"}}],
-        [{"memcmp": {"offset": 0, "bytes": b58encode(b"\xff" * 129)}}],
-        [{"memcmp": {"bytes": "1"}}],
-        [{"unknown": 1}],
-        [{"dataSize": 1}] * 5,
-    ],
-)
-async def test_bad_filters_are_refused(chain: Chain, filters: object) -> None:
-    error = await chain.error("getProgramAccounts", str(TOKEN_PROGRAM), {"filters": filters})
-    assert error.code == -32602
+BAD_FILTERS: list[object] = [
+    "x",
+    [{"dataSize": -1}],
+    [{"dataSize": "1"}],
+    [{"memcmp": 1}],
+    [{"memcmp": {"offset": 0, "bytes": "0"}}],
+    [{"memcmp": {"offset": 0, "bytes": 5}}],
+    [{"memcmp": {"offset": 0, "bytes": [300]}}],
+    [{"memcmp": {"offset": 0, "bytes": "1", "encoding": "hex"}}],
+    [{"memcmp": {"offset": 0, "bytes": b58encode(b"\xff" * 129)}}],
+    [{"memcmp": {"bytes": "1"}}],
+    [{"unknown": 1}],
+    [{"dataSize": 1}] * 5,
+]
+
+
+async def test_bad_filters_are_refused(chain: Chain) -> None:
+    for filters in BAD_FILTERS:
+        error = await chain.error("getProgramAccounts", str(TOKEN_PROGRAM), {"filters": filters})
+        assert error.code == -32602, filters
 
 
 @pytest.mark.parametrize("program", [TOKEN_PROGRAM, TOKEN_2022_PROGRAM])

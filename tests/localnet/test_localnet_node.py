@@ -77,7 +77,7 @@ def run_child(path: Path) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("answers", [7, 203])
+@pytest.mark.parametrize("answers", [7, pytest.param(203, marks=pytest.mark.more)])
 async def test_nothing_answered_is_lost_when_the_process_is_killed(
     tmp_path: Path, answers: int
 ) -> None:

@@ -79,12 +79,6 @@ async def withdrawal_error(chain: Chain, account: Pubkey, lamports: int) -> obje
     return error.data["err"]
 
 
-async def test_the_validator_is_staked_from_the_first_epoch(chain: Chain) -> None:
-    assert (await validator(chain))[1] == VALIDATOR_STAKE
-    await chain.node.advance_epochs(3)
-    assert (await validator(chain))[1] == VALIDATOR_STAKE
-
-
 async def test_a_stake_lives_from_delegation_to_withdrawal(chain: Chain) -> None:
     payer = chain.payer.pubkey()
     account, total = await staked(chain, 10 * SOL)
@@ -105,21 +99,6 @@ async def test_a_stake_lives_from_delegation_to_withdrawal(chain: Chain) -> None
     await chain.do(withdraw(account, payer, total))
     assert await chain.balance(payer) == before + total - 5_000
     assert await chain.value("getAccountInfo", str(account)) is None
-
-
-async def test_a_large_stake_warms_up_by_nine_percent_an_epoch(chain: Chain) -> None:
-    await chain.call("requestAirdrop", str(chain.payer.pubkey()), 500_000 * SOL)
-    account, total = await staked(chain, 200_000 * SOL)
-    active = VALIDATOR_STAKE
-    for _ in range(2):
-        await chain.node.advance_epochs(1)
-        active += active * 9 // 100
-        assert (await validator(chain))[1] == active
-    # The program reads the same history: what is not effective yet can be cooled down at once.
-    await chain.do(deactivate(account, chain.payer.pubkey()))
-    await chain.node.advance_epochs(3)
-    assert (await validator(chain))[1] == VALIDATOR_STAKE
-    await chain.do(withdraw(account, chain.payer.pubkey(), total))
 
 
 async def test_epochs_that_passed_unseen_are_caught_up(chain: Chain) -> None:

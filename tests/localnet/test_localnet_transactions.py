@@ -18,13 +18,6 @@ LOOKUP = Pubkey.from_string("AddressLookupTab1e1111111111111111111111111")
 SYSTEM = Pubkey.default()
 
 
-async def test_a_transfer_moves_lamports_and_its_fee(chain: Chain) -> None:
-    to = key()
-    await chain.do(pay(chain.payer.pubkey(), to, SOL))
-    assert await chain.balance(to) == SOL
-    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - SOL - FEE
-
-
 async def test_a_transaction_is_confirmed_at_once_and_final_a_slot_later(chain: Chain) -> None:
     signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
     slot = await chain.call("getSlot")
@@ -209,36 +202,16 @@ async def test_a_payer_without_money_is_refused(chain: Chain) -> None:
     assert await chain.status(str(tx.signatures[0])) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "encoding", "part"),
-    [
-        ("!", "base58", "invalid base58"),
-        ("!", "base64", "invalid base64"),
-        ("abcd", "base64", "failed to deserialize"),
-        ("abcd", "json", "unsupported encoding"),
-    ],
-)
-async def test_what_is_no_transaction_is_refused(
-    chain: Chain, text: str, encoding: str, part: str
-) -> None:
-    error = await chain.error("sendTransaction", text, {"encoding": encoding})
-    assert error.code == -32602
-    assert part in error.message
-
-
-async def test_bytes_after_the_transaction_are_refused(chain: Chain) -> None:
-    longer = bytes(await chain.transfer(key(), SOL)) + b"\0"
-    error = await chain.error(
-        "sendTransaction", base64.b64encode(longer).decode(), {"encoding": "base64"}
-    )
-    assert error.code == -32602
+async def test_what_is_no_transaction_or_more_is_refused(chain: Chain) -> None:
+    whole = bytes(await chain.transfer(key(), SOL))
+    for data in (whole[:-1], whole + b"\0"):
+        text = base64.b64encode(data).decode()
+        error = await chain.error("sendTransaction", text, {"encoding": "base64"})
+        assert error.code == -32602
+        assert "failed to deserialize" in error.message
 
 
 async def test_parameters_of_the_wrong_type_are_named(chain: Chain) -> None:
-    error = await chain.error("sendTransaction", 1)
-    assert error.message == "Invalid params: invalid type: integer `1`, expected a string."
-    error = await chain.error("sendTransaction")
-    assert error.message == "`params` should have at least 1 argument(s)"
     error = await chain.error("sendTransaction", "1", {"skipPreflight": "yes"})
     assert error.message == 'Invalid params: invalid type: string "yes", expected a boolean.'
 
