@@ -140,6 +140,16 @@ async def test_a_cycle_and_a_chat_share_the_budget_and_a_cut_cycle_stays_counted
     await other.close()
 
 
+async def talk(service: AgentService, agent: Agent, *, streamed: bool) -> None:
+    """A chat that is heard to its end."""
+    if not streamed:
+        await service.chat(agent.id, "hello")
+        return
+    async with aclosing(service.chat_stream(agent.id, "hello")) as pieces:
+        async for _ in pieces:
+            pass
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_what_a_call_without_an_answer_costs(
     host: Host, service: AgentService, streamed: bool
@@ -147,21 +157,13 @@ async def test_what_a_call_without_an_answer_costs(
     host.price = PRICE
     agent = await running(service, host, maxUsdPerDay=9)
 
-    async def talk() -> None:
-        if not streamed:
-            await service.chat(agent.id, "hello")
-            return
-        async with aclosing(service.chat_stream(agent.id, "hello")) as pieces:
-            async for _ in pieces:
-                pass
-
     async def fails(error: Exception) -> Decimal:
         def answer() -> Any:
             raise error
 
         host.answer = answer
         with pytest.raises(ProviderError):
-            await talk()
+            await talk(service, agent, streamed=streamed)
         return Decimal((await used(service, agent))["usd"])
 
     assert await fails(ProviderError("refused the key")) == 0
@@ -179,7 +181,7 @@ async def test_what_a_call_without_an_answer_costs(
     )
     # An answer of which the vendor reports no usage.
     host.answer = lambda: Completion("Hi.")
-    await talk()
+    await talk(service, agent, streamed=streamed)
     assert (await used(service, agent))["usd"] == Decimal("5.1")
 
 
@@ -203,17 +205,8 @@ async def test_a_usage_out_of_range_gives_no_budget_back(
     host.price = PRICE
     agent = await running(service, host)
     host.answer = lambda: Completion("Hi.", usage=usage)
-
-    async def talk() -> None:
-        if not streamed:
-            await service.chat(agent.id, "hello")
-            return
-        async with aclosing(service.chat_stream(agent.id, "hello")) as pieces:
-            async for _ in pieces:
-                pass
-
     with pytest.raises(ProviderError, match=r"usage whose (input|output|cost)_.* is not 0 to"):
-        await talk()
+        await talk(service, agent, streamed=streamed)
     # What was reserved stays counted.
     assert (await used(service, agent))["usd"] == 1
 

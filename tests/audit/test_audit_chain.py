@@ -264,18 +264,6 @@ async def test_a_chain_continues_every_end_it_had_and_no_other(database: Databas
         assert not await audit.continues(connection, log, "agent:x", Head(1, other.hash))
 
 
-async def test_an_append_goes_with_the_transaction_it_is_part_of(database: Database) -> None:
-    async def undone() -> None:
-        async with database.write() as connection:
-            assert len(await outbox.append_many(connection, 1, [("agent:a", "x", {})])) == 1
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        await undone()
-    assert await places(database, *await append(database, "agent:a")) == [13]
-    assert (await verify(database)).entries == 13
-
-
 async def test_the_latest_come_newest_first_and_page_by_number(database: Database) -> None:
     async with database.read() as connection:
         page = await audit.latest(connection, 2)

@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 from tests.support.audit_places import places
 
 from solward.audit.log import AuditLog
@@ -145,18 +144,6 @@ async def test_concurrent_appends_make_one_chain(database: Database, bus: EventB
     in_order = sorted(told) if database.shared else told
     assert await places(database, *in_order) == list(range(1, 21))
     assert (await log.verify()).entries == 20
-
-
-@pytest.mark.sqlite("pragmas")
-async def test_what_cannot_be_stored_is_not_published(database: Database, bus: EventBus) -> None:
-    async with database.write() as connection:
-        pages = (await connection.execute(text("PRAGMA page_count"))).scalar_one()
-        await connection.execute(text(f"PRAGMA max_page_count = {pages}"))
-    with bus.subscribe() as heard:
-        with pytest.raises(StoreError):
-            await AuditLog(database).append("x", "y" * 200_000)
-        bus.close()
-        assert [event async for event in heard] == []
 
 
 async def test_a_chain_is_held_to_a_head_copied_earlier(database: Database) -> None:

@@ -178,32 +178,32 @@ def _endless(made: SwapInstructions, _wallet: str) -> SwapInstructions:
     return replace(made, quote=replace(made.quote, minimum_out=10**19 * 9))
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (_endless, "The venue's quote has a minimum above what it offers"),
-        (_named, "The venue's swap instruction names the wallet"),
-        (_signed, "The venue's swap instruction names the wallet"),
-        (_cosigned, "The venue's swap instruction needs a signature of somebody else"),
-        (_many, "The venue asks for 4 further accounts, more than 3"),
-        (_no_mint, "The venue asks for an account of what is no mint"),
-        (_less, "The venue's quote promises less than the slippage allows"),
-    ],
+WANTING_MORE: tuple[tuple[Change, str], ...] = (
+    (_endless, "The venue's quote has a minimum above what it offers"),
+    (_named, "The venue's swap instruction names the wallet"),
+    (_signed, "The venue's swap instruction names the wallet"),
+    (_cosigned, "The venue's swap instruction needs a signature of somebody else"),
+    (_many, "The venue asks for 4 further accounts, more than 3"),
+    (_no_mint, "The venue asks for an account of what is no mint"),
+    (_less, "The venue's quote promises less than the slippage allows"),
 )
-async def test_an_instruction_that_wants_more_than_the_pocket_is_refused(
-    swaps: SwapBench, change: Change, text: str
-) -> None:
 
-    async def remake(made: SwapInstructions, _taker: str, _destination: str) -> SwapInstructions:
-        return change(made, swaps.address)
 
-    swaps.plugin.remake = remake
-    with pytest.raises(TransactionFailed, match=text):
-        await swaps.swap("SOL", "USDC", 1)
-    assert await swaps.sent() == 0
-    assert await pockets_of(swaps) == []
-    (record,) = await swaps.bench.history()
-    assert record.status is TransactionStatus.FAILED
+async def test_an_instruction_that_wants_more_than_the_pocket_is_refused(swaps: SwapBench) -> None:
+    for change, text in WANTING_MORE:
+
+        async def remake(
+            made: SwapInstructions, _taker: str, _to: str, change: Change = change
+        ) -> SwapInstructions:
+            return change(made, swaps.address)
+
+        swaps.plugin.remake = remake
+        with pytest.raises(TransactionFailed, match=text):
+            await swaps.swap("SOL", "USDC", 1)
+        assert await swaps.sent() == 0, text
+        assert await pockets_of(swaps) == [], text
+    history = await swaps.bench.history()
+    assert [each.status for each in history] == [TransactionStatus.FAILED] * len(WANTING_MORE)
 
 
 async def test_a_quote_of_more_than_an_account_can_hold_is_a_failed_record(

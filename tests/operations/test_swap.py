@@ -256,38 +256,38 @@ OTHER = "The venue's quote is not for the swap that was asked for"
 LESS = "The venue's quote promises less than the slippage allows"
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"input_mint": BONK}, OTHER),
-        ({"output_mint": BONK}, OTHER),
-        ({"in_amount": SOL - 1}, OTHER),
-        ({"in_amount": SOL + 1}, OTHER),
-        ({"slippage_bps": 49}, OTHER),
-        ({"minimum_out": 148_800_765}, LESS),
-        ({"minimum_out": 0}, LESS),
-        ({"out_amount": 0, "minimum_out": 0}, LESS),
-        ({"out_amount": 2**64, "minimum_out": 2**64}, LESS),
-        ({"price_impact": Decimal("NaN")}, "a price impact that is no fraction"),
-        ({"price_impact": Decimal("1e999999")}, "a price impact that is no fraction"),
-        ({"minimum_out": Rigged(1)}, LESS),
-        ({"in_amount": Rigged(SOL - 1)}, OTHER),
-        ({"input_mint": RiggedText(BONK)}, OTHER),
-        ({"price_impact": RiggedDecimal("NaN")}, "a price impact that is no fraction"),
-        ({"minimum_out": Decimal(148_800_767)}, "a value of another kind"),
-        ({"slippage_bps": None}, "a value of another kind"),
-        ({"out_amount": True}, "a value of another kind"),
-    ],
+QUOTES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"input_mint": BONK}, OTHER),
+    ({"output_mint": BONK}, OTHER),
+    ({"in_amount": SOL - 1}, OTHER),
+    ({"in_amount": SOL + 1}, OTHER),
+    ({"slippage_bps": 49}, OTHER),
+    ({"minimum_out": 148_800_765}, LESS),
+    ({"minimum_out": 0}, LESS),
+    ({"out_amount": 0, "minimum_out": 0}, LESS),
+    ({"out_amount": 2**64, "minimum_out": 2**64}, LESS),
+    ({"price_impact": Decimal("NaN")}, "a price impact that is no fraction"),
+    ({"price_impact": Decimal("1e999999")}, "a price impact that is no fraction"),
+    ({"minimum_out": Rigged(1)}, LESS),
+    ({"in_amount": Rigged(SOL - 1)}, OTHER),
+    ({"input_mint": RiggedText(BONK)}, OTHER),
+    ({"price_impact": RiggedDecimal("NaN")}, "a price impact that is no fraction"),
+    ({"minimum_out": Decimal(148_800_767)}, "a value of another kind"),
+    ({"slippage_bps": None}, "a value of another kind"),
+    ({"out_amount": True}, "a value of another kind"),
 )
+
+
 async def test_a_quote_for_something_else_fails_before_any_bytes_are_asked_for(
-    swaps: SwapBench, change: dict[str, Any], text: str
+    swaps: SwapBench,
 ) -> None:
-    swaps.plugin.requote = lambda quote: replace(quote, **change)
-    with pytest.raises(TransactionFailed) as caught:
-        await swaps.swap("SOL", "USDC", 1)
-    assert text in str(caught.value)
-    assert swaps.plugin.wallets == []
-    assert (await only_record(swaps)).status is TransactionStatus.FAILED
+    for change, text in QUOTES:
+        swaps.plugin.requote = lambda quote, change=change: replace(quote, **change)
+        with pytest.raises(TransactionFailed, match=text):
+            await swaps.swap("SOL", "USDC", 1)
+        assert swaps.plugin.wallets == [], change
+    history = await swaps.bench.history()
+    assert [each.status for each in history] == [TransactionStatus.FAILED] * len(QUOTES)
 
 
 @pytest.mark.parametrize("minimum", [148_800_766, 148_800_767])

@@ -12,8 +12,6 @@ from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.api import Answer
 from tests.support.schedules import HOUR, MINUTE, START, Timetable, due, timetable
 
-from solward.schedules.run import SchedulePhase
-
 BUSY = "ask again when that run has ended"
 
 
@@ -215,33 +213,3 @@ async def test_what_is_wrong_asks_for_nothing(table: Timetable) -> None:
     assert (await ask(table, wallet, made, "x" * 256)).status == 400
     await table.run_due()
     assert await paid(table, wallet) == []
-
-
-async def test_a_run_now_that_was_begun_and_not_ended_goes_on_and_pays_once(
-    tmp_path: Path,
-) -> None:
-    class Killed(BaseException):
-        """The process, where it stands."""
-
-    for phase in SchedulePhase:
-        dying = [phase]
-
-        def die(_schedule: str, reached: SchedulePhase, dying: list[SchedulePhase] = dying) -> None:
-            if reached in dying:
-                dying.clear()
-                raise Killed
-
-        async with timetable(tmp_path / phase.value, hook=die) as table:
-            wallet = await table.api.wallet(1)
-            made = await table.add(wallet, PAY | {"every": "1h"})
-            assert (await ask(table, wallet, made, "once")).status == 200
-            await table.schedules.runner.turn()
-            with pytest.raises(Killed):
-                await next(iter(table.schedules.runner._running.values()))
-            assert (await ask(table, wallet, made, "once")).status == 200
-            await table.run_due()
-            assert len(await paid(table, wallet)) == 1, phase
-            (run,) = await table.runs(wallet, made["id"])
-            assert (run["status"], len(run["transactionIds"])) == ("succeeded", 1), phase
-            now = await table.get(wallet, made["id"])
-            assert (now["runs"], now["nextRunAt"]) == (1, due(START + HOUR)), phase

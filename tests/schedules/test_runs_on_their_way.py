@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
-from tests.support.schedules import HOUR, timetable
+from tests.support.schedules import HOUR, Timetable, due, timetable
 
 from solward.plugins.parameters import Parameters
 from solward.schedules import store
@@ -84,7 +84,10 @@ async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
         assert len(await paid(table, wallet)) == 1
 
 
-async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [False, True], ids=["due", "asked for"])
+async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(
+    tmp_path: Path, asked: bool
+) -> None:
     class Killed(BaseException):
         """The process, where it stands."""
 
@@ -100,16 +103,26 @@ async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(tmp_path
         async with timetable(home, hook=die) as table:
             wallet = await table.api.wallet(1)
             made = await table.add(wallet, PAY | {"every": "1h"})
-            table.clock.ms += HOUR
+            path = f"/wallets/{wallet}/schedules/{made['id']}/run"
+
+            async def begins(path: str = path, table: Timetable = table) -> None:
+                if asked:
+                    answer = await table.api.post(path, headers={"Idempotency-Key": "once"})
+                    assert answer.status == 200
+
+            table.clock.ms += 0 if asked else HOUR
+            await begins()
             await table.schedules.runner.turn()
             with pytest.raises(Killed):
                 await next(iter(table.schedules.runner._running.values()))
+            await begins()
             await table.run_due()
             assert len(await paid(table, wallet)) == 1, phase
             (run,) = await table.runs(wallet, made["id"])
             assert (run["status"], len(run["transactionIds"])) == ("succeeded", 1), phase
             now = await table.get(wallet, made["id"])
             assert (now["runs"], now["isRunning"]) == (1, False), phase
+            assert now["nextRunAt"] == due(table.clock.ms + HOUR), phase
 
 
 async def test_a_run_that_is_always_interrupted_ends_as_failed(tmp_path: Path) -> None:

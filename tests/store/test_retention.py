@@ -46,7 +46,7 @@ DAYS = 30
 OLD, YOUNG = NOW - DAYS * DAY_MS - 1, NOW - DAYS * DAY_MS
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
     on_server = request.param == "postgresql"
     url = request.getfixturevalue("postgres_url") if on_server else None

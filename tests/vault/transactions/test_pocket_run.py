@@ -248,27 +248,25 @@ async def test_a_position_keeps_its_pocket_and_shows_what_is_at_risk(bench: Benc
     assert await bench.lamports(row.address) == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"lamports": -1}, "lamports must be whole numbers"),
-        ({"lamports": 1.5}, "lamports must be whole numbers"),
-        ({"lamports": 0}, "lamports or tokens must be given"),
-        ({"tokens": {USDC: 0}}, "tokens must be whole numbers of smallest units from 1"),
-        ({"mints": tuple(str(Keypair().pubkey()) for _ in range(5))}, "at most 4 mints"),
-        ({"mints": ("x",)}, "mints must be base58 addresses"),
-        ({"position": "a"}, "program and position must be given together"),
-        ({"stays": True}, "stays needs program and position"),
-        ({"program": "x", "position": "a"}, "program must be base58"),
-        ({"program": USDC, "position": "\n"}, "position must be text of 1 to 64"),
-        ({"tokens": {str(WSOL): 1}}, "give SOL as lamports"),
-    ],
+WITHOUT_MEANING: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"lamports": -1}, "lamports must be whole numbers"),
+    ({"lamports": 1.5}, "lamports must be whole numbers"),
+    ({"lamports": 0}, "lamports or tokens must be given"),
+    ({"tokens": {USDC: 0}}, "tokens must be whole numbers of smallest units from 1"),
+    ({"mints": tuple(str(Keypair().pubkey()) for _ in range(5))}, "at most 4 mints"),
+    ({"mints": ("x",)}, "mints must be base58 addresses"),
+    ({"position": "a"}, "program and position must be given together"),
+    ({"stays": True}, "stays needs program and position"),
+    ({"program": "x", "position": "a"}, "program must be base58"),
+    ({"program": USDC, "position": "\n"}, "position must be text of 1 to 64"),
+    ({"tokens": {str(WSOL): 1}}, "give SOL as lamports"),
 )
-async def test_what_cannot_be_meant_is_refused_by_field(
-    bench: Bench, given: dict[str, Any], text: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=text):
-        await use(bench, calling(), **given)
+
+
+async def test_what_cannot_be_meant_is_refused_by_field(bench: Bench) -> None:
+    for given, text in WITHOUT_MEANING:
+        with pytest.raises(InvalidRequest, match=text):
+            await use(bench, calling(), **given)
     assert await bench.history() == []
 
 
