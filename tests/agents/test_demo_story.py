@@ -106,18 +106,13 @@ async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed
         assert costs[:paid] + costs[paid + 1 :] == at_most[:paid] + at_most[paid + 1 :]
         [stake] = await service.stakes(seed.wallet.id)
         assert stake.lamports == 1_100_000_000
-
-
-async def test_it_buys_a_forecast_once_and_its_seller_has_the_money(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with first_minute(tmp_path, monkeypatch) as (service, seed, _printed):
+        # It buys a forecast once, and its seller has the money.
         decisions = await service.agents.decisions(seed.agent.id, limit=500)
         [bought] = [each for each in decisions if each.action.startswith("pay_request")]
         assert f"Paid {demo.PRICE} to " in bought.outcome
         assert "The site answered with status 200" in bought.outcome
         assert '\\"forecast\\":' in bought.outcome
-        [record] = [each for each in await service.transactions() if each.type == "payment"]
+        [record] = [each for each in records if each.type == "payment"]
         seller_account = await service.ledger.holdings(record.details["to"])
         assert [each.units for each in seller_account] == [demo.PRICE_UNITS]
 

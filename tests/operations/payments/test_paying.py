@@ -53,6 +53,20 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
 
 
+def charged_by(asked: Asked) -> bytes:
+    """The transaction that a payment of an mpp charge shows."""
+    kind, _, text = (asked.payment or "").partition(" ")
+    assert kind == "Payment"
+    shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return base64.b64decode(shown["payload"]["transaction"])
+
+
+async def send(shop: Shop, wire: bytes) -> str:
+    """Send it as the seller of an unsponsored charge does; the signature."""
+    options = {"encoding": "base64", "preflightCommitment": "processed"}
+    return str(await shop.call("sendTransaction", base64.b64encode(wire).decode(), options))
+
+
 async def status_of(shop: Shop, wanted: str) -> bool:
     return bool((await shop.payments())[0]["status"] == wanted)
 
@@ -329,14 +343,9 @@ async def test_a_charge_of_mpp_is_handed_over_whole_where_nobody_sponsors_it(sho
     async def sells(asked: Asked) -> Reply:
         if not asked.paid:
             return mpp(charge())
-        kind, _, text = (asked.payment or "").partition(" ")
-        shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        assert kind == "Payment"
-        wire = base64.b64decode(shown["payload"]["transaction"])
+        wire = charged_by(asked)
         assert str(VersionedTransaction.from_bytes(wire).message.account_keys[0]) == shop.address
-        options = {"encoding": "base64", "preflightCommitment": "processed"}
-        sent = await shop.call("sendTransaction", base64.b64encode(wire).decode(), options)
-        shop.settled.append(str(sent))
+        shop.settled.append(await send(shop, wire))
         return Reply(200, (), b"charged")
 
     shop.seller.answer = sells
@@ -351,10 +360,7 @@ async def test_sol_is_paid_as_sol(shop: Shop) -> None:
     async def sells(asked: Asked) -> Reply:
         if not asked.paid:
             return mpp(charge(currency="sol", amount="2000000", details={"decimals": 9}))
-        text = (asked.payment or "").partition(" ")[2]
-        shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        options = {"encoding": "base64", "preflightCommitment": "processed"}
-        await shop.call("sendTransaction", shown["payload"]["transaction"], options)
+        await send(shop, charged_by(asked))
         return Reply(200, (), b"charged")
 
     shop.seller.answer = sells
@@ -378,9 +384,7 @@ async def test_sol_is_paid_by_a_sponsored_charge_and_found_in_the_wallets_own_hi
     async def sells(asked: Asked) -> Reply:
         if not asked.paid:
             return mpp(charge(currency="sol", amount="2000000", details=details))
-        text = (asked.payment or "").partition(" ")[2]
-        shown = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        await shop.settle(base64.b64decode(shown["payload"]["transaction"]))
+        await shop.settle(charged_by(asked))
         return Reply(200, (), b"charged, without a receipt")
 
     shop.seller.answer = sells

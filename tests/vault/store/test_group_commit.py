@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, insert, select, text
@@ -121,6 +122,15 @@ async def let_them_wait() -> None:
         await asyncio.sleep(0)
 
 
+async def grouped(database: Database, disk: Disk, *works: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What came of a writer, and of those that waited together until its commit was over."""
+    first = await behind_a_commit(database, disk)
+    others = [asyncio.create_task(work) for work in works]
+    await let_them_wait()
+    disk.go_on()
+    return await asyncio.gather(first, *others, return_exceptions=True)
+
+
 async def test_writers_that_wait_share_one_commit_in_their_order(
     database: Database, disk: Disk
 ) -> None:
@@ -138,11 +148,11 @@ async def test_writers_that_wait_share_one_commit_in_their_order(
 
 async def share_a_commit(database: Database, disk: Disk) -> None:
     """A commit of one writer, and one of two."""
-    first = await behind_a_commit(database, disk)
-    others = [asyncio.create_task(put(database, name)) for name in ("second", "third")]
-    await let_them_wait()
-    disk.go_on()
-    await asyncio.gather(first, *others)
+    assert await grouped(database, disk, put(database, "second"), put(database, "third")) == [
+        0,
+        1,
+        2,
+    ]
     disk.commits = 0
 
 
@@ -222,11 +232,8 @@ async def test_no_writer_returns_before_the_disk_has_what_it_wrote(
 async def test_more_writers_than_one_commit_takes_are_all_written(
     database: Database, disk: Disk
 ) -> None:
-    first = await behind_a_commit(database, disk)
-    others = [asyncio.create_task(put(database, f"w{number}")) for number in range(150)]
-    await let_them_wait()
-    disk.go_on()
-    await asyncio.gather(first, *others)
+    writers = (put(database, f"w{number}") for number in range(150))
+    assert await grouped(database, disk, *writers) == [*range(151)]
     assert disk.commits == 1 + 3
     assert len(await told(database)) == 151
 
@@ -235,14 +242,9 @@ async def test_more_writers_than_one_commit_takes_are_all_written(
 async def test_a_block_that_raises_takes_back_its_own_part_alone(
     database: Database, disk: Disk, place: int
 ) -> None:
-    first = await behind_a_commit(database, disk)
     inside = [fail(ZeroDivisionError()) if n == place else lambda _c: None for n in range(3)]
-    others = [
-        asyncio.create_task(put(database, f"w{number}", each)) for number, each in enumerate(inside)
-    ]
-    await let_them_wait()
-    disk.go_on()
-    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    writers = (put(database, f"w{number}", each) for number, each in enumerate(inside))
+    ends = await grouped(database, disk, *writers)
     assert isinstance(ends.pop(1 + place), ZeroDivisionError)
     assert ends == [0, 1, 2]
     kept = [f"w{number}" for number in range(3) if number != place]
@@ -253,11 +255,8 @@ async def test_a_block_that_raises_takes_back_its_own_part_alone(
 async def test_a_constraint_in_a_group_is_its_own_writers_alone(
     database: Database, disk: Disk
 ) -> None:
-    first = await behind_a_commit(database, disk)
-    others = [asyncio.create_task(put(database, name)) for name in ("a", "first", "a", "b")]
-    await let_them_wait()
-    disk.go_on()
-    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    writers = (put(database, name) for name in ("a", "first", "a", "b"))
+    ends = await grouped(database, disk, *writers)
     assert [type(end) for end in ends] == [int, int, IntegrityError, IntegrityError, int]
     assert await told(database) == ["first", "a", "b"]
 
@@ -265,14 +264,8 @@ async def test_a_constraint_in_a_group_is_its_own_writers_alone(
 async def test_all_blocks_that_raise_leave_nothing_to_commit(
     database: Database, disk: Disk
 ) -> None:
-    first = await behind_a_commit(database, disk)
-    others = [
-        asyncio.create_task(put(database, f"w{number}", fail(ZeroDivisionError())))
-        for number in range(3)
-    ]
-    await let_them_wait()
-    disk.go_on()
-    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    writers = (put(database, f"w{number}", fail(ZeroDivisionError())) for number in range(3))
+    ends = await grouped(database, disk, *writers)
     assert [type(end) for end in ends] == [int] + [ZeroDivisionError] * 3
     assert disk.commits == 1
     assert await told(database) == ["first"]
@@ -331,13 +324,7 @@ async def test_a_transaction_that_sqlite_takes_back_fails_every_block_of_it(
             await connection.exec_driver_sql("ROLLBACK")
             raise sqlite3.OperationalError("database or disk is full")
 
-    first = await behind_a_commit(database, disk)
-    others = [
-        asyncio.create_task(work) for work in (put(database, "a"), taken_back(), put(database, "b"))
-    ]
-    await let_them_wait()
-    disk.go_on()
-    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    ends = await grouped(database, disk, put(database, "a"), taken_back(), put(database, "b"))
     assert [str(end) for end in ends[1:3]] == ["The database refused: database or disk is full"] * 2
     assert ends[3] == 1
     assert await told(database) == ["first", "b"]
@@ -476,11 +463,8 @@ async def test_each_write_counts_as_a_transaction_and_each_commit_once(
     kinds: list[str] = []
     database.on_transaction = kinds.append
     before = database.commits
-    first = await behind_a_commit(database, disk)
-    others = [asyncio.create_task(put(database, f"w{number}")) for number in range(5)]
-    await let_them_wait()
-    disk.go_on()
-    await asyncio.gather(first, *others)
+    writers = (put(database, f"w{number}") for number in range(5))
+    assert await grouped(database, disk, *writers) == [*range(6)]
     assert kinds == ["write"] * 6
     assert database.commits - before == 2
 
@@ -590,13 +574,9 @@ async def test_a_connection_that_a_block_lost_holds_up_nobody_after_it(
             await connection.invalidate()
             await connection.execute(COUNT)
 
-    first = await behind_a_commit(database, disk)
-    others = [asyncio.create_task(put(database, "before")) for _ in range(place)]
-    others += [asyncio.create_task(work) for work in (lose(), put(database, "after"))]
-    await let_them_wait()
-    disk.go_on()
+    before = (put(database, "before") for _ in range(place))
     async with asyncio.timeout(5):
-        ends = await asyncio.gather(first, *others, return_exceptions=True)
+        ends = await grouped(database, disk, *before, lose(), put(database, "after"))
     assert all(isinstance(end, Exception) for end in ends[1:-1])
     assert ends[-1] == 1
     assert await told(database) == ["first", "after"]
@@ -652,11 +632,7 @@ async def test_what_took_the_transaction_back_is_told_to_others_as_the_databases
             await connection.exec_driver_sql("ROLLBACK")
             raise KeyError("of this one's caller alone")
 
-    first = await behind_a_commit(database, disk)
-    others = [asyncio.create_task(work) for work in (put(database, "a"), taken_back())]
-    await let_them_wait()
-    disk.go_on()
-    ends = await asyncio.gather(first, *others, return_exceptions=True)
+    ends = await grouped(database, disk, put(database, "a"), taken_back())
     assert [type(end) for end in ends] == [int, StoreError, StoreError]
 
 
@@ -676,14 +652,13 @@ async def test_the_log_line_of_an_event_names_who_recorded_it(
                 outbox.record(connection, "transaction:pending", data)
 
     with capture_logs(processors=[merge_contextvars]) as logs:
-        first = await behind_a_commit(database, disk)
-        others = [
-            asyncio.create_task(work("a", request_id="ra")),
-            asyncio.create_task(work("b", request_id="rb", agent_id="agent-b")),
-        ]
-        await let_them_wait()
-        disk.go_on()
-        await asyncio.gather(first, *others)
+        ends = await grouped(
+            database,
+            disk,
+            work("a", request_id="ra"),
+            work("b", request_id="rb", agent_id="agent-b"),
+        )
+    assert ends == [0, None, None]
     lines = [each for each in logs if each["event"] == "transaction_reserved"]
     assert [(each["wallet_id"], each["request_id"], each.get("agent_id")) for each in lines] == [
         ("a", "ra", None),
