@@ -28,6 +28,7 @@ async def wallets(database: Database, tmp_path: Path) -> Wallets:
 
 
 async def test_a_new_wallet_has_the_contracts_two_forms(wallets: Wallets) -> None:
+    assert (await wallets.create()).name == "external-wallet"
     wallet = await wallets.create("treasury", ["a", "b", "a"])
     assert Pubkey.from_string(wallet.address).is_on_curve()
     timestamp = wallet.created_json()["createdAt"]
@@ -47,21 +48,20 @@ async def test_a_new_wallet_has_the_contracts_two_forms(wallets: Wallets) -> Non
     }
 
 
-async def test_an_unnamed_wallet_has_the_contracts_default_name(wallets: Wallets) -> None:
-    assert (await wallets.create()).name == "external-wallet"
+NO_NAMES: list[Any] = ["", " ", "x" * 65, "line\nbreak", "\x00", 7, None]
+NO_TAGS: list[Any] = ["text", ["x"] * 21, [""], [1]]
 
 
-@pytest.mark.parametrize("name", ["", " ", "x" * 65, "line\nbreak", "\x00", 7, None])
-async def test_a_name_is_1_to_64_printable_characters(wallets: Wallets, name: Any) -> None:
-    with pytest.raises(InvalidRequest, match="name must be text of 1 to 64 printable"):
-        await wallets.create(name)
+async def test_a_name_is_1_to_64_printable_characters_and_tags_a_short_list_of_such(
+    wallets: Wallets,
+) -> None:
+    for name in NO_NAMES:
+        with pytest.raises(InvalidRequest, match="name must be text of 1 to 64 printable"):
+            await wallets.create(name)
+    for tags in NO_TAGS:
+        with pytest.raises(InvalidRequest, match="tags must be"):
+            await wallets.create("a", tags)
     assert await wallets.list() == []
-
-
-@pytest.mark.parametrize("tags", ["text", ["x"] * 21, [""], [1]])
-async def test_tags_are_a_short_list_of_such_texts(wallets: Wallets, tags: Any) -> None:
-    with pytest.raises(InvalidRequest, match="tags must be"):
-        await wallets.create("a", tags)
 
 
 async def test_wallets_are_listed_oldest_first_and_found_after_a_restart(
@@ -174,32 +174,26 @@ BYTES = list(bytes(KEYPAIR))
 OTHERS = list(bytes(Keypair()))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "not json",
-        "{}",
-        json.dumps(BYTES[:63]),
-        json.dumps([*BYTES, 1]),
-        json.dumps([*BYTES[:63], 256]),
-        json.dumps([*BYTES[:63], -1]),
-        json.dumps([*BYTES[:63], 1.5]),
-        json.dumps([*BYTES[:63], True]),
-        json.dumps([*BYTES[:63], "1"]),
-        json.dumps(BYTES[:32] + OTHERS[32:]),
-        "[" * 100_000,
-    ],
-)
-async def test_what_is_no_keypair_file_is_refused_without_showing_it(
-    wallets: Wallets, content: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=r"^keypair ") as caught:
-        await wallets.import_keypair(content, "mine")
-    error = caught.value
-    assert error.__cause__ is None
-    assert error.__suppress_context__ or error.__context__ is None
-    assert ", ".join(map(str, BYTES[:5])) not in str(error)
+NO_FILES = [
+    "",
+    "not json",
+    "{}",
+    json.dumps(BYTES[:63]),
+    json.dumps([*BYTES, 1]),
+    *(json.dumps([*BYTES[:63], last]) for last in (256, -1, 1.5, True, "1")),
+    json.dumps(BYTES[:32] + OTHERS[32:]),
+    "[" * 100_000,
+]
+
+
+async def test_what_is_no_keypair_file_is_refused_without_showing_it(wallets: Wallets) -> None:
+    for content in NO_FILES:
+        with pytest.raises(InvalidRequest, match=r"^keypair ") as caught:
+            await wallets.import_keypair(content, "mine")
+        error = caught.value
+        assert error.__cause__ is None
+        assert error.__suppress_context__ or error.__context__ is None
+        assert ", ".join(map(str, BYTES[:5])) not in str(error)
     assert await wallets.list() == []
 
 
