@@ -245,66 +245,55 @@ class Hostile:
         return [each if isinstance(each, BaseException) else each.lamports for each in found]
 
 
-@pytest.mark.parametrize(
-    "lists",
-    [
-        listed("not an address"),
-        listed(LISTED + "1"),
-        listed(LISTED, mint="x"),
-        listed(LISTED, mint=None),
-        listed(LISTED, amount="-1"),
-        listed(LISTED, amount=str(1 << 64)),
-        listed(LISTED, decimals=256),
-        listed(LISTED, decimals="6.5"),
-    ],
-    ids=[
-        "no address",
-        "a byte more",
-        "no mint",
-        "mint none",
-        "negative",
-        "2^64",
-        "decimals",
-        "decimals as text",
-    ],
-)
+NO_ACCOUNTS = {
+    "no address": listed("not an address"),
+    "a byte more": listed(LISTED + "1"),
+    "no mint": listed(LISTED, mint="x"),
+    "mint none": listed(LISTED, mint=None),
+    "negative": listed(LISTED, amount="-1"),
+    "2^64": listed(LISTED, amount=str(1 << 64)),
+    "decimals": listed(LISTED, decimals=256),
+    "decimals as text": listed(LISTED, decimals="6.5"),
+}
+
+
 async def test_a_token_account_that_cannot_be_is_not_asked_for_with_others(
-    bench: Bench, display: Display, clock: Clock, lists: Any
+    bench: Bench, display: Display, clock: Clock
 ) -> None:
-    node = Hostile(bench, lists)
-    for _ in range(2):
-        mine, strangers, other = await node.observe(display)
-        assert (mine, strangers) == (10 * SOL, 0)
-        assert isinstance(other, LedgerUnavailable)
-        clock.now += 2 * FRESH_S
-    bench.wire.faults.clear()
-    assert await node.observe(display) == [10 * SOL, 0, 0]
+    for why, lists in NO_ACCOUNTS.items():
+        node = Hostile(bench, lists)
+        for _ in range(2):
+            mine, strangers, other = await node.observe(display)
+            assert (mine, strangers) == (10 * SOL, 0), why
+            assert isinstance(other, LedgerUnavailable), why
+            clock.now += 2 * FRESH_S
+        bench.wire.faults.clear()
+        assert await node.observe(display) == [10 * SOL, 0, 0], why
 
 
-@pytest.mark.parametrize(
-    "account",
-    [
-        LedgerRejected(-32602, "Invalid param"),
-        {"lamports": 1, "owner": TOKEN_PROGRAM},
-        {"lamports": -1, "owner": TOKEN_PROGRAM, "data": ["", "base64"]},
-        {"lamports": 1 << 64, "owner": TOKEN_PROGRAM, "data": ["", "base64"]},
-        {"lamports": 1, "owner": TOKEN_PROGRAM, "data": ["!", "base64"]},
-        "x",
-    ],
-    ids=["refused", "no data", "negative", "2^64", "no base64", "no object"],
-)
+NO_STATES: dict[str, Any] = {
+    "refused": LedgerRejected(-32602, "Invalid param"),
+    "no data": {"lamports": 1, "owner": TOKEN_PROGRAM},
+    "negative": {"lamports": -1, "owner": TOKEN_PROGRAM, "data": ["", "base64"]},
+    "2^64": {"lamports": 1 << 64, "owner": TOKEN_PROGRAM, "data": ["", "base64"]},
+    "no base64": {"lamports": 1, "owner": TOKEN_PROGRAM, "data": ["!", "base64"]},
+    "no object": "x",
+}
+
+
 async def test_what_a_node_says_of_one_account_fails_no_other_wallet_and_is_asked_anew(
-    bench: Bench, display: Display, clock: Clock, account: Any
+    bench: Bench, display: Display, clock: Clock
 ) -> None:
-    node = Hostile(bench, listed(LISTED), account)
-    # Listed, and not read yet.
-    assert await node.observe(display) == [10 * SOL, 0, 0]
-    clock.now += 2 * FRESH_S
-    mine, strangers, other = await node.observe(display)
-    assert (mine, strangers) == (10 * SOL, 0)
-    assert isinstance(other, (LedgerRejected, LedgerUnavailable))
-    # No listing of before, whose time is not over, keeps it failing.
-    assert await node.observe(display) == [10 * SOL, 0, 0]
+    for why, account in NO_STATES.items():
+        node = Hostile(bench, listed(LISTED), account)
+        # Listed, and not read yet.
+        assert await node.observe(display) == [10 * SOL, 0, 0], why
+        clock.now += 2 * FRESH_S
+        mine, strangers, other = await node.observe(display)
+        assert (mine, strangers) == (10 * SOL, 0), why
+        assert isinstance(other, (LedgerRejected, LedgerUnavailable)), why
+        # No listing of before, whose time is not over, keeps it failing.
+        assert await node.observe(display) == [10 * SOL, 0, 0], why
 
 
 async def test_a_wallet_with_more_token_accounts_than_a_call_reads_keeps_no_other_waiting(
