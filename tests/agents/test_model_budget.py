@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,30 +186,30 @@ async def test_what_a_call_without_an_answer_costs(
     assert (await used(service, agent))["usd"] == Decimal("5.1")
 
 
+OUT_OF_RANGE = [
+    Usage(-(10**15), 0, 0),
+    Usage(0, -1, 0),
+    Usage(0, 0, -(10**12)),
+    Usage(2**63, 0, 0),
+    Usage(0, 0, 2**63),
+    Usage(0.5, 0, 0),  # type: ignore[arg-type]
+    Usage(None, 0, 0),  # type: ignore[arg-type]
+    Usage(True, 0, 0),
+]
+
+
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize(
-    "usage",
-    [
-        Usage(-(10**15), 0, 0),
-        Usage(0, -1, 0),
-        Usage(0, 0, -(10**12)),
-        Usage(2**63, 0, 0),
-        Usage(0, 0, 2**63),
-        Usage(0.5, 0, 0),  # type: ignore[arg-type]
-        Usage(None, 0, 0),  # type: ignore[arg-type]
-        Usage(True, 0, 0),
-    ],
-)
 async def test_a_usage_out_of_range_gives_no_budget_back(
-    host: Host, service: AgentService, usage: Usage, streamed: bool
+    host: Host, service: AgentService, streamed: bool
 ) -> None:
     host.price = PRICE
-    agent = await running(service, host)
-    host.answer = lambda: Completion("Hi.", usage=usage)
-    with pytest.raises(ProviderError, match=r"usage whose (input|output|cost)_.* is not 0 to"):
-        await talk(service, agent, streamed=streamed)
-    # What was reserved stays counted.
-    assert (await used(service, agent))["usd"] == 1
+    agent = await running(service, host, maxUsdPerDay=len(OUT_OF_RANGE))
+    for number, usage in enumerate(OUT_OF_RANGE, 1):
+        host.answer = partial(Completion, "Hi.", usage=usage)
+        with pytest.raises(ProviderError, match=r"usage whose (input|output|cost)_.* is not 0 to"):
+            await talk(service, agent, streamed=streamed)
+        # What was reserved stays counted.
+        assert (await used(service, agent))["usd"] == number, usage
 
 
 async def test_a_price_out_of_range_is_none(host: Host, service: AgentService) -> None:
@@ -218,33 +219,29 @@ async def test_a_price_out_of_range_is_none(host: Host, service: AgentService) -
         assert await provider_call.price(host.registry, agent) is None
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (TimeoutError(), "no answer within 30 s"),
-        (OSError(101, "Network is unreachable"), "[Errno 101] Network is unreachable"),
-        (
-            ProviderError("The model host\ncould not be started"),
-            "The model host could not be start",
-        ),
-        (ProviderError(f"401 of https://m.example/?key={KEY}"), "401 of https://m.example/?[redac"),
-        (HostBug("ModuleNotFoundError"), "an internal error (ModuleNotFoundError)"),
-        (RuntimeError(f"no route with the key {KEY}"), "an internal error (RuntimeError)"),
-    ],
-    ids=["late", "no network", "no host", "quoted", "bug of its host", "bug"],
-)
+NO_PRICE = [
+    (TimeoutError(), "no answer within 30 s"),
+    (OSError(101, "Network is unreachable"), "[Errno 101] Network is unreachable"),
+    (ProviderError("The model host\ncould not be started"), "The model host could not be start"),
+    (ProviderError(f"401 of https://m.example/?key={KEY}"), "401 of https://m.example/?[redac"),
+    (HostBug("ModuleNotFoundError"), "an internal error (ModuleNotFoundError)"),
+    (RuntimeError(f"no route with the key {KEY}"), "an internal error (RuntimeError)"),
+]
+
+
 async def test_a_price_that_cannot_be_told_is_one_line_of_the_log_with_its_reason(
-    host: Host, service: AgentService, error: Exception, reason: str
+    host: Host, service: AgentService
 ) -> None:
     agent = await running(service, host, maxUsdPerDay=1)
-    host.price = error
-    with written_log("INFO") as log:
-        assert await provider_call.price(host.registry, agent) is None
-    (line,) = log.getvalue().splitlines()
-    assert "warning" in line
-    assert "provider_price_failed" in line
-    assert reason in line
-    assert KEY not in line
+    for error, reason in NO_PRICE:
+        host.price = error
+        with written_log("INFO") as log:
+            assert await provider_call.price(host.registry, agent) is None
+        (line,) = log.getvalue().splitlines()
+        assert "warning" in line
+        assert "provider_price_failed" in line
+        assert reason in line
+        assert KEY not in line
 
 
 async def test_an_answer_that_its_reader_breaks_off_stays_counted(

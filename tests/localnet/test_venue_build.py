@@ -224,58 +224,44 @@ async def test_a_route_of_more_accounts_than_asked_for_is_not_offered(
     refused(response, "COULD_NOT_FIND_ANY_ROUTE", text)
 
 
-@pytest.mark.parametrize(
-    ("query", "code", "text"),
-    [
-        ({"amount": None}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
-        ({"amount": "0"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
-        ({"amount": "-1"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
-        ({"amount": "1.5"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
-        ({"amount": str(2**64)}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
-        ({"amount": "٣"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
-        ({"slippageBps": "10001"}, "INVALID_REQUEST", "slippageBps must be an integer from 0"),
-        ({"slippageBps": "half"}, "INVALID_REQUEST", "slippageBps must be an integer from 0"),
-        ({"maxAccounts": "0"}, "INVALID_REQUEST", "maxAccounts must be an integer from 1 to 64"),
-        ({"maxAccounts": "65"}, "INVALID_REQUEST", "maxAccounts must be an integer from 1 to 64"),
-        ({"wrapAndUnwrapSol": "1"}, "INVALID_REQUEST", "wrapAndUnwrapSol must be true or false"),
-        ({"taker": None}, "INVALID_REQUEST", "taker must be a base58 address"),
-        ({"taker": "me"}, "INVALID_REQUEST", "taker must be a base58 address"),
-        (
-            {"destinationTokenAccount": ""},
-            "INVALID_REQUEST",
-            "destinationTokenAccount must be a base58 address",
-        ),
-        ({"amount": ["1", "2"]}, "INVALID_REQUEST", "amount is there twice"),
-        ({"payer": TAKER}, "INVALID_REQUEST", "the localnet's market does not serve payer"),
-        (
-            {"nativeDestinationAccount": TAKER},
-            "INVALID_REQUEST",
-            "the localnet's market does not serve nativeDestinationAccount",
-        ),
-        ({"platformFeeBps": "5"}, "INVALID_REQUEST", "does not serve platformFeeBps"),
-        ({"mode": "fast"}, "INVALID_REQUEST", "does not serve mode"),
-        ({"swapMode": "ExactIn"}, "INVALID_REQUEST", "there is no parameter swapMode"),
-        ({"userPublicKey": TAKER}, "INVALID_REQUEST", "there is no parameter userPublicKey"),
-        ({"inputMint": None}, "INVALID_REQUEST", "inputMint must be a base58 address"),
-        ({"inputMint": "SOL"}, "INVALID_REQUEST", "inputMint must be a base58 address"),
-        ({"inputMint": TAKER}, "TOKEN_NOT_TRADABLE", f"inputMint is not tradable here: {TAKER}"),
-        ({"outputMint": "1" * 32}, "TOKEN_NOT_TRADABLE", "outputMint is not tradable here: 111"),
-        (
-            {"outputMint": WRAPPED_SOL_MINT},
-            "CIRCULAR_ARBITRAGE_IS_DISABLED",
-            "inputMint and outputMint are the same",
-        ),
-        (
-            {"amount": "1"},
-            "ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT",
-            "amount is too small",
-        ),
-    ],
-)
-async def test_a_swap_that_cannot_be_built_says_why(
-    market: Market, query: dict[str, Any], code: str, text: str
-) -> None:
-    refused(await market.ask(**query), code, text)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"slippageBps": "10001"}, "slippageBps must be an integer from 0"),
+    ({"slippageBps": "half"}, "slippageBps must be an integer from 0"),
+    ({"maxAccounts": "0"}, "maxAccounts must be an integer from 1 to 64"),
+    ({"maxAccounts": "65"}, "maxAccounts must be an integer from 1 to 64"),
+    ({"wrapAndUnwrapSol": "1"}, "wrapAndUnwrapSol must be true or false"),
+    ({"taker": None}, "taker must be a base58 address"),
+    ({"taker": "me"}, "taker must be a base58 address"),
+    ({"destinationTokenAccount": ""}, "destinationTokenAccount must be a base58 address"),
+    ({"amount": ["1", "2"]}, "amount is there twice"),
+    ({"payer": TAKER}, "the localnet's market does not serve payer"),
+    (
+        {"nativeDestinationAccount": TAKER},
+        "the localnet's market does not serve nativeDestinationAccount",
+    ),
+    ({"platformFeeBps": "5"}, "does not serve platformFeeBps"),
+    ({"mode": "fast"}, "does not serve mode"),
+    ({"swapMode": "ExactIn"}, "there is no parameter swapMode"),
+    ({"userPublicKey": TAKER}, "there is no parameter userPublicKey"),
+    ({"inputMint": None}, "inputMint must be a base58 address"),
+    ({"inputMint": "SOL"}, "inputMint must be a base58 address"),
+]
+
+
+async def test_a_swap_that_cannot_be_built_says_why(market: Market) -> None:
+    for amount in (None, "0", "-1", "1.5", str(2**64), "٣"):
+        text = "amount must be an integer from 1 to"
+        refused(await market.ask(amount=amount), "INVALID_REQUEST", text)
+    for query, text in REFUSED:
+        refused(await market.ask(**query), "INVALID_REQUEST", text)
+    for name, mint in (("inputMint", TAKER), ("outputMint", "1" * 32)):
+        text = f"{name} is not tradable here: {mint}"
+        refused(await market.ask(**{name: mint}), "TOKEN_NOT_TRADABLE", text)
+    same = await market.ask(outputMint=WRAPPED_SOL_MINT)
+    text = "inputMint and outputMint are the same"
+    refused(same, "CIRCULAR_ARBITRAGE_IS_DISABLED", text)
+    little = await market.ask(amount="1")
+    refused(little, "ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT", "amount is too small")
 
 
 async def test_a_ledger_without_the_market_has_no_route() -> None:
@@ -283,13 +269,10 @@ async def test_a_ledger_without_the_market_has_no_route() -> None:
         refused(await market.ask(), "COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", "/swap/v2/build"), ("GET", "/swap/v2/quote"), ("GET", "/swap/v1/swap")],
-)
-async def test_other_calls_are_told_those_there_are(market: Market, method: str, path: str) -> None:
-    response = await market.http.request(method, path)
-    refused(response, "NOT_FOUND", "known: GET /swap/v2/build, GET /swap/v2/order", 404)
+async def test_other_calls_are_told_those_there_are(market: Market) -> None:
+    known = "known: GET /swap/v2/build, GET /swap/v2/order"
+    for call in (("POST", "/swap/v2/build"), ("GET", "/swap/v2/quote"), ("GET", "/swap/v1/swap")):
+        refused(await market.http.request(*call), "NOT_FOUND", known, 404)
 
 
 async def test_a_ledger_that_fails_is_the_venues_failure_not_its_crash() -> None:
