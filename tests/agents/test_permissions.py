@@ -80,46 +80,43 @@ async def test_grants_are_said_in_their_sentences_as_soon_as_they_change(service
     assert not offers(service, permissions)
 
 
-@pytest.mark.parametrize(
-    ("grant", "is_offered"),
-    [
-        ({"may": ["transfer"], "assets": USDC}, True),
-        ({"may": ["fund"], "assets": {"*": {"usd": {"per": {"24h": "3"}}}}}, True),
-        ({"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}, False),
-        ({"may": ["swap", "burn"], "assets": USDC}, False),
-    ],
-)
+SENDS: list[tuple[dict[str, Any], bool]] = [
+    ({"may": ["transfer"], "assets": USDC}, True),
+    ({"may": ["fund"], "assets": {"*": {"usd": {"per": {"24h": "3"}}}}}, True),
+    ({"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}, False),
+    ({"may": ["swap", "burn"], "assets": USDC}, False),
+]
+
+
 async def test_the_token_skill_is_offered_where_a_grant_lets_a_token_be_sent(
-    service: Solward, grant: dict[str, Any], is_offered: bool
-) -> None:
-    agent, read = await hired(service)
-    await put(service, f"agent:{agent.id}", grant)
-    assert offers(service, await read(agent)) is is_offered
-
-
-@pytest.mark.parametrize(
-    ("agents", "wallets", "is_offered"),
-    [
-        ({"may": ["pay"], "assets": USDC, "via": ["site:api.example.com"]}, None, True),
-        ({"may": ["pay"], "assets": {"SOL": {"per": {"24h": "1"}}}}, None, True),
-        ({"may": ["transfer", "pay"], "assets": USDC}, {"may": ["pay"], "assets": USDC}, True),
-        ({"may": ["transfer", "fund", "swap"], "assets": USDC}, None, False),
-        ({"may": ["pay"], "assets": USDC}, {"may": ["transfer"], "assets": USDC}, False),
-        (None, {"may": ["pay"], "assets": USDC}, False),
-    ],
-    ids=["a site", "SOL", "both", "no grant to pay", "not the wallet's", "the wallet's alone"],
-)
-async def test_the_skill_that_pays_is_offered_where_grants_let_pay(
     service: Solward,
-    agents: dict[str, Any] | None,
-    wallets: dict[str, Any] | None,
-    is_offered: bool,
 ) -> None:
-    agent, read = await hired(service)
-    for who, grant in ((f"agent:{agent.id}", agents), (f"wallet:{agent.wallet_id}", wallets)):
-        if grant is not None:
-            await put(service, who, grant)
-    assert offers(service, await read(agent), "pay_request") is is_offered
+    for grant, is_offered in SENDS:
+        agent, read = await hired(service)
+        await put(service, f"agent:{agent.id}", grant)
+        assert offers(service, await read(agent)) is is_offered, grant
+
+
+PAY = {"may": ["pay"], "assets": USDC}
+SEND = {"may": ["transfer"], "assets": USDC}
+# An agent's grant, its wallet's, and whether the skill is offered.
+PAYS: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, bool]] = {
+    "a site": (PAY | {"via": ["site:api.example.com"]}, None, True),
+    "SOL": (PAY | {"assets": {"SOL": {"per": {"24h": "1"}}}}, None, True),
+    "both": (PAY | {"may": ["transfer", "pay"]}, PAY, True),
+    "no grant to pay": (SEND | {"may": ["transfer", "fund", "swap"]}, None, False),
+    "not the wallet's": (PAY, SEND, False),
+    "the wallet's alone": (None, PAY, False),
+}
+
+
+async def test_the_skill_that_pays_is_offered_where_grants_let_pay(service: Solward) -> None:
+    for which, (agents, wallets, is_offered) in PAYS.items():
+        agent, read = await hired(service)
+        for who, grant in ((f"agent:{agent.id}", agents), (f"wallet:{agent.wallet_id}", wallets)):
+            if grant is not None:
+                await put(service, who, grant)
+        assert offers(service, await read(agent), "pay_request") is is_offered, which
 
 
 async def test_an_agents_prompt_says_through_which_sites_it_may_pay(service: Solward) -> None:
