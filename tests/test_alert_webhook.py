@@ -50,7 +50,7 @@ from solward.notify.alert_webhook import (
 from solward.notify.webhook import Webhook
 from solward.notify.webhook_sender import Pace
 from solward.settings import Settings
-from solward.support.durations import DAY_MS, HOUR_MS
+from solward.support.durations import HOUR_MS
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal
 from solward.types.errors import ConfigError, StoreError
@@ -270,17 +270,6 @@ async def test_while_the_receiver_is_away_one_message_waits_and_the_rest_gathers
         await stack.enter_async_context(late.server)
         await until(lambda: sum(count for _, count in late.told) == 6)
     assert late.told == [("transaction:blocked", 1), ("transaction:blocked", 5)]
-
-
-async def test_a_failure_is_tried_again_with_the_same_id(
-    database: Database, receiver: Receiver
-) -> None:
-    receiver.answers = [500, 404, 200]
-    async with webhook(database, receiver.url).delivering():
-        await tell(database, "transaction:blocked", blocked())
-        await ended(database, "delivered")
-    assert len(receiver.heard) == 3
-    assert len({each.id for each in receiver.heard}) == 1
 
 
 async def test_what_cannot_be_stored_to_be_told_does_not_happen(
@@ -611,22 +600,6 @@ async def test_a_process_that_is_killed_after_the_commit_tells_it_at_its_next_st
     with start("send") as process:
         await until(lambda: receiver.heard)
         process.kill()
-    assert receiver.told == [("transaction:blocked", 1)]
-
-
-async def test_what_a_process_claimed_and_did_not_send_is_sent_by_the_next(
-    database: Database, receiver: Receiver
-) -> None:
-    async with enqueuing(database):
-        await tell(database, "transaction:blocked", blocked())
-    dead = webhook(database, "http://127.0.0.1:9")
-    async with database.write() as connection:
-        await dead._prepare(connection)
-        # The lease outlives the test: only the start on SQLite knows that its holder is gone.
-        lease_ms = 300 if database.shared else DAY_MS
-        assert len(await store.claim(connection, "alerts", 8, lease_ms)) == 1
-    async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
     assert receiver.told == [("transaction:blocked", 1)]
 
 

@@ -54,13 +54,16 @@ def ended() -> Any:
     return pytest.raises(SkillError, match="The skill's call has ended")
 
 
-@pytest.mark.parametrize("name", ["wallet", "agent", "ledger", "tokens", "http", "log"])
-async def test_its_attributes_cannot_be_assigned(wallet: TestWallet, name: str) -> None:
-    context = wallet.context("transfer")
-    with pytest.raises(AttributeError):
-        setattr(context, name, getattr(context, name))
-    with pytest.raises(AttributeError):
-        delattr(context, name)
+async def test_its_attributes_cannot_be_assigned(
+    wallet: TestWallet, subtests: pytest.Subtests
+) -> None:
+    for name in ("wallet", "agent", "ledger", "tokens", "http", "log"):
+        with subtests.test(name=name):
+            context = wallet.context("transfer")
+            with pytest.raises(AttributeError):
+                setattr(context, name, getattr(context, name))
+            with pytest.raises(AttributeError):
+                delattr(context, name)
 
 
 async def test_its_wallet_is_the_services_whatever_the_context_says(

@@ -19,7 +19,9 @@ def test_fractions_are_exact_both_ways() -> None:
     assert jsontext.loads(text.encode()) == value
 
 
-@pytest.mark.parametrize("text", ["NaN", "[Infinity]", "-Infinity", "{", "1 2", "", "{'a':1}"])
+@pytest.mark.parametrize(
+    "text", ["NaN", "[Infinity]", "-Infinity", '{"a":NaN}', "{", "1 2", "", "{'a':1}"]
+)
 def test_what_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         jsontext.loads(text)

@@ -110,51 +110,67 @@ async def test_it_is_of_one_distribution_and_one_wallet(wallet: TestWallet) -> N
     assert mine.value == "mine"
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["", " ", "a b", "a\x00", "a\n", "ä", "a\u0301", "\u202ek", "x" * 201, "k\x7f", None, 3, b"k"],
-    ids=[
-        "empty", "blank", "space", "nul", "line", "umlaut", "combining", "bidi", "long", "delete",
-        "none", "number", "bytes",
-    ],
-)  # fmt: skip
-async def test_a_key_is_plain_ascii(wallet: TestWallet, key: Any) -> None:
-    context = context_of(wallet)
-    for call in (
-        context.store.get(key),
-        context.store.put(key, 1),
-        context.store.delete(key),
-        context.store.list(after=key) if key is not None else context.store.get(key),
-        context.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=Put(key, 1)),
+async def test_a_key_is_plain_ascii(wallet: TestWallet, subtests: pytest.Subtests) -> None:
+    for key in (
+        "",
+        " ",
+        "a b",
+        "a\x00",
+        "a\n",
+        "ä",
+        "a\u0301",
+        "\u202ek",
+        "x" * 201,
+        "k\x7f",
+        None,
+        3,
+        b"k",
     ):
-        with pytest.raises(InvalidRequest, match="printable ASCII"):
-            await call
-    assert await wallet.records() == []
+        with subtests.test(key=key):
+            context = context_of(wallet)
+            for call in (
+                context.store.get(key),
+                context.store.put(key, 1),
+                context.store.delete(key),
+                context.store.list(after=key) if key is not None else context.store.get(key),
+                context.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=Put(key, 1)),
+            ):
+                with pytest.raises(InvalidRequest, match="printable ASCII"):
+                    await call
+            assert await wallet.records() == []
 
 
-@pytest.mark.parametrize(
-    "key", ["../b/k", "%", "_", "k%", "/", "..", "plugin:another", "*", "'--", "\\", "{}"]
-)
-async def test_a_key_is_no_path_and_no_pattern(wallet: TestWallet, key: str) -> None:
-    mine, others = context_of(wallet).store, context_of(wallet, "another").store
-    await others.put("k", 1)
-    await mine.put("kk", 1)
-    await mine.put(key, "here")
-    assert [each.key for each in await mine.list(key)] == [key]
-    assert [each.key for each in await others.list()] == ["k"]
-    assert await mine.delete(key)
-    assert [each.key for each in await mine.list()] == ["kk"]
+async def test_a_key_is_no_path_and_no_pattern(
+    wallet: TestWallet, subtests: pytest.Subtests
+) -> None:
+    for key in ("../b/k", "%", "_", "k%", "/", "..", "plugin:another", "*", "'--", "\\", "{}"):
+        with subtests.test(key=key):
+            mine, others = context_of(wallet).store, context_of(wallet, "another").store
+            await others.put("k", 1)
+            await mine.put("kk", 1)
+            await mine.put(key, "here")
+            assert [each.key for each in await mine.list(key)] == [key]
+            assert [each.key for each in await others.list()] == ["k"]
+            assert await mine.delete(key)
+            assert [each.key for each in await mine.list()] == ["kk"]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [0.5, float("nan"), Decimal("NaN"), {1: 2}, "\ud800", b"x", object(), 10**5000, {"a": {1, 2}}],
-    ids=["float", "nan", "decimal-nan", "name", "surrogate", "bytes", "object", "digits", "set"],
-)
-async def test_a_value_is_json(wallet: TestWallet, value: Any) -> None:
-    with pytest.raises(InvalidRequest, match="value must be JSON"):
-        await context_of(wallet).store.put("k", value)
-    assert await context_of(wallet).store.list() == ()
+async def test_a_value_is_json(wallet: TestWallet, subtests: pytest.Subtests) -> None:
+    for value in (
+        0.5,
+        float("nan"),
+        Decimal("NaN"),
+        {1: 2},
+        "\ud800",
+        b"x",
+        object(),
+        10**5000,
+        {"a": {1, 2}},
+    ):
+        with subtests.test(kind=type(value).__name__):
+            with pytest.raises(InvalidRequest, match="value must be JSON"):
+                await context_of(wallet).store.put("k", value)
+            assert await context_of(wallet).store.list() == ()
 
 
 async def test_a_value_is_not_too_deep(wallet: TestWallet) -> None:
@@ -165,16 +181,17 @@ async def test_a_value_is_not_too_deep(wallet: TestWallet) -> None:
         await context_of(wallet).store.put("k", value)
 
 
-@pytest.mark.parametrize("version", [-1, True, "1", 1.0, 2**63])
-async def test_a_version_is_a_number(wallet: TestWallet, version: Any) -> None:
-    with pytest.raises(InvalidRequest, match="version must be"):
-        await context_of(wallet).store.put("k", 1, version=version)
+async def test_a_version_is_a_number(wallet: TestWallet, subtests: pytest.Subtests) -> None:
+    for version in (-1, True, "1", 1.0, 2**63):
+        with subtests.test(version=version), pytest.raises(InvalidRequest, match="version must be"):
+            await context_of(wallet).store.put("k", 1, version=version)
 
 
-@pytest.mark.parametrize("limit", [0, 201, True, "1", None])
-async def test_a_page_is_bounded(wallet: TestWallet, limit: Any) -> None:
-    with pytest.raises(InvalidRequest, match="limit must be a whole number from 1 to 200"):
-        await context_of(wallet).store.list(limit=limit)
+async def test_a_page_is_bounded(wallet: TestWallet, subtests: pytest.Subtests) -> None:
+    said = "limit must be a whole number from 1 to 200"
+    for limit in (0, 201, True, "1", None):
+        with subtests.test(limit=limit), pytest.raises(InvalidRequest, match=said):
+            await context_of(wallet).store.list(limit=limit)
 
 
 async def test_bounds_are_named(tmp_path: Path) -> None:
@@ -390,9 +407,10 @@ async def test_history_is_of_the_plugin_and_filtered(wallet: TestWallet) -> None
     assert await context_of(other).history() == ()
 
 
-@pytest.mark.parametrize(
-    ("filters", "text"),
-    [
+async def test_a_filter_that_is_none_is_named(
+    wallet: TestWallet, subtests: pytest.Subtests
+) -> None:
+    for filters, text in (
         ({"type": "gift"}, "type must be one of transfer"),
         ({"status": "lost"}, "status must be one of pending"),
         ({"since_ms": -1}, "since_ms must be"),
@@ -403,13 +421,9 @@ async def test_history_is_of_the_plugin_and_filtered(wallet: TestWallet) -> None
         ({"limit": 0}, "limit must be"),
         ({"limit": 101}, "limit must be"),
         ({"limit": True}, "limit must be"),
-    ],
-)
-async def test_a_filter_that_is_none_is_named(
-    wallet: TestWallet, filters: dict[str, Any], text: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=text):
-        await context_of(wallet).history(**filters)
+    ):
+        with subtests.test(filters=filters), pytest.raises(InvalidRequest, match=text):
+            await context_of(wallet).history(**filters)
 
 
 async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: TestWallet) -> None:

@@ -45,8 +45,8 @@ def fill(folder: Path, depth: int, name: str, files: int) -> None:
     ("depth", "name", "files"),
     [
         pytest.param(1200, "d", 1, id="deep"),
-        pytest.param(15, "d" * 250, 1, id="long"),
-        pytest.param(15, "d" * 240, 19_000, id="many"),
+        pytest.param(15, "d" * 250, 1, id="long", marks=pytest.mark.more),
+        pytest.param(15, "d" * 240, 19_000, id="many", marks=pytest.mark.more),
     ],
 )
 def test_what_a_plugin_keeps_prevents_no_backup_and_no_restore(

@@ -359,19 +359,21 @@ def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
     assert len(signs(target)) == 3
 
 
-@pytest.mark.parametrize("place", [3, 0.2, 0.5, 0.999])
 def test_a_damaged_file_is_refused_and_leaves_nothing(
-    tmp_path: Path, home: Path, file: Path, temporary: Path, place: float
+    tmp_path: Path, home: Path, file: Path, temporary: Path, subtests: pytest.Subtests
 ) -> None:
     furnish(home)
-    data = bytearray(backed_up(home, file).read_bytes())
-    data[int(place * len(data)) if place < 1 else int(place)] ^= 1
-    file.write_bytes(data)
+    whole = backed_up(home, file).read_bytes()
     target = tmp_path / "restored"
-    for command in (("restore", file), ("backup", "verify", file)):
-        refused(solward(target, *command, typed=ONCE))
-    assert not target.exists()
-    assert list(temporary.iterdir()) == []
+    for place in (3, 0.2, 0.5, 0.999):
+        with subtests.test(place=place):
+            data = bytearray(whole)
+            data[int(place * len(data)) if place < 1 else int(place)] ^= 1
+            file.write_bytes(data)
+            for command in (("restore", file), ("backup", "verify", file)):
+                refused(solward(target, *command, typed=ONCE))
+            assert not target.exists()
+            assert list(temporary.iterdir()) == []
 
 
 def test_a_wrong_passphrase_and_a_file_cut_short_are_refused(
@@ -455,10 +457,10 @@ def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, fil
     ("point", "kind"),
     [
         ("file_replaced", "file"),
-        ("next_to_it", "file"),
-        ("batch:1", "file"),
-        ("batch:1", "passphrase"),
-        ("left", "passphrase"),
+        pytest.param("next_to_it", "file", marks=pytest.mark.more),
+        pytest.param("batch:1", "file", marks=pytest.mark.more),
+        pytest.param("batch:1", "passphrase", marks=pytest.mark.more),
+        pytest.param("left", "passphrase", marks=pytest.mark.more),
     ],
 )
 def test_a_rotation_that_was_killed_is_backed_up_as_it_stands_and_finished_after_the_restore(

@@ -107,12 +107,6 @@ def test_an_open_host_without_a_password_is_a_notice(tmp_path: Path) -> None:
         ended(process, signal.SIGINT)
 
 
-def test_up_can_do_without_it(tmp_path: Path) -> None:
-    with running(tmp_path / "home", *UP, "--no-dashboard") as (process, screen):
-        assert "Dashboard" not in screen
-        ended(process, signal.SIGINT)
-
-
 def test_alone_it_says_where_it_is_and_whom_it_calls_and_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

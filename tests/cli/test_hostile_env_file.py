@@ -21,6 +21,16 @@ from solward.settings import Settings
 from solward.types.errors import ConfigError
 from solward.types.provider import ProviderSpec
 
+# The others start a process each.
+pytestmark = pytest.mark.samples(
+    "test_a_secret_of_the_environment_goes_nowhere_that_a_file_says[SOLWARD_API_KEY-wallet list]",
+    "test_what_a_file_redirects_is_named",
+    "test_no_line_of_a_file_has_a_variable_of_the_environment_in_it",
+    "test_a_third_partys_variable_is_read_as_it_is_written",
+    "test_what_gives_nothing_away_stays_allowed",
+    "test_an_address_that_the_environment_repeats_is_its_own",
+)
+
 SECRET = "sk-0123456789abcdef0123456789abcdef"
 COMMANDS = {
     "wallet list": ("wallet", "list"),

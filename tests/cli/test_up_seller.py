@@ -28,13 +28,6 @@ def test_the_demo_sells_on_a_loopback_port_and_says_where_until_it_stops(tmp_pat
             httpx.get(said[1])
 
 
-def test_without_the_demo_nobody_sells(tmp_path: Path) -> None:
-    arguments = ("up", "--port", "0", "--no-rpc", "--no-dashboard")
-    with running(tmp_path / "home", *arguments) as (process, screen):
-        assert "seller" not in screen
-        ended(process, signal.SIGINT)
-
-
 def test_where_its_port_is_taken_it_sells_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((demo.HOST, 0)) as other:
         port = other.getsockname()[1]

@@ -72,12 +72,13 @@ async def test_amounts_are_exact_both_ways(client: SolwardClient) -> None:
     )
 
 
-@pytest.mark.parametrize("amount", ["0.25", Decimal("0.25"), "0.250"])
-async def test_amounts_may_be_texts(client: SolwardClient, amount: str | Decimal) -> None:
-    wallet = await client.wallets.create()
-    await client.wallets.airdrop(wallet.id)
-    sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=amount)
-    assert sent.details["amount"] == Decimal("0.25")
+async def test_amounts_may_be_texts(client: SolwardClient, subtests: pytest.Subtests) -> None:
+    for amount in ("0.25", Decimal("0.25"), "0.250"):
+        with subtests.test(amount=amount):
+            wallet = await client.wallets.create()
+            await client.wallets.airdrop(wallet.id)
+            sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=amount)
+            assert sent.details["amount"] == Decimal("0.25")
 
 
 async def test_answers_are_typed_and_keep_what_was_received(client: SolwardClient) -> None:

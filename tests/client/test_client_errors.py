@@ -6,7 +6,6 @@ import copy
 import pickle
 import traceback
 from decimal import Decimal
-from typing import Any
 
 import httpx
 import pytest
@@ -142,19 +141,22 @@ async def test_another_failure_of_the_service_is_its_own(
         await client.wallets.list()
 
 
-@pytest.mark.parametrize("amount", [0.5, True, None, [1], b"1"])
-async def test_a_float_is_no_amount(client: SolwardClient, carrier: Carrier, amount: Any) -> None:
-    wallet = await client.wallets.create()
-    asked = len(carrier.requests)
-    for call in (
-        client.wallets.transfer(wallet.id, to=STRANGER, amount=amount),
-        client.wallets.dry_run.transfer(wallet.id, to=STRANGER, amount=amount),
-        client.wallets.burn(wallet.id, mint=STRANGER, amount=amount),
-        client.wallets.stake(wallet.id, amount=amount),
-    ):
-        with pytest.raises(TypeError, match="amount must be a Decimal"):
-            await call
-    assert len(carrier.requests) == asked
+async def test_a_float_is_no_amount(
+    client: SolwardClient, carrier: Carrier, subtests: pytest.Subtests
+) -> None:
+    for amount in (0.5, True, None, [1], b"1"):
+        with subtests.test(amount=amount):
+            wallet = await client.wallets.create()
+            asked = len(carrier.requests)
+            for call in (
+                client.wallets.transfer(wallet.id, to=STRANGER, amount=amount),
+                client.wallets.dry_run.transfer(wallet.id, to=STRANGER, amount=amount),
+                client.wallets.burn(wallet.id, mint=STRANGER, amount=amount),
+                client.wallets.stake(wallet.id, amount=amount),
+            ):
+                with pytest.raises(TypeError, match="amount must be a Decimal"):
+                    await call
+            assert len(carrier.requests) == asked
 
 
 async def test_a_float_is_found_wherever_it_hides(client: SolwardClient) -> None:
@@ -167,37 +169,54 @@ async def test_a_float_is_found_wherever_it_hides(client: SolwardClient) -> None
         await client.keys.create(name="k", spending_limit_sol=0.5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "amount",
-    ["", "abc", "1e3", "-1", "+1", "1_0", "Infinity", "NaN", "٣", "1,5", "0x1", Decimal("NaN")],
-)
 async def test_a_text_that_is_no_plain_number_is_refused(
-    client: SolwardClient, carrier: Carrier, amount: str | Decimal
+    client: SolwardClient, carrier: Carrier, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(InvalidRequest, match="amount must be a"):
-        await client.wallets.transfer(NOBODY, to=STRANGER, amount=amount)
-    assert carrier.requests == []
+    for amount in (
+        "",
+        "abc",
+        "1e3",
+        "-1",
+        "+1",
+        "1_0",
+        "Infinity",
+        "NaN",
+        "٣",
+        "1,5",
+        "0x1",
+        Decimal("NaN"),
+    ):
+        with subtests.test(amount=amount):
+            with pytest.raises(InvalidRequest, match="amount must be a"):
+                await client.wallets.transfer(NOBODY, to=STRANGER, amount=amount)
+            assert carrier.requests == []
 
 
-@pytest.mark.parametrize("wallet_id", ["../keys", "a/b", "a?b=c", "ä", "a b", "%2e%2e"])
-async def test_an_id_stays_one_part_of_the_path(client: SolwardClient, wallet_id: str) -> None:
-    with pytest.raises(NotFoundError):
-        await client.wallets.get(wallet_id)
+async def test_an_id_stays_one_part_of_the_path(
+    client: SolwardClient, subtests: pytest.Subtests
+) -> None:
+    for wallet_id in ("../keys", "a/b", "a?b=c", "ä", "a b", "%2e%2e"):
+        with subtests.test(wallet_id=wallet_id), pytest.raises(NotFoundError):
+            await client.wallets.get(wallet_id)
 
 
-@pytest.mark.parametrize("wallet_id", ["", ".", ".."])
 async def test_an_id_that_would_change_the_path_is_refused(
-    client: SolwardClient, carrier: Carrier, wallet_id: str
+    client: SolwardClient, carrier: Carrier, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(InvalidRequest, match="wallet_id must be an id"):
-        await client.wallets.balance(wallet_id)
-    assert carrier.requests == []
+    for wallet_id in ("", ".", ".."):
+        with subtests.test(wallet_id=wallet_id):
+            with pytest.raises(InvalidRequest, match="wallet_id must be an id"):
+                await client.wallets.balance(wallet_id)
+            assert carrier.requests == []
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "ü"])
-async def test_a_key_the_header_cannot_hold_is_refused(client: SolwardClient, key: str) -> None:
-    with pytest.raises(InvalidRequest, match="idempotency_key must be"):
-        await client.wallets.airdrop(NOBODY, idempotency_key=key)
+async def test_a_key_the_header_cannot_hold_is_refused(
+    client: SolwardClient, subtests: pytest.Subtests
+) -> None:
+    for key in ("", "x" * 256, "a\nb", "ü"):
+        said = pytest.raises(InvalidRequest, match="idempotency_key must be")
+        with subtests.test(key=key), said:
+            await client.wallets.airdrop(NOBODY, idempotency_key=key)
 
 
 @pytest.mark.parametrize(

@@ -387,6 +387,7 @@ async def test_what_the_page_calls_served_is_and_the_rest_is_not(
             assert unknown == here.startswith("not served: "), (name, answer)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_process_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with localnet_process(tmp_path / "ledger.db") as process:
@@ -435,6 +436,7 @@ def test_a_taken_port_and_a_taken_ledger_are_told_in_one_line(tmp_path: Path) ->
     assert (tmp_path / "localnet.db").exists()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "arguments", [("--port", "70000"), ("--slot-ms", "0"), ("--slots-per-epoch", "8")]
 )
@@ -444,6 +446,7 @@ def test_an_option_out_of_range_is_named(tmp_path: Path, arguments: tuple[str, s
     assert arguments[0] in refused.stderr
 
 
+@pytest.mark.more
 def test_a_wrong_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALNET_SLOT_MS", "soon")
     refused = command("--port", "0", home=tmp_path)

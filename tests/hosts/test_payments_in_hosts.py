@@ -32,6 +32,10 @@ from solward.types.payment import (
     PaymentSplit,
 )
 
+pytestmark = pytest.mark.samples(
+    "test_it_is_given_a_seller_s_answer_and_gives_offers_headers_and_a_receipt"
+)
+
 __all__ = ["shelf"]
 
 SELLER = "7WduLbRfYhTJktjLw5FDEyrqoEv61aTTCuGAetgLjzN5"

@@ -35,6 +35,10 @@ from solward.hosts.egress import Egress
 from solward.testing.stand import open_stand
 from solward.types.venue import QuoteRequest, VenueContext
 
+pytestmark = pytest.mark.samples(
+    "test_its_site_gets_the_value_and_the_plugin_a_text_that_stands_for_it"
+)
+
 __all__ = ["authority", "shelf"]
 
 SCHEMA = (

@@ -15,6 +15,12 @@ from solward.audit.log import AuditLog
 from solward.plugins.settings import PluginSettings
 from solward.types.errors import KeystoreError, SkillNotFound, SolwardError
 
+pytestmark = pytest.mark.samples(
+    "test_no_secret_is_shown_told_logged_or_stored_in_clear",
+    "test_what_does_not_fit_is_named_and_a_secret_not_quoted",
+    "test_a_sealed_one_is_of_its_place_and_its_keystore",
+)
+
 __all__ = ["shelf"]
 
 SCHEMA = (

@@ -22,6 +22,8 @@ from solward.testing.stand import open_stand
 from solward.types.manifest import Terms
 from solward_cli import main
 
+pytestmark = pytest.mark.samples("test_files_outlive_calls_hosts_and_services")
+
 __all__ = ["shelf"]
 
 ANY = '{"type": "object", "properties": {"do": {"type": "string"}}, "additionalProperties": False}'

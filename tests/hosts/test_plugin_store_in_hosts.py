@@ -11,6 +11,8 @@ from tests.support.plugin_distributions import Shelf, shelf, skill_source
 from solward import InvalidRequest, SkillError
 from solward.hosts.capabilities import STORE_CALLS
 
+pytestmark = pytest.mark.samples("test_what_is_kept_travels")
+
 __all__ = ["shelf"]
 
 ANY = '{"type": "object", "properties": {"do": {"type": "string"}}, "additionalProperties": False}'

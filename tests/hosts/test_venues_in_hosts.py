@@ -23,6 +23,12 @@ from solward.types.manifest import Manifest, Secret
 from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueSpec
 from solward_localnet.market import POOLS
 
+pytestmark = pytest.mark.samples(
+    "test_a_venue_has_an_address_a_key_pools_and_a_ledger_of_its_own",
+    "test_what_is_wrong_in_a_declaration_is_told",
+    "test_what_is_right_passes",
+)
+
 __all__ = ["authority", "opened", "shelf", "sites", "value"]
 
 POOL = POOLS[0]

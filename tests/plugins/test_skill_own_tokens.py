@@ -11,8 +11,7 @@ from tests.support.skills import SkillBench
 from tests.support.tokens import TokenBench, open_tokens
 
 from solward.solana.token_list import KnownToken
-from solward.types.errors import GuardrailBlocked, InvalidRequest
-from solward.vault.guardrails import ScopeLimits
+from solward.types.errors import InvalidRequest
 
 LAUNCH = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": Decimal("10.5")}
 
@@ -114,32 +113,18 @@ async def test_a_transaction_on_its_way_is_not_to_be_repeated(tmp_path: Path) ->
         skills = SkillBench(tokens.bench)
         tokens.bench.wire.away("sendTransaction")
         tokens.bench.wire.away("getSignatureStatuses")
-        asked: dict[str, dict[str, Any]] = {
-            "launch_token": LAUNCH,
-            "mint_supply": {"mint": mint, "amount": 1},
-            "burn_tokens": {"mint": mint, "amount": 5},
-            "revoke_mint_authority": {"mint": mint},
+        asked: dict[str, tuple[dict[str, Any], str]] = {
+            "launch_token": (LAUNCH, ""),
+            "mint_supply": ({"mint": mint, "amount": 1}, ""),
+            "burn_tokens": ({"mint": mint, "amount": 5}, ""),
+            "revoke_mint_authority": ({"mint": mint}, ""),
+            "wrap_sol": ({"amount": 1}, "wrapping of 1 SOL into the wallet's wrapped SOL"),
+            "stake_sol": ({"amount": 2}, "staking of 2 SOL with validator "),
         }
-        for name, params in asked.items():
+        for name, (params, what) in asked.items():
             text = await skills.run(name, **params)
-            assert text.startswith("Submitted the "), text
+            assert text.startswith(f"Submitted the {what}"), text
             assert (
                 "Status: pending. It is not known yet whether it lands; do not repeat it." in text
             )
             assert f"Signature: {await signature(skills)}." in text
-
-
-async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path, limits=ScopeLimits(max_tx_per_minute=0)) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        skills = SkillBench(tokens.bench)
-        asked: dict[str, dict[str, Any]] = {
-            "launch_token": LAUNCH,
-            "mint_supply": {"mint": mint, "amount": 1},
-            "burn_tokens": {"mint": mint, "amount": 5},
-            "revoke_mint_authority": {"mint": mint},
-        }
-        for name, params in asked.items():
-            with pytest.raises(GuardrailBlocked, match=r"rate_limit: .* none of the 0 allowed"):
-                await skills.run(name, **params)
-        assert await tokens.units(mint) == 5_000_000

@@ -16,7 +16,6 @@ from solward.types.errors import InvalidRequest
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 STRANGER = str(Keypair().pubkey())
-MORE_THAN_9 = Decimal("0.0000000001")
 LAUNCH = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": Decimal("10.5")}
 
 
@@ -30,14 +29,9 @@ async def skills(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Skil
 @pytest.mark.parametrize(
     ("name", "params", "text"),
     [
-        ("transfer", {"to": "1" * 32, "amount": 0}, "amount: must be greater than 0"),
-        ("transfer", {"to": "1" * 32, "amount": MORE_THAN_9}, "amount has more than 9 decimals"),
         ("transfer", {"to": "0" * 40, "amount": 1}, "to must be a base58 Solana address"),
         ("transfer", {"to": "short", "amount": 1}, "to: must have at least 32 characters"),
-        ("airdrop", {"amount": Decimal("2.000000001")}, "amount: must be at most 2"),
         ("stake_sol", {}, "amount"),
-        ("stake_sol", {"amount": 0}, r"^amount: "),
-        ("stake_sol", {"amount": "2"}, r"^amount: "),
         ("stake_sol", {"amount": 1}, r"^amount must be at least 1\.00228288 SOL"),
         ("stake_sol", {"amount": 2, "validator": "me"}, r"^validator: "),
         ("stake_sol", {"amount": 2, "validator": STRANGER}, r"^validator must be a validator"),
@@ -50,19 +44,12 @@ async def skills(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Skil
         ("withdraw_stake", {"stakeAccount": STRANGER, "amount": 1}, "amount"),
         ("list_stakes", {"state": "active"}, "state"),
         ("wrap_sol", {}, "amount"),
-        ("wrap_sol", {"amount": 0}, r"^amount: "),
-        ("wrap_sol", {"amount": "1"}, r"^amount: "),
-        ("wrap_sol", {"amount": MORE_THAN_9}, r"^amount has more than 9 decimals"),
         ("wrap_sol", {"amount": 1, "to": "me"}, "to"),
         ("unwrap_sol", {"amount": 1}, "amount"),
         ("unwrap_sol", {}, r"^There is nothing to unwrap: the wallet has no wrapped SOL account"),
         ("launch_token", LAUNCH | {"name": "n" * 33}, "^name: "),
         ("launch_token", LAUNCH | {"symbol": ""}, "^symbol: "),
-        ("launch_token", LAUNCH | {"decimals": 10}, "^decimals: "),
-        ("launch_token", LAUNCH | {"initialSupply": 0}, "^initialSupply: "),
         ("launch_token", {"name": "n"}, "symbol"),
-        ("mint_supply", {"mint": "DEMO", "amount": 0}, "^amount: "),
-        ("burn_tokens", {"mint": "DEMO", "amount": -1}, "^amount: "),
         ("burn_tokens", {"mint": "DEMO", "amount": 1}, "^mint must be a mint address or"),
         ("revoke_mint_authority", {"mint": "SOL", "authorityType": "close"}, "^authorityType: "),
         ("close_token_account", {}, "mint"),

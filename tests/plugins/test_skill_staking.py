@@ -1,21 +1,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.engine_harness import open_bench
-from tests.support.skills import SkillBench, open_skills
-from tests.support.staking import authorize, by_hand, deactivate, locked_stake
+from tests.support.skills import SkillBench
+from tests.support.staking import authorize, by_hand, locked_stake
 
-from solward.types.errors import (
-    GuardrailBlocked,
-    InvalidRequest,
-    LedgerUnavailable,
-    TransactionFailed,
-)
-from solward.vault.guardrails import ScopeLimits
+from solward.types.errors import InvalidRequest
 
 STRANGER = Keypair().pubkey()
 
@@ -89,42 +81,3 @@ async def test_a_named_validator_is_staked_with(skills: SkillBench) -> None:
     said = await skills.run("stake_sol", amount=2, validator=validator.address)
     assert said.startswith(f"Staked 2 SOL with validator {validator.address}.")
     assert "Why this validator" not in said
-
-
-async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Path) -> None:
-    limits = ScopeLimits(max_lamports_per_tx=2 * 10**9, max_tx_per_minute=1)
-    async with open_skills(tmp_path, limits=limits) as skills:
-        text = r"max_per_tx: 2\.1 SOL is more than the 2 SOL allowed per transaction"
-        with pytest.raises(GuardrailBlocked, match=text):
-            await skills.run("stake_sol", amount=Decimal("2.1"))
-        await skills.run("stake_sol", amount=2)
-        account, _ = await last(skills)
-        with pytest.raises(GuardrailBlocked, match=r"rate_limit: .* of the 1 allowed"):
-            await skills.run("unstake_sol", stakeAccount=account)
-        await by_hand(skills.bench, deactivate(skills.bench, account))
-        with pytest.raises(GuardrailBlocked, match=r"rate_limit: .* of the 1 allowed"):
-            await skills.run("withdraw_stake", stakeAccount=account)
-
-
-async def test_a_ledger_that_is_away_is_told(skills: SkillBench) -> None:
-    await skills.run("stake_sol", amount=2)
-    account, _ = await last(skills)
-    for method in ("getStakeMinimumDelegation", "getMultipleAccounts", "getProgramAccounts"):
-        skills.bench.wire.away(method)
-    with pytest.raises(TransactionFailed, match="did not answer getStakeMinimumDelegation"):
-        await skills.run("stake_sol", amount=2)
-    for name in ("unstake_sol", "withdraw_stake"):
-        with pytest.raises(TransactionFailed, match="did not answer getMultipleAccounts"):
-            await skills.run(name, stakeAccount=account)
-    with pytest.raises(LedgerUnavailable, match="did not answer getProgramAccounts"):
-        await skills.run("list_stakes")
-
-
-async def test_a_transaction_on_its_way_is_not_to_be_repeated(tmp_path: Path) -> None:
-    async with open_bench(tmp_path, confirm_wait_s=0.05) as bench:
-        skills = SkillBench(bench)
-        bench.wire.away("sendTransaction")
-        bench.wire.away("getSignatureStatuses")
-        said = await skills.run("stake_sol", amount=2)
-        assert said.startswith("Submitted the staking of 2 SOL with validator ")
-        assert "Status: pending. It is not known yet whether it lands; do not repeat it." in said

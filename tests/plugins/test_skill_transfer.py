@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.skills import SOL, SkillBench, open_skills
 
-from solward.types.errors import (
-    GuardrailBlocked,
-    InvalidRequest,
-    LedgerUnavailable,
-    TransactionFailed,
-)
-from solward.vault.guardrails import ScopeLimits
+from solward.types.errors import InvalidRequest, TransactionFailed
 
 
 async def test_a_transfer_tells_amount_recipient_signature_status_and_what_is_left(
@@ -35,13 +29,6 @@ async def test_a_balance_that_cannot_be_read_does_not_make_a_paid_transfer_a_fai
     text = await skills.run("transfer", to=skills.bench.recipient, amount=1)
     assert text.startswith(f"Sent 1 SOL to {skills.bench.recipient}. Status: confirmed.")
     assert "Balance" not in text
-
-
-async def test_a_guardrails_refusal_is_not_hidden_by_the_skill(tmp_path: Path) -> None:
-    async with open_skills(tmp_path, limits=ScopeLimits(max_lamports_per_tx=SOL)) as skills:
-        with pytest.raises(GuardrailBlocked, match="max_per_tx"):
-            await skills.run("transfer", to=skills.bench.recipient, amount=2)
-        assert await skills.bench.lamports(skills.bench.recipient) == 0
 
 
 async def test_too_little_balance_is_a_failed_transaction(tmp_path: Path) -> None:
@@ -67,12 +54,6 @@ async def test_an_airdrop_on_mainnet_is_refused(skills: SkillBench) -> None:
     skills.network = "mainnet-beta"
     with pytest.raises(InvalidRequest, match="devnet, testnet and localnet only"):
         await skills.run("airdrop")
-
-
-async def test_a_ledger_that_is_away_is_said_by_check_balance(skills: SkillBench) -> None:
-    skills.bench.wire.away("getBalance")
-    with pytest.raises(LedgerUnavailable):
-        await skills.run("check_balance")
 
 
 async def test_waiting_repeats_its_reason_and_moves_nothing(skills: SkillBench) -> None:

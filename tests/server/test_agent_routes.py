@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from tests.support.agents import agent_body
 from tests.support.api import NOBODY, Api, serving_api
 
@@ -16,13 +15,6 @@ from tests.support.api import NOBODY, Api, serving_api
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     async with serving_api(tmp_path / "home", demo=True) as made:
-        yield made
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
-    """A service for the tests of a module that read, or act on wallets and keys of their own."""
-    async with serving_api(tmp_path_factory.mktemp("service") / "home", demo=True) as made:
         yield made
 
 
@@ -96,24 +88,15 @@ async def test_the_second_form_makes_the_agents_wallet(api: Api) -> None:
     assert (wallet["id"], wallet["name"]) == (made.json["walletId"], "watcher-wallet")
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("field", ["name", "walletId", "llmProvider", "llmModel", "strategy"])
-async def test_a_missing_field_is_400_and_named(shared_api: Api, field: str) -> None:
-    sent = body(await shared_api.wallet())
+async def test_a_missing_field_is_400_and_named(api: Api, field: str) -> None:
+    sent = body(await api.wallet())
     del sent[field]
-    answer = await shared_api.post("/agents", sent)
+    answer = await api.post("/agents", sent)
     assert answer.status == 400
     assert field in answer.error
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_an_unknown_provider_is_400_with_the_known_ones(shared_api: Api) -> None:
-    answer = await shared_api.post("/agents", body(await shared_api.wallet(), llmProvider="oracle"))
-    assert answer.status == 400
-    assert "rules" in answer.error
-
-
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -128,8 +111,8 @@ async def test_an_unknown_provider_is_400_with_the_known_ones(shared_api: Api) -
         ("GET", "/limits"),
     ],
 )
-async def test_an_unknown_agent_is_404(shared_api: Api, method: str, path: str) -> None:
-    answer = await shared_api.call(method, f"/agents/{NOBODY}{path}")
+async def test_an_unknown_agent_is_404(api: Api, method: str, path: str) -> None:
+    answer = await api.call(method, f"/agents/{NOBODY}{path}")
     assert (answer.status, answer.error) == (404, "Agent not found")
 
 
@@ -157,10 +140,9 @@ async def test_a_confined_key_sees_only_its_wallets_agents(api: Api) -> None:
         assert (answer.status, answer.error) == (404, "Agent not found")
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("query", ["before=x", "before=0", "limit=0", "limit=501"])
-async def test_a_bad_page_of_decisions_is_400(shared_api: Api, query: str) -> None:
-    agent = (await shared_api.post("/agents", body(await shared_api.wallet()))).json["id"]
-    answer = await shared_api.get(f"/agents/{agent}/decisions?{query}")
+async def test_a_bad_page_of_decisions_is_400(api: Api, query: str) -> None:
+    agent = (await api.post("/agents", body(await api.wallet()))).json["id"]
+    answer = await api.get(f"/agents/{agent}/decisions?{query}")
     assert answer.status == 400
     assert answer.error.startswith(query.partition("=")[0])

@@ -137,13 +137,3 @@ async def test_a_contact_is_no_recipient_of_a_payment_and_of_no_grant(api: Api) 
     body = {"to": STRANGER, "amount": 0.1}
     assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 500
     assert (await api.records(wallet))[0]["status"] == "blocked"
-
-
-async def test_a_key_reads_and_writes_no_contact(api: Api) -> None:
-    key, _ = await api.key()
-    for method, path, body in (
-        ("GET", "/contacts", None),
-        ("POST", "/contacts", {"address": STRANGER, "name": "Me"}),
-        ("DELETE", f"/contacts/{STRANGER}", None),
-    ):
-        assert (await api.call(method, path, body, token=key)).status == 401

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.api import SECRET, Api, serving_api
+from tests.support.api import SECRET, serving_api
 
 from solward.client import Setting
 from solward.settings import Settings
@@ -121,11 +121,6 @@ async def test_the_route_lists_every_setting_and_shows_no_secret(tmp_path: Path)
             name.upper() for name in secrets
         }
         assert listed["SOLWARD_HOME"]["value"] == str(tmp_path / "home")
-
-
-async def test_an_api_key_does_not_see_them(api: Api) -> None:
-    token, _ = await api.key()
-    assert (await api.get("/settings", token=token)).status == 401
 
 
 def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -52,6 +53,10 @@ def test_a_page_has_no_finding(browser: Browser, ids: dict[str, str], path: str)
     browser.answered(path.format(**ids))
     found = everywhere(browser)
     assert not found, told(found)
+    # At a phone's size now, and in dark.
+    assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
+    # None shows a time as the service writes it.
+    assert re.findall(r"\S*\d{4}-\d\d-\d\dT\d\d:\S*", browser.text()) == []
 
 
 @pytest.mark.parametrize("maker", sorted(DIALOGS))

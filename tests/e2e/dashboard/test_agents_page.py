@@ -19,7 +19,7 @@ from tests.support.vendors.process import vendor_process
 
 from solward.support.jsontext import loads
 
-pytestmark = pytest.mark.samples("test_an_agent_is_paused_started_and_stopped")
+pytestmark = pytest.mark.more
 
 SAID = "All is well; nothing to do."
 
@@ -454,23 +454,6 @@ def test_agents_are_searched(wide: Browser, api: httpx.Client) -> None:
     wide.until(lambda: len(wide.all(".sw-agents > li")) == 1, "its card alone")
     wide.fill("Search by name, status, wallet or model", "nobody")
     wide.wait_for("No agent fits the search.")
-
-
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(
-    browser: Browser, api: httpx.Client, request: pytest.FixtureRequest
-) -> None:
-    agent = _made(api, "pocket")
-    request.addfinalizer(lambda: browser.size(*DESKTOP))
-    browser.size(*PHONE)
-    for path in ("/agents", f"/agents/{agent}"):
-        browser.open(path)
-        browser.wait_for("pocket")
-        assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
-
-
-def test_an_agent_that_is_not_there_is_said_to_be_missing(wide: Browser) -> None:
-    wide.open("/agents/nobody")
-    wide.wait_for("There is no such agent.")
 
 
 def test_a_whole_strategy_is_offered_where_some_of_it_is_cut_off(

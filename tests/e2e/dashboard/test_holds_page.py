@@ -18,7 +18,7 @@ from tests.support.service_process import Service, funded_wallet, sol_of
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-pytestmark = pytest.mark.samples("test_a_held_payment_is_approved_on_a_phone_and_paid_once")
+pytestmark = pytest.mark.more
 
 _numbers = itertools.count()
 GRANT = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "3"}, "hold": "0.1"}}}
@@ -65,7 +65,6 @@ def till(
     for left in api.get("/holds?open=true").json()["holds"]:
         api.post(f"/holds/{left['id']}/deny", json={})
     browser.size(*DESKTOP)
-    browser.dark(False)
 
 
 class Stranger:
@@ -178,6 +177,9 @@ def test_a_double_click_pays_once(browser: Browser, till: Till) -> None:
 def test_what_is_denied_is_not_paid(browser: Browser, till: Till) -> None:
     hold = till.held()
     browser.open("/holds")
+    browser.marked(f"deny-{hold}")
+    assert browser.marked("waiting-count").text == "1"
+    fits(browser)
     browser.press(f"deny-{hold}")
     browser.click("Cancel", within=".q-dialog")
     browser.until(lambda: not browser.all(".q-dialog .sw-dialog"), "the dialog to go")
@@ -187,6 +189,7 @@ def test_what_is_denied_is_not_paid(browser: Browser, till: Till) -> None:
     browser.wait_for("not ours")
     assert till.hold(hold)["state"] == "denied"
     assert till.paid() == 0
+    assert browser.errors() == []
 
 
 def test_what_was_decided_elsewhere_meanwhile_is_told(browser: Browser, till: Till) -> None:
@@ -207,22 +210,6 @@ def test_what_cannot_be_paid_any_more_says_why(browser: Browser, till: Till) -> 
     decide(browser, hold, "approve")
     browser.wait_for("Transactions are frozen; nothing was approved")
     assert till.paid() == 0
-
-
-def test_a_hold_that_is_not_there_is_said_to_be_missing(browser: Browser) -> None:
-    browser.open("/holds/nothing")
-    browser.wait_for("There is no such hold.")
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_desktop_shows_it_in_light_and_dark(browser: Browser, till: Till, dark: bool) -> None:
-    hold = till.held()
-    browser.dark(dark)
-    browser.open("/holds")
-    browser.marked(f"approve-{hold}")
-    assert browser.marked("waiting-count").text == "1"
-    fits(browser)
-    assert browser.errors() == []
 
 
 def test_another_socket_presses_no_button_of_a_page(browser: Browser, till: Till) -> None:

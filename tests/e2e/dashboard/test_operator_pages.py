@@ -15,6 +15,8 @@ from tests.support.service_process import Service, funded_wallet
 
 from solward_dashboard.freeze import GOES_ON, STOPS
 
+pytestmark = pytest.mark.more
+
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 SECRETS = {
     "OPENAI_API_KEY": f"sk-{CANARY}",
@@ -175,22 +177,6 @@ def test_settings_are_shown_with_their_origins_and_no_secret(browser: Browser) -
     browser.one(".q-toggle").click()
     browser.wait_for("0 of ")
     assert browser.errors() == []
-
-
-def test_plugins_are_searched(browser: Browser) -> None:
-    browser.open("/plugins")
-    browser.wait_for("Skills (20)")
-    browser.fill("Search plugins", "lamports")
-    browser.fill("Search plugins", DISTRIBUTION)
-    browser.wait_for("Skills (1)")
-    assert "Providers" not in browser.text()
-    assert browser.marked("found").text.startswith("1 of ")
-    browser.fill("Search plugins", "no such thing")
-    browser.wait_for("No plugin fits.")
-    browser.fill("Search plugins", "openai")
-    browser.wait_for("Providers (")
-    browser.choose("Kind", "Skills")
-    browser.wait_gone("Providers (")
 
 
 def test_settings_of_a_skill_are_set_checked_by_field_and_its_secret_is_written_only(

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.browser import Browser
 from tests.support.service_process import funded_wallet
 
 from solward.support.jsontext import loads
 
-pytestmark = pytest.mark.samples("test_a_fresh_home_says_what_to_do_next")
+pytestmark = pytest.mark.more
 
 
 def test_a_fresh_home_says_what_to_do_next(browser: Browser) -> None:
@@ -108,21 +108,3 @@ def test_what_waits_is_decided_from_the_overview(browser: Browser, api: httpx.Cl
         gone = f'[data-testid="hold-{each}"], .q-dialog .sw-dialog'
         browser.until(lambda gone=gone: not browser.all(gone), f"{each} to go")
     assert not browser.all('[data-testid="waits"]')
-
-
-def test_a_phone_shows_it_without_scrolling_sideways(
-    browser: Browser, api: httpx.Client, request: pytest.FixtureRequest
-) -> None:
-    request.addfinalizer(lambda: browser.size(*DESKTOP))
-    browser.size(*PHONE)
-    record = api.get("/refusals").json()["refusals"][0]["id"]
-    for path, card in (("/", "exposure"), (f"/transactions/{record}", "transaction")):
-        browser.open(path)
-        browser.marked(card)
-        browser.wait_for("As JSON" if record in path else "of fees and rent")
-        assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
-
-
-def test_a_transaction_that_is_not_there_is_said_to_be_missing(browser: Browser) -> None:
-    browser.open("/transactions/nothing")
-    browser.wait_for("There is no such transaction.")

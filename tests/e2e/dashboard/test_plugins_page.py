@@ -14,6 +14,8 @@ from tests.support.wheels import wheel
 from solward.plugins.folders.install import install
 from solward.types.manifest import Manifest, Secret, Terms
 
+pytestmark = pytest.mark.more
+
 MANIFEST = "sites=('a.example.com',), secrets=(__import__('solward').Secret('ACME_KEY', {}),)"
 
 

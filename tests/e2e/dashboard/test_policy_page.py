@@ -13,7 +13,7 @@ import pytest
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.service_process import Service, funded_wallet
 
-pytestmark = pytest.mark.samples()
+pytestmark = pytest.mark.more
 
 GRANT_JSON = (
     '{"who": "%s", "may": ["transfer"],'

@@ -11,8 +11,7 @@ import httpx
 import pytest
 import segno
 from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.keys import Keys
-from tests.support.browser import PHONE, Browser
+from tests.support.browser import Browser
 from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward.support.jsontext import loads
@@ -400,39 +399,6 @@ def test_hundreds_of_wallets_are_searched_and_turned_over(
     browser.click("3", within=".q-pagination")
     browser.wait_for("till 059")
     assert browser.errors() == []
-
-
-def test_a_wallet_is_opened_and_used_by_keyboard_alone(browser: Browser, api: httpx.Client) -> None:
-    wallet = funded_wallet(api, "keyboard", 0)
-    browser.open("/wallets")
-    field = browser.marked("search")
-    field.send_keys("keyboard")
-    browser.wait_for("1 of")
-    browser.until(lambda: len(browser.all(".sw-card-link")) == 1, "the one that fits")
-    for _ in range(6):
-        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-        if browser.driver.switch_to.active_element.text == "keyboard":
-            break
-    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    browser.until(lambda: browser.driver.current_url.endswith(wallet), "the wallet's page")
-
-
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(
-    shown: Browser, request: pytest.FixtureRequest
-) -> None:
-    request.addfinalizer(lambda: shown.size(1280, 900))
-    shown.size(*PHONE)
-    shown.driver.refresh()
-    shown.wait_for("Last transactions")
-    assert shown.script("return document.documentElement.scrollWidth") == PHONE[0]
-    shown.open("/wallets")
-    shown.wait_for("in all")
-    assert shown.script("return document.documentElement.scrollWidth") == PHONE[0]
-
-
-def test_a_wallet_that_is_not_there_is_said_to_be_missing(browser: Browser) -> None:
-    browser.open("/wallets/nobody")
-    browser.wait_for("There is no such wallet.")
 
 
 # The client asks for half a minute before it gives up.

@@ -14,6 +14,8 @@ import pytest
 from tests.support.rpc_nodes import RpcNode, listening
 from tests.support.rpc_weather import CHANCES, Weather, weather_process
 
+pytestmark = pytest.mark.more
+
 ROUNDS = 400
 
 
