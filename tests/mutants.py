@@ -579,8 +579,8 @@ class Checkout:
                 shutil.copy2(root / name, folder / name, follow_symlinks=False)
         self._copy_environment(Path(sys.prefix), folder / ".venv")
         # Tests ask git for the files of the checkout.
-        for command in (("init",), ("add", "--all")):
-            subprocess.run(["git", command[0], "--quiet", *command[1:]], cwd=folder, check=True)
+        for command in (["git", "init", "--quiet"], ["git", "add", "--all"]):
+            subprocess.run(command, cwd=folder, check=True)
         self._check()
         self._run("-m", "compileall", "-q", *SOURCES, "tests")
         self._mutants = 0
@@ -882,11 +882,11 @@ def _run_all(
                 )
                 done[row["id"]] = {
                     **row, "module": path, "outcome": found.outcome, "by": found.by,
-                    "seconds": round(found.seconds, 1), "files": found.files,
+                    "seconds": round(found.seconds, 1), "files": found.files, "limit": limit_s,
                 }  # fmt: skip
                 if results:
                     ordered = [done[each["id"]] for each in rows if each["id"] in done]
-                    _write(results, {"limit": limit_s, "mutants": ordered})
+                    _write(results, {"mutants": ordered})
         except KeyboardInterrupt:
             print("Interrupted: the copy is removed; the checkout was not touched.", flush=True)
             return 130
