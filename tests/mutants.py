@@ -564,6 +564,34 @@ def _dotted(path: Path) -> str:
 # The copy and the run.
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of pytest.
+
+    Attributes:
+        status: None if it was out of time.
+        seconds: how long it took, without the time in which it waited for a processor. So a busy
+            machine does not turn a killed mutant into one that was out of time.
+    """
+
+    status: int | None
+    seconds: float
+    output: str
+
+    @property
+    def passed(self) -> bool:
+        """Tells whether no test failed; one that was out of time has not passed."""
+        return self.status in PASSED
+
+    @property
+    def failures(self) -> list[str]:
+        """The ids of the tests that failed, or the paths of files that could not be collected."""
+        found: list[str] = re.findall(
+            r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", self.output, re.MULTILINE
+        )
+        return found
+
+
 class Checkout:
     """A copy of the checkout with an environment of its own, in which mutants are put."""
 
@@ -636,14 +664,15 @@ class Checkout:
             os.utime(path, (old.st_atime, old.st_mtime))
 
     def pytest(
-        self, tests: Sequence[str], left_out: Iterable[str], limit_s: float
-    ) -> tuple[int, str] | None:
-        """Runs tests up to the first failure; returns status and output, or None if out of time."""
+        self, tests: Sequence[str], left_out: Iterable[str], limit_s: float, *, whole: bool = False
+    ) -> Run:
+        """Runs tests up to the first failure, or all of them if `whole`."""
         # What one mutant made fail must not be tried first on the next.
         shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)
         command = [
-            str(self.python), "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider",
-            "--hypothesis-seed=34", "--color=no", "--tb=no", "-rfE", "--no-header",
+            str(self.python), "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider",
+            *([] if whole else ["-x"]), "--hypothesis-seed=34", "--color=no", "--tb=no", "-rfE",
+            "--no-header",
             "-m", " and ".join(f"not {mark}" for mark in LEFT_OUT),
             *(f"--deselect={each}" for each in left_out), *tests,
         ]  # fmt: skip
@@ -657,14 +686,26 @@ class Checkout:
                 command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
+            began = time.monotonic()
+            counted = 0.0
             try:
-                process.wait(max(limit_s, 1))
-            except subprocess.TimeoutExpired:
-                return None
+                while process.poll() is None and counted < limit_s:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(0.5)
+                    counted = time.monotonic() - began - _waited_s(process.pid)
             finally:
+                in_time = process.poll() is not None
                 _end(process)
             output.seek(0)
-            return process.returncode, output.read()
+            return Run(process.returncode if in_time else None, counted, output.read())
+
+
+def _waited_s(process: int) -> float:
+    """Returns how long a process waited for a processor; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0
 
 
 def _link(source: str, target: str) -> None:
@@ -709,25 +750,26 @@ class Judge:
         self._checkout = checkout
         self._limit_s = limit_s
         self._imports = Imports(checkout.root)
-        self._clean: dict[str, bool] = {}
+        # Tests that fail without a mutant too: what they say of one is worth nothing.
+        self._broken: set[str] = set()
+        self._clean: set[str] = set()
 
     def outcome(self, mutant: Mutant) -> Outcome:
         """Runs the tests of a mutant until one fails."""
         tests = self._imports.tests_of(mutant.path, mutant.edit.function)
         passed, seconds = 0, 0.0
-        left_out = {name for name, clean in self._clean.items() if not clean}
+        left_out = {*self._broken}
         for batch in _batches(tests):
             while batch:
-                began = time.monotonic()
                 with self._checkout.mutated(mutant):
-                    ended = self._checkout.pytest(batch, left_out, self._limit_s - seconds)
-                seconds += time.monotonic() - began
-                if ended is None or seconds >= self._limit_s:
+                    run = self._checkout.pytest(batch, left_out, self._limit_s - seconds)
+                seconds += run.seconds
+                if run.status is None:
                     return Outcome("timeout", "", seconds, f"{passed} of {len(tests)}")
-                if ended[0] in PASSED:
+                if run.passed:
                     break
-                failed = _first_failure(ended[1]) or batch[0]
-                if self._confirmed(mutant, failed):
+                failed = (run.failures or batch)[0]
+                if self._fails_again(mutant, failed):
                     return Outcome("killed", failed, seconds, f"{passed} of {len(tests)}")
                 if "::" not in failed or failed in left_out:
                     # A file that cannot be collected, or a test that cannot be left out alone.
@@ -736,21 +778,26 @@ class Judge:
             passed += len(batch)
         return Outcome("survived", "", seconds, f"{passed} of {len(tests)}")
 
-    def _confirmed(self, mutant: Mutant, failed: str) -> bool:
-        """Tells whether a test, run alone, fails with the mutant and passes without it.
-
-        A test that fails for the load of the machine has not noticed the mutant.
-        """
-        with self._checkout.mutated(mutant):
-            alone = self._checkout.pytest([failed], (), CONFIRMATION_S)
-        if alone is not None and alone[0] in PASSED:
+    def _fails_again(self, mutant: Mutant, failed: str) -> bool:
+        """Tells whether a test fails alone too: one that a busy machine made fail does not."""
+        if failed in self._broken:
             return False
-        if failed not in self._clean:
-            clean = self._checkout.pytest([failed], (), CONFIRMATION_S)
-            self._clean[failed] = clean is not None and clean[0] in PASSED
-            if not self._clean[failed]:
-                print(f"      {failed} fails without a mutant and is left out", flush=True)
-        return self._clean[failed]
+        with self._checkout.mutated(mutant):
+            return not self._checkout.pytest([failed], (), CONFIRMATION_S).passed
+
+    def broken(self, killers: Iterable[str]) -> set[str]:
+        """Returns which of the tests fail without a mutant; they are left out from now on."""
+        new = sorted({*killers} - self._clean - self._broken)
+        if new:
+            run = self._checkout.pytest(new, (), CONFIRMATION_S + 10 * len(new), whole=True)
+            doubtful = set() if run.passed else ({*run.failures} & {*new} or {*new})
+            for each in new:
+                # A test that fails only among the others is asked alone.
+                good = (
+                    each not in doubtful or self._checkout.pytest([each], (), CONFIRMATION_S).passed
+                )
+                (self._clean if good else self._broken).add(each)
+        return self._broken & {*killers}
 
 
 def _batches(tests: list[str]) -> Iterator[list[str]]:
@@ -759,11 +806,6 @@ def _batches(tests: list[str]) -> Iterator[list[str]]:
         if begin < len(tests):
             yield tests[begin : begin + size]
         begin += size
-
-
-def _first_failure(output: str) -> str | None:
-    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
-    return found[1] if found else None
 
 
 # Results and their comparison.
@@ -840,7 +882,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.write:
         _write(given.write, {"seed": given.seed, "mutants": rows})
         return 0
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Both: a shell's background process ignores SIGINT, and its children would as well.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
     numbers = given.only or range(1, len(rows) + 1)
     return _run_all(rows, mutants, numbers, given.results, given.limit, keep=bool(given.only))
 
@@ -870,23 +914,30 @@ def _run_all(
     ) as folder:
         try:
             judge = Judge(Checkout(ROOT, Path(folder).resolve()), limit_s)
-            for number in numbers:
-                row, mutant = rows[number - 1], mutants[number - 1]
-                found = Outcome("not found") if mutant is None else judge.outcome(mutant)
-                path = row["module"] if mutant is None else mutant.path
-                print(
-                    f"{number:3} of {len(rows)}  {found.outcome:9} {found.seconds:4.0f} s  "
-                    f"{path} {row['function']}: {row['operator']}: {row['becomes']}"
-                    + (f"  by {found.by}" if found.by else f"  ({found.files} files)"),
-                    flush=True,
-                )
-                done[row["id"]] = {
-                    **row, "module": path, "outcome": found.outcome, "by": found.by,
-                    "seconds": round(found.seconds, 1), "files": found.files, "limit": limit_s,
-                }  # fmt: skip
-                if results:
-                    ordered = [done[each["id"]] for each in rows if each["id"] in done]
-                    _write(results, {"mutants": ordered})
+            left = list(numbers)
+            while left:
+                for number in left:
+                    row, mutant = rows[number - 1], mutants[number - 1]
+                    found = Outcome("not found") if mutant is None else judge.outcome(mutant)
+                    path = row["module"] if mutant is None else mutant.path
+                    print(
+                        f"{number:3} of {len(rows)}  {found.outcome:9} {found.seconds:4.0f} s  "
+                        f"{path} {row['function']}: {row['operator']}: {row['becomes']}"
+                        + (f"  by {found.by}" if found.by else f"  ({found.files} files)"),
+                        flush=True,
+                    )
+                    done[row["id"]] = {
+                        **row, "module": path, "outcome": found.outcome, "by": found.by,
+                        "seconds": round(found.seconds, 1), "files": found.files, "limit": limit_s,
+                    }  # fmt: skip
+                    if results:
+                        ordered = [done[each["id"]] for each in rows if each["id"] in done]
+                        _write(results, {"mutants": ordered})
+                killers = {number: done[rows[number - 1]["id"]]["by"] for number in left}
+                broken = judge.broken(filter(None, killers.values()))
+                for each in sorted(broken):
+                    print(f"{each} fails without a mutant too; its mutants run again without it")
+                left = [number for number in left if killers[number] in broken]
         except KeyboardInterrupt:
             print("Interrupted: the copy is removed; the checkout was not touched.", flush=True)
             return 130
