@@ -597,6 +597,10 @@ class Checkout:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root = folder
+        if sys.prefix == sys.base_prefix:
+            raise SystemExit(
+                "Run it with the virtual environment: .venv/bin/python -m tests.mutants"
+            )
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=root, check=True, capture_output=True, text=True,
@@ -622,8 +626,7 @@ class Checkout:
     def _copy_environment(old: Path, new: Path) -> None:
         """Copies the virtual environment by hard links, and points it at the copied sources."""
         shutil.copytree(old, new, symlinks=True, copy_function=_link)
-        replaced = [*new.glob("lib/python*/site-packages/*.pth"), *new.glob("bin/*")]
-        for path in replaced:
+        for path in (*new.glob("lib/python*/site-packages/*.pth"), *new.glob("bin/*")):
             if not path.is_symlink():
                 text = path.read_bytes()
                 moved = text.replace(bytes(old), bytes(new))
@@ -656,7 +659,7 @@ class Checkout:
         self._mutants += 1
         path.write_bytes(mutant.edit.applied(source))
         # Python tells stale bytecode by size and second: each text gets a second of its own.
-        os.utime(path, (old.st_mtime, old.st_mtime - 86_400 - self._mutants))
+        os.utime(path, (old.st_atime, old.st_mtime - 86_400 - self._mutants))
         try:
             yield
         finally:
@@ -687,12 +690,13 @@ class Checkout:
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             began = time.monotonic()
-            counted = 0.0
+            counted = waited = 0.0
             try:
                 while process.poll() is None and counted < limit_s:
+                    waited = max(waited, _waited_s(process.pid))
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.5)
-                    counted = time.monotonic() - began - _waited_s(process.pid)
+                    counted = time.monotonic() - began - waited
             finally:
                 in_time = process.poll() is not None
                 _end(process)
