@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.mutants import Edit, Imports, choose, compare, edits, find, is_valid, summary
+from tests.mutants import (
+    Edit,
+    Imports,
+    Judge,
+    Mutant,
+    Run,
+    choose,
+    compare,
+    edits,
+    find,
+    is_valid,
+    summary,
+)
 
 SAMPLE = b'''
 """A module, 1 + 1."""
@@ -157,6 +171,73 @@ def test_the_tests_of_a_module_are_those_that_import_it_nearest_first(tmp_path: 
     assert imports.tests_of("framework/solward/vault/hidden.py", "<module>") == [
         "tests/vault/test_other.py"
     ]
+
+
+class FakeCheckout:
+    """Answers as pytest would, from what each file's test says with and without a mutant.
+
+    Attributes:
+        answers: `passes`, `fails` without a mutant too, `notices` it, `flaky`: fails once only.
+    """
+
+    def __init__(self, root: Path, **answers: str) -> None:
+        self.root = root
+        self.answers = {f"tests/test_{name}.py": answer for name, answer in answers.items()}
+        self.is_mutated = False
+        for name in self.answers:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text("import solward.a\n")
+        (root / "framework/solward").mkdir(parents=True)
+        (root / "framework/solward/a.py").write_text("A = True\n")
+
+    @contextlib.contextmanager
+    def mutated(self, mutant: Mutant) -> Iterator[None]:
+        self.is_mutated = True
+        yield
+        self.is_mutated = False
+
+    def pytest(
+        self, tests: list[str], left_out: set[str], limit_s: float, *, whole: bool = False
+    ) -> Run:
+        for name in (each.partition("::")[0] for each in tests):
+            answer = self.answers[name]
+            if answer == "hangs":
+                return Run(None, limit_s, "")
+            if answer == "flaky":
+                self.answers[name] = "passes"
+            fails = answer in {"fails", "flaky"} or (answer == "notices" and self.is_mutated)
+            if fails and f"{name}::test_it" not in left_out:
+                return Run(1, 7, f"F\nFAILED {name}::test_it - assert 1 == 2\n1 failed")
+        return Run(0, 7, "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "by", "seconds"),
+    [
+        ({"b": "passes", "c": "notices"}, "killed", "tests/test_c.py::test_it", 7),
+        ({"b": "passes", "c": "passes"}, "survived", "", 7),
+        ({"b": "passes", "c": "hangs"}, "timeout", "", 100),
+        ({"b": "flaky", "c": "passes"}, "survived", "", 14),
+        ({"b": "flaky", "c": "notices"}, "killed", "tests/test_c.py::test_it", 14),
+    ],
+)
+def test_a_mutant_is_killed_by_a_test_that_fails_twice(
+    answers: dict[str, str], outcome: str, by: str, seconds: float, tmp_path: Path
+) -> None:
+    judge = Judge(FakeCheckout(tmp_path, **answers), 100)
+    found = judge.outcome(Mutant("framework/solward/a.py", edits(b"A = True\n")[0]))
+    assert (found.outcome, found.by, found.seconds) == (outcome, by, seconds)
+
+
+def test_a_test_that_fails_without_a_mutant_kills_none(tmp_path: Path) -> None:
+    judge = Judge(FakeCheckout(tmp_path, b="fails", c="notices"), 100)
+    mutant = Mutant("framework/solward/a.py", edits(b"A = True\n")[0])
+    first = judge.outcome(mutant)
+    assert first.by == "tests/test_b.py::test_it"
+    assert judge.broken([first.by]) == {first.by}
+    second = judge.outcome(mutant)
+    assert (second.outcome, second.by) == ("killed", "tests/test_c.py::test_it")
+    assert judge.broken([second.by]) == set()
 
 
 def results(path: Path, *outcomes: str) -> Path:
