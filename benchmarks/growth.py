@@ -29,8 +29,8 @@ from benchmarks.curves import curves
 from benchmarks.growth_rows import Mine, Sizes, fill
 from benchmarks.processes import cpu_s, tree
 from solders.keypair import Keypair
-from tests.support.localnet_process import localnet_process
-from tests.support.postgres_server import Postgres, server
+from tests.support.database import Postgres, postgres_server
+from tests.support.localnet import localnet_process
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -229,7 +229,7 @@ def _postmaster(place: Place) -> int:
 
 
 def _places(database: str, tmp: Path, stack: ExitStack) -> Iterator[Place]:
-    running = stack.enter_context(server()) if database == "postgresql" else None
+    running = stack.enter_context(postgres_server()) if database == "postgresql" else None
     number = 0
     while True:
         number += 1

@@ -3,7 +3,7 @@ beside ordinary processes that compute.
 
     python -m benchmarks.hostile --seconds 30     (of each)
 
-The plugins are those of `tests/support/hostile_plugins.py`: each in a distribution of its own, on
+The plugins are those of `tests/support/plugins.py`: each in a distribution of its own, on
 the path of a real service, and called again a second after it ended. The callers read a balance,
 pay, run a built-in skill and ask for the service's health; a guardrail that changes what it is
 given judges each payment.
@@ -29,8 +29,7 @@ from pathlib import Path
 import aiohttp
 from benchmarks.load import SECRET, Request, answer, client, service
 from benchmarks.report import Ratio
-from tests.support.hostile_plugins import COSTS, OBTAINS, source
-from tests.support.plugin_distributions import HEAD, Shelf
+from tests.support.plugins import COSTS, HEAD, OBTAINS, Shelf, hostile_source
 
 from solward.hosts.host import SupervisionLimits
 
@@ -181,7 +180,9 @@ def _install(folder: Path, home: Path) -> list[str]:
         "SITE": site.getsitepackages()[0],
     }
     for name, body in {**OBTAINS, **COSTS}.items():
-        shelf.install(f"hostile-{name}".replace("_", "-"), {name: source(name, body, **values)})
+        shelf.install(
+            f"hostile-{name}".replace("_", "-"), {name: hostile_source(name, body, **values)}
+        )
     shelf.install("hostile-guardrail", {"mutates": MUTATES}, "solward.guardrails")
     return [*OBTAINS, *COSTS]
 

@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks import loop
 from benchmarks.processes import cpu_s, memory
 from benchmarks.report import Ratio, at_most
-from tests.support.model_hosts import model_hosts
+from tests.support.hosts import model_hosts
 from tests.support.vendors.process import vendor_process
 
 from solward.plugins import load_registry

@@ -18,7 +18,7 @@ from benchmarks import load, processes
 from benchmarks.load import Request
 from benchmarks.report import Ratio, middle
 from solders.keypair import Keypair
-from tests.support.localnet_process import localnet_process
+from tests.support.localnet import localnet_process
 
 API = "/api/v1/"
 WALLETS = 1_600

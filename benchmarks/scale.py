@@ -28,7 +28,7 @@ from benchmarks.report import Ratio
 from benchmarks.scale_cluster import WALLETS, Case, Running, cluster, seed, start_all
 from benchmarks.scale_measure import Reading, lag_s, read
 from benchmarks.scripted_provider import NAME, installed
-from tests.support.postgres_server import Postgres, server
+from tests.support.database import Postgres, postgres_server
 
 CASES = ("1000,1000,0", "1000,5000,0", "10000,30000,3")
 CONCURRENCY = 300  # the default of `solward worker`
@@ -189,7 +189,7 @@ async def _measure(options: argparse.Namespace, tmp: Path) -> bool:
     held = True
     path = installed(tmp / "site")
     sys.path.insert(0, str(tmp / "site"))
-    with server(durable=True) as postgres:
+    with postgres_server(durable=True) as postgres:
         for number, case in enumerate(options.case or map(_case, CASES)):
             folder = tmp / str(number)
             folder.mkdir()

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.load import SECRET, free_port, process_of
 from benchmarks.scripted_provider import NAME
 from pydantic import SecretStr
-from tests.support.localnet_process import localnet_process
-from tests.support.postgres_server import DRIVER, Postgres
+from tests.support.database import DRIVER, Postgres
+from tests.support.localnet import localnet_process
 
 from solward.service.service import Solward
 from solward.settings import Settings

@@ -14,8 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from benchmarks.report import Ratio
-from tests.support.engine_harness import Bench
-from tests.support.swap import open_swaps
+from tests.support.engine import Bench
+from tests.support.swaps import open_swaps
 
 from solward.telemetry.logs import configure
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
-from tests.support import databases
-from tests.support import postgres_server as servers
+from tests.support import database as databases
+from tests.support.clock import pytest_runtest_teardown, pytest_timeout_set_timer
 from tests.support.examples import examples
 from tests.support.routes_once import compiled_once
-from tests.support.timeouts import pytest_runtest_teardown, pytest_timeout_set_timer
 
 from solward.database.database import Database
 from solward.plugins.folders import models
@@ -55,14 +54,14 @@ def _routes() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[servers.Postgres]:
+def postgres() -> Iterator[databases.Postgres]:
     """A PostgreSQL server, started by the first test that asks for it."""
-    with servers.server() as running:
+    with databases.postgres_server() as running:
         yield running
 
 
 @pytest.fixture
-def postgres_url(postgres: servers.Postgres) -> Iterator[str]:
+def postgres_url(postgres: databases.Postgres) -> Iterator[str]:
     """The URL of an empty database."""
     url = postgres.fresh()
     yield url
@@ -130,7 +129,7 @@ def pytest_collection() -> Generator[None, object, object]:
 if databases.ON_POSTGRES:
 
     @pytest.fixture(scope="session", autouse=True)
-    def _databases(postgres: servers.Postgres) -> Iterator[databases.Homes]:
+    def _databases(postgres: databases.Postgres) -> Iterator[databases.Homes]:
         with databases.on_postgres(postgres) as given:
             yield given
 

@@ -21,11 +21,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 from sqlalchemy import insert, select, text, update
-from tests.support.agent_rows import WALLET, fields
-from tests.support.api import STRANGER, serving_api
+from tests.support.clock import until
+from tests.support.database import WALLET_ROW, agent_row
+from tests.support.processes import free_port
 from tests.support.repository import ROOT, TESTS
-from tests.support.service_process import free_port
-from tests.support.webhook_deliveries import FAST, TOKEN, ended, states, until
+from tests.support.services import STRANGER, serving_api
+from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states
 
 from solward.agents.store import agents, jobs
 from solward.audit.log import AuditLog
@@ -157,7 +158,7 @@ async def test_a_refusal_is_told_with_its_rule_signed_and_without_more_than_it_n
 ) -> None:
     async with webhook(database, receiver.url).delivering():
         await tell(database, "transaction:blocked", blocked())
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     (delivery,) = receiver.heard  # its signature was checked as it came
     (line,) = delivery.alerts
     assert {name: line[name] for name in line if not name.endswith("At")} == {
@@ -181,13 +182,13 @@ async def test_ten_thousand_refusals_are_few_messages_with_their_count(
     sender = webhook(database, receiver.url, interval_ms=60_000)
     async with sender.delivering():
         await tell(database, "transaction:blocked", blocked(error="the first"))
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
         for _ in range(10):
             await tell(database, "transaction:blocked", *[blocked()] * (many // 10))
         assert await waiting(database) == many
         assert len(receiver.heard) == 1
         await age(database, 60_000)
-        await ended(database, "delivered", "delivered")
+        await deliveries_ended(database, "delivered", "delivered")
     assert receiver.told == [("transaction:blocked", 1), ("transaction:blocked", many)]
 
 
@@ -244,7 +245,7 @@ async def test_a_message_is_bounded_and_says_how_many_it_leaves_out(
     async with enqueuing(database):
         await tell(database, "transaction:blocked", *[blocked(f"w-{n}") for n in range(many)] * 2)
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     (body,) = receiver.bodies
     assert len(body["alerts"]) == MOST_LINES
     assert body["leftOut"] == {"lines": 7, "count": 14}
@@ -264,7 +265,7 @@ async def test_while_the_receiver_is_away_one_message_waits_and_the_rest_gathers
         await until(lambda: failed._value.get() > before)
         for _ in range(5):
             await tell(database, "transaction:blocked", blocked())
-        assert await states(database) == ["waiting"]
+        assert await delivery_states(database) == ["waiting"]
         async with database.read() as connection:
             assert await store.waiting(connection) == {"alerts": (1, True)}
         await stack.enter_async_context(late.server)
@@ -290,9 +291,9 @@ async def test_a_process_that_dies_right_after_the_commit_has_lost_nothing(
 ) -> None:
     async with enqueuing(database):
         await tell(database, "transaction:blocked", blocked())
-    assert await states(database) == []
+    assert await delivery_states(database) == []
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.told == [("transaction:blocked", 1)]
 
 
@@ -337,7 +338,7 @@ async def test_only_what_is_named_is_told(database: Database, receiver: Receiver
             alerts.of_service(connection, Alert.LEDGER_AWAY, "away")
             alerts.of_service(connection, Alert.PLUGIN_PROBLEM, "broken")
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.told == [("ledger_away", 1)]
 
 
@@ -350,7 +351,7 @@ async def test_of_paused_schedules_those_that_paused_themselves_are_told(
         assert await waiting(database) == 0
         await tell(database, "schedule:paused", schedule | {"principal": "service"})
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.heard[0].alerts[0]["detail"] == "It failed"
 
 
@@ -363,7 +364,7 @@ async def test_a_strangers_words_are_one_bounded_line_without_secrets(
     async with enqueuing(database):
         await tell(database, "transaction:blocked", blocked(error=words))
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     detail = receiver.heard[0].alerts[0]["detail"]
     assert detail.startswith("a b ")
     assert len(detail) == MOST_TEXT
@@ -494,7 +495,7 @@ async def test_a_broken_chain_is_told_without_an_event(
     async with sender.delivering():
         await watch.look()
         await watch.look()
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.told == [(AUDIT_BROKEN, 1)]
     assert await raised(database) == []
 
@@ -618,8 +619,8 @@ async def test_agents_without_a_worker_and_jobs_of_dead_ones_are_raised(
     database = await Database.open(postgres_url, tmp_path)
     watch = Watch(await watched(database), webhook(database, "http://127.0.0.1:9"))
     async with database.write() as connection:
-        await connection.execute(insert(wallets).values(WALLET))
-        await agents.insert_agent(connection, fields())
+        await connection.execute(insert(wallets).values(WALLET_ROW))
+        await agents.insert_agent(connection, agent_row())
     for _ in range(2):
         await watch.look()
     assert await raised(database) == ["worker_missing"]

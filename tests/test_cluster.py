@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.prices import SaidPrices
+from tests.support.grants import SaidPrices
 
 from solward.service.cluster import MarketPrices, open_cluster
 from solward.service.service import Solward

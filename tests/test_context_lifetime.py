@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams
 from solders.system_program import transfer as pay
-from tests.support.engine_harness import Bench, open_bench
+from tests.support.engine import Bench, open_bench
 
 from solward import Effects, InvalidRequest, SkillContext, SkillError, SkillSpec, hookimpl
 from solward.context import WalletView

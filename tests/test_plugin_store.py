@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.keeping_plugins import context_of, skill_of
+from tests.support.plugins import keeping_context, keeping_skill
 
 from solward import (
     Effects,
@@ -28,7 +28,7 @@ ELSEWHERE = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
 
 
 async def test_an_entry_is_read_as_it_was_written(wallet: TestWallet) -> None:
-    store = context_of(wallet).store
+    store = keeping_context(wallet).store
     assert await store.get("last") is None
     value = {"amount": Decimal("0.10"), "list": [1, None, True, "ä"], "deep": {"n": 10**30}}
     written = await store.put("last", value)
@@ -43,7 +43,7 @@ async def test_an_entry_is_read_as_it_was_written(wallet: TestWallet) -> None:
 
 
 async def test_entries_are_listed_by_prefix_in_pages(wallet: TestWallet) -> None:
-    store = context_of(wallet).store
+    store = keeping_context(wallet).store
     for key in ("b", "a/2", "a/10", "a/1", "a0", "A/1", "a/~"):
         await store.put(key, key)
     keys = [each.key for each in await store.list("a/")]
@@ -55,7 +55,7 @@ async def test_entries_are_listed_by_prefix_in_pages(wallet: TestWallet) -> None
 
 
 async def test_of_two_writers_of_one_version_one_is_told(wallet: TestWallet) -> None:
-    store = context_of(wallet).store
+    store = keeping_context(wallet).store
 
     refused: set[str] = set()
 
@@ -78,7 +78,7 @@ async def test_of_two_writers_of_one_version_one_is_told(wallet: TestWallet) -> 
 
 
 async def test_a_version_is_given_once_though_its_entry_was_deleted(wallet: TestWallet) -> None:
-    store = context_of(wallet).store
+    store = keeping_context(wallet).store
     first = await store.put("k", 1)
     await store.delete("k", version=first.version)
     second = await store.put("k", 2, version=0)
@@ -94,18 +94,18 @@ async def test_a_version_is_given_once_though_its_entry_was_deleted(wallet: Test
 
 async def test_it_is_of_one_distribution_and_one_wallet(wallet: TestWallet) -> None:
     other = await wallet.stand.wallet("other")
-    await context_of(wallet).store.put("k", "mine")
+    await keeping_context(wallet).store.put("k", "mine")
     stores = (
-        context_of(wallet, "another").store,
-        context_of(wallet, "Keeper-2").store,
-        context_of(other).store,
+        keeping_context(wallet, "another").store,
+        keeping_context(wallet, "Keeper-2").store,
+        keeping_context(other).store,
     )
     for store in stores:
         assert await store.get("k") is None
         assert await store.list() == ()
         assert not await store.delete("k")
         await store.put("k", "theirs")
-    mine = await context_of(wallet, "KEEPER").store.get("k")  # a name has many spellings
+    mine = await keeping_context(wallet, "KEEPER").store.get("k")  # a name has many spellings
     assert mine is not None
     assert mine.value == "mine"
 
@@ -127,7 +127,7 @@ async def test_a_key_is_plain_ascii(wallet: TestWallet, subtests: pytest.Subtest
         b"k",
     ):
         with subtests.test(key=key):
-            context = context_of(wallet)
+            context = keeping_context(wallet)
             for call in (
                 context.store.get(key),
                 context.store.put(key, 1),
@@ -145,7 +145,7 @@ async def test_a_key_is_no_path_and_no_pattern(
 ) -> None:
     for key in ("../b/k", "%", "_", "k%", "/", "..", "plugin:another", "*", "'--", "\\", "{}"):
         with subtests.test(key=key):
-            mine, others = context_of(wallet).store, context_of(wallet, "another").store
+            mine, others = keeping_context(wallet).store, keeping_context(wallet, "another").store
             await others.put("k", 1)
             await mine.put("kk", 1)
             await mine.put(key, "here")
@@ -169,8 +169,8 @@ async def test_a_value_is_json(wallet: TestWallet, subtests: pytest.Subtests) ->
     ):
         with subtests.test(kind=type(value).__name__):
             with pytest.raises(InvalidRequest, match="value must be JSON"):
-                await context_of(wallet).store.put("k", value)
-            assert await context_of(wallet).store.list() == ()
+                await keeping_context(wallet).store.put("k", value)
+            assert await keeping_context(wallet).store.list() == ()
 
 
 async def test_a_value_is_not_too_deep(wallet: TestWallet) -> None:
@@ -178,20 +178,20 @@ async def test_a_value_is_not_too_deep(wallet: TestWallet) -> None:
     for _ in range(100_000):
         value = [value]
     with pytest.raises(InvalidRequest, match="at most 32 deep"):
-        await context_of(wallet).store.put("k", value)
+        await keeping_context(wallet).store.put("k", value)
 
 
 async def test_a_version_is_a_number(wallet: TestWallet, subtests: pytest.Subtests) -> None:
     for version in (-1, True, "1", 1.0, 2**63):
         with subtests.test(version=version), pytest.raises(InvalidRequest, match="version must be"):
-            await context_of(wallet).store.put("k", 1, version=version)
+            await keeping_context(wallet).store.put("k", 1, version=version)
 
 
 async def test_a_page_is_bounded(wallet: TestWallet, subtests: pytest.Subtests) -> None:
     said = "limit must be a whole number from 1 to 200"
     for limit in (0, 201, True, "1", None):
         with subtests.test(limit=limit), pytest.raises(InvalidRequest, match=said):
-            await context_of(wallet).store.list(limit=limit)
+            await keeping_context(wallet).store.list(limit=limit)
 
 
 async def test_bounds_are_named(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_bounds_are_named(tmp_path: Path) -> None:
     named = {f"plugin_store_{name}": value for name, value in bounds.items()}
     async with open_stand(tmp_path, **named) as stand:
         wallet = await stand.wallet()
-        store = context_of(wallet).store
+        store = keeping_context(wallet).store
         with pytest.raises(InvalidRequest, match=r"22 bytes .* 20 \(PLUGIN_STORE_MAX_VALUE_BYTES"):
             await store.put("k", "x" * 20)
         for key in "abc":
@@ -214,14 +214,14 @@ async def test_bounds_are_named(tmp_path: Path) -> None:
         await store.delete("a")
         await store.put("b", "x" * 18)
         # Another wallet's and another plugin's are not full by it.
-        await context_of(wallet, "another").store.put("d", "x" * 18)
+        await keeping_context(wallet, "another").store.put("d", "x" * 18)
         with pytest.raises(SkillError, match="PLUGIN_STORE_MAX_KEYS") as raised:
-            await context_of(wallet).transfer(
+            await keeping_context(wallet).transfer(
                 to=ELSEWHERE, amount=Decimal("0.1"), remember=[Put("e", 1), Put("f", 1)]
             )
         assert raised.value.code == "store_full"
         with pytest.raises(InvalidRequest, match="PLUGIN_STORE_MAX_VALUE_BYTES"):
-            await context_of(wallet).transfer(
+            await keeping_context(wallet).transfer(
                 to=ELSEWHERE, amount=Decimal("0.1"), remember=Put("e", "x" * 20)
             )
         assert await wallet.records() == []
@@ -229,7 +229,7 @@ async def test_bounds_are_named(tmp_path: Path) -> None:
 
 
 async def test_a_skill_that_reads_keeps_what_it_likes_and_pays_nothing(wallet: TestWallet) -> None:
-    context = context_of(wallet, effects=Effects.READ)
+    context = keeping_context(wallet, effects=Effects.READ)
     await context.store.put("k", 1)
     with pytest.raises(SkillError, match="may not transact"):
         await context.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=Put("paid", 1))
@@ -237,7 +237,7 @@ async def test_a_skill_that_reads_keeps_what_it_likes_and_pays_nothing(wallet: T
 
 
 async def test_it_ends_with_the_call(wallet: TestWallet) -> None:
-    context = context_of(wallet)
+    context = keeping_context(wallet)
     await context.store.put("k", 1)
     store = context.store
     context.end()
@@ -250,7 +250,7 @@ async def test_it_ends_with_the_call(wallet: TestWallet) -> None:
     ):
         with pytest.raises(SkillError, match="has ended"):
             await call
-    found = await context_of(wallet).store.get("k")
+    found = await keeping_context(wallet).store.get("k")
     assert found is not None
     assert found.value == 1
 
@@ -263,9 +263,9 @@ async def test_a_call_of_nobodys_plugin_has_no_store(wallet: TestWallet) -> None
 
 async def test_a_dry_run_stores_nothing(wallet: TestWallet) -> None:
     service = wallet.stand.service
-    await context_of(wallet).store.put("there", 1)
+    await keeping_context(wallet).store.put("there", 1)
     trying = service.skill_context(
-        skill_of(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
+        keeping_skill(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
     )
     entry = await trying.store.put("k", 1)
     assert entry.value == 1
@@ -279,7 +279,7 @@ async def test_a_dry_run_stores_nothing(wallet: TestWallet) -> None:
 
 
 async def test_a_money_call_remembers_with_its_record(wallet: TestWallet) -> None:
-    context = context_of(wallet)
+    context = keeping_context(wallet)
     record = await context.transfer(
         to=ELSEWHERE, amount=Decimal("0.1"), remember=[Put("bought", {"n": 1}), Put("last", 2)]
     )
@@ -295,7 +295,7 @@ async def test_of_two_calls_at_once_for_one_period_one_pays(wallet: TestWallet) 
     before = await wallet.lamports()
 
     async def buy() -> str:
-        context = context_of(wallet)
+        context = keeping_context(wallet)
         try:
             await context.transfer(
                 to=ELSEWHERE, amount=Decimal("0.1"), remember=Put("2026-11", 1, version=0)
@@ -311,7 +311,7 @@ async def test_of_two_calls_at_once_for_one_period_one_pays(wallet: TestWallet) 
 
 
 async def test_what_is_refused_is_not_remembered(wallet: TestWallet) -> None:
-    context = context_of(wallet)
+    context = keeping_context(wallet)
     with pytest.raises(GuardrailBlocked):
         await context.transfer(to=ELSEWHERE, amount=Decimal(3), remember=Put("k", 1))
     await wallet.stand.service.freeze(wallet.id)
@@ -329,7 +329,7 @@ async def test_what_cannot_succeed_is_not_remembered(tmp_path: Path) -> None:
     limits = {"max_sol_per_transaction": 1000, "daily_spending_limit_sol": 1000}
     async with open_stand(tmp_path, **limits) as stand:
         wallet = await stand.wallet()
-        context = context_of(wallet)
+        context = keeping_context(wallet)
         with pytest.raises(TransactionFailed):
             await context.transfer(to=ELSEWHERE, amount=Decimal(500), remember=Put("k", 1))
         assert await context.store.list() == ()
@@ -339,15 +339,15 @@ async def test_a_dry_run_of_a_money_call_remembers_nothing(wallet: TestWallet) -
     from solward.vault.money.judge.trial import TrialEnded
 
     trying = wallet.stand.service.skill_context(
-        skill_of(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
+        keeping_skill(wallet, "keeper"), wallet.record, Actor("admin", dry_run=True)
     )
     with pytest.raises(TrialEnded):
         await trying.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=Put("k", 1))
-    assert await context_of(wallet).store.list() == ()
+    assert await keeping_context(wallet).store.list() == ()
 
 
 async def test_remember_takes_entries_of_different_keys(wallet: TestWallet) -> None:
-    context = context_of(wallet)
+    context = keeping_context(wallet)
     for remember, text in (
         ([Put("k", 1), Put("k", 2)], "each key once"),
         ([Put(f"k{n}", 1) for n in range(17)], "at most 16"),
@@ -377,11 +377,11 @@ async def test_who_may_not_act_any_more_writes_nothing(wallet: TestWallet) -> No
             await entries.put(wallet.id, actor, Put("k", 1))
         with pytest.raises(error):
             await entries.delete(wallet.id, actor, "k", None)
-    assert await context_of(wallet).store.list() == ()
+    assert await keeping_context(wallet).store.list() == ()
 
 
 async def test_history_is_of_the_plugin_and_filtered(wallet: TestWallet) -> None:
-    mine, others = context_of(wallet), context_of(wallet, "another")
+    mine, others = keeping_context(wallet), keeping_context(wallet, "another")
     first = await mine.transfer(to=ELSEWHERE, amount=Decimal("0.1"))
     await others.transfer(to=ELSEWHERE, amount=Decimal("0.1"))
     await wallet.run("transfer", to=ELSEWHERE, amount=Decimal("0.1"))
@@ -404,7 +404,7 @@ async def test_history_is_of_the_plugin_and_filtered(wallet: TestWallet) -> None
     [others_record] = await others.history()
     assert await mine.history(before=others_record.id) == ()
     other = await wallet.stand.wallet("other")
-    assert await context_of(other).history() == ()
+    assert await keeping_context(other).history() == ()
 
 
 async def test_a_filter_that_is_none_is_named(
@@ -423,7 +423,7 @@ async def test_a_filter_that_is_none_is_named(
         ({"limit": True}, "limit must be"),
     ):
         with subtests.test(filters=filters), pytest.raises(InvalidRequest, match=text):
-            await context_of(wallet).history(**filters)
+            await keeping_context(wallet).history(**filters)
 
 
 async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: TestWallet) -> None:
@@ -431,7 +431,7 @@ async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: Test
     begun: list[str] = []
 
     async def transactions_of(remember: tuple[Put, ...]) -> int:
-        context = context_of(wallet)
+        context = keeping_context(wallet)
         del begun[:]
         await context.transfer(to=ELSEWHERE, amount=Decimal("0.1"), remember=remember)
         return begun.count("write")
@@ -444,17 +444,21 @@ async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: Test
 async def test_a_plugin_writes_so_often_a_minute_and_others_go_on(tmp_path: Path) -> None:
     async with open_stand(tmp_path, plugin_store_writes_per_minute=3) as stand:
         wallet, other = await stand.wallet(), await stand.wallet()
-        store = context_of(wallet).store
+        store = keeping_context(wallet).store
         await store.put("k", 1)
-        await context_of(other).store.put("k", 1)
+        await keeping_context(other).store.put("k", 1)
         await store.delete("k")
-        for write in (store.put("k", 2), store.delete("k"), context_of(other).store.put("k", 2)):
+        for write in (
+            store.put("k", 2),
+            store.delete("k"),
+            keeping_context(other).store.put("k", 2),
+        ):
             with pytest.raises(SkillError, match=r"3 times in a minute.*_PER_MINUTE\).* in \d+ s"):
                 await write
         assert await store.get("k") is None
-        await context_of(wallet, "another").store.put("k", 1)
+        await keeping_context(wallet, "another").store.put("k", 1)
         # What a money call remembers is bounded with the money.
-        await context_of(wallet).transfer(
+        await keeping_context(wallet).transfer(
             to=ELSEWHERE, amount=Decimal("0.1"), remember=[Put("e", 1)]
         )
         assert await store.get("e") is not None

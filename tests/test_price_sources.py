@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from tests.support.prices import NOW_MS, Clock, SaidPrices
+from tests.support.grants import NOW_MS, Clock, SaidPrices
 
 from solward.service.cluster import open_cluster
 from solward.service.price_sources import (

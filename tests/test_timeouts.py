@@ -41,7 +41,7 @@ def test_what_comes_after():
 @pytest.mark.more
 def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test_hanging.py").write_text(HANGING)
-    options = "-q -n 0 -p tests.support.timeouts -o asyncio_mode=auto --rootdir"
+    options = "-q -n 0 -p tests.support.clock -o asyncio_mode=auto --rootdir"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options.split(), tmp_path, tmp_path],
         cwd=Path(__file__).parents[1],

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from tests.support.localnet_wire import TOKEN, TOKEN_2022
-from tests.support.tokens import TokenBench
+from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 from tests.support.tokens import tokens as tokens
 
 from solward.service.token_refresh import MOST_TOKENS, Checked, check_published, parse_published

@@ -18,10 +18,11 @@ from aiohttp.test_utils import TestServer
 from sqlalchemy import text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
-from tests.support.query_plans import query_plans
+from tests.support.clock import until
+from tests.support.database import query_plans
+from tests.support.processes import free_port
 from tests.support.repository import TESTS
-from tests.support.service_process import free_port
-from tests.support.webhook_deliveries import FAST, TOKEN, ended, states, until
+from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states
 
 from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
@@ -122,7 +123,7 @@ async def test_a_hold_is_told_with_what_a_person_needs_and_a_signature(
 ) -> None:
     async with webhook(database, receiver.url).delivering():
         await tell(database, "hold:created")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     (delivery,) = receiver.heard  # each was verified as it came
     assert delivery.event == "hold:created"
     assert delivery.hold == hold("h-1")
@@ -141,7 +142,7 @@ async def test_only_holds_are_told_and_only_what_was_committed(
                 raise ZeroDivisionError
         await tell(database, "holdings:changed", "h-1")
         await tell(database, "hold:created", "h-2")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.told == [("hold:created", "h-2")]
 
 
@@ -163,14 +164,14 @@ async def test_a_process_that_dies_while_it_sends_leaves_it_to_the_next(
 ) -> None:
     async with enqueuing(database):
         await tell(database, "hold:created")
-    assert await states(database) == ["waiting"]
+    assert await delivery_states(database) == ["waiting"]
     async with database.write() as connection:
         # The lease outlives the test: only the start on SQLite knows that its holder is gone.
         lease_ms = 300 if database.shared else DAY_MS
         assert len(await store.claim(connection, "approvals", 8, lease_ms)) == 1
     began = now_ms()
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.told == [("hold:created", "h-1")]
     assert not database.shared or now_ms() - began > 200
 
@@ -184,7 +185,7 @@ async def test_a_receiver_that_is_down_hears_it_once_it_is_up(database: Database
             await tell(database, "hold:created")
             await until(lambda: len(lines) > 2)
         await stack.enter_async_context(late.server)
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert late.told == [("hold:created", "h-1")]
     assert {line["error"] for line in lines} == {"ConnectError"}
     assert TOKEN not in str(lines)
@@ -197,7 +198,7 @@ async def test_a_failure_is_tried_again_with_the_same_id_and_a_new_signature(
     receiver.answers = [500, 404, 200]
     async with webhook(database, receiver.url).delivering():
         await tell(database, "hold:created")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert len(receiver.heard) == 3
     assert len({each.id for each in receiver.heard}) == 1
 
@@ -218,7 +219,7 @@ async def test_where_the_database_fails_after_it_was_taken_it_is_told_again_and_
         await tell(database, "hold:created", "h-1")
         await tell(database, "hold:created", "h-2")
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "delivered", "delivered")
+        await deliveries_ended(database, "delivered", "delivered")
     assert sorted(id_ for _, id_ in receiver.told) == ["h-1", "h-1", "h-2"]
     assert {each.id for each in receiver.heard if each.hold["id"] == "h-1"} == {*failed}
 
@@ -230,7 +231,7 @@ async def test_no_redirect_is_followed(database: Database, receiver: Receiver) -
     receiver.answers = [redirect, redirect]
     async with webhook(database, receiver.url).delivering():
         await tell(database, "hold:created")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert len(receiver.heard) == 3
     assert receiver.strayed == 0
 
@@ -248,7 +249,7 @@ async def test_a_receiver_that_does_not_answer_in_time_is_asked_again(
     async with webhook(database, receiver.url, FAST).delivering():
         with capture_logs() as lines:
             await tell(database, "hold:created")
-            await ended(database, "delivered")
+            await deliveries_ended(database, "delivered")
     gate.set()
     assert len(receiver.heard) == 2
     assert [line["error"] for line in lines] == ["no answer in time"]
@@ -269,7 +270,7 @@ async def test_of_the_answer_the_status_counts_and_nothing_is_read(
     # A read of it would end by the timeout, as a failure.
     async with webhook(database, receiver.url).delivering():
         await tell(database, "hold:created")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert len(receiver.heard) == 1
 
 
@@ -281,7 +282,7 @@ async def test_what_is_newer_takes_the_place_of_what_still_waits(
         await tell(database, "hold:created", "h-2")
         await tell(database, "hold:denied", "h-1")
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "superseded", "delivered", "delivered")
+        await deliveries_ended(database, "superseded", "delivered", "delivered")
     assert sorted(receiver.told) == [("hold:created", "h-2"), ("hold:denied", "h-1")]
 
 
@@ -329,7 +330,7 @@ async def test_after_a_day_it_is_given_up_with_an_alert(
     given_up = metrics.WEBHOOK_DELIVERIES.labels("approvals", "given_up")
     before = given_up._value.get()
     async with webhook(database, receiver.url).delivering():
-        await ended(database, "given_up", "delivered")
+        await deliveries_ended(database, "given_up", "delivered")
     assert given_up._value.get() == before + 1
     entries = [entry.to_json() for entry in await AuditLog(database).latest(5)]
     (alert,) = [entry["data"] for entry in entries if entry["event"] == "alert:raised"]
@@ -345,7 +346,7 @@ async def test_the_last_try_is_at_the_end_of_the_day(
     receiver.answers = [500] * 9
     async with webhook(database, receiver.url, pace).delivering():
         await tell(database, "hold:created")
-        await ended(database, "given_up")
+        await deliveries_ended(database, "given_up")
     assert len(receiver.heard) == 2
 
 
@@ -363,18 +364,18 @@ async def test_proxies_of_the_environment_hear_nothing(
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     async with webhook(database, receiver.url).delivering():
         await tell(database, "hold:created")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
 
 
 async def test_what_ended_is_deleted_after_a_week(database: Database, receiver: Receiver) -> None:
     async with webhook(database, receiver.url).delivering():
         await tell(database, "hold:created", "h-1")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
         async with database.write() as connection:
             old = now_ms() - store.KEPT_MS - 1000
             await connection.execute(update(webhook_deliveries).values(created_ms=old))
         await tell(database, "hold:created", "h-2")
-        await ended(database, "delivered")
+        await deliveries_ended(database, "delivered")
     assert receiver.told == [("hold:created", "h-1"), ("hold:created", "h-2")]
 
 
@@ -392,7 +393,7 @@ async def test_two_processes_on_one_database_tell_each_once(
         await asyncio.gather(
             *(tell(opened[n % 2], "hold:created", id_) for n, id_ in enumerate(ids))
         )
-        await ended(opened[0], *["delivered"] * len(ids))
+        await deliveries_ended(opened[0], *["delivered"] * len(ids))
     assert sorted(id_ for _, id_ in receiver.told) == sorted(ids)
     assert len({each.id for each in receiver.heard}) == len(ids)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 from tests.support.browser import Browser
-from tests.support.service_process import funded_wallet
+from tests.support.processes import funded_wallet
 
 from solward.settings.access import DEVELOPMENT_SECRET
 

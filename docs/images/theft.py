@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 from tests.e2e.hostile.test_hostile_plugins import THEFTS, install
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 
 PICTURE = Path(__file__).with_name("refused-theft.svg")
 COLUMNS = 108

@@ -17,7 +17,7 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 from solders.keypair import Keypair
-from tests.support.plugin_distributions import Shelf, skill_source
+from tests.support.plugins import Shelf, skill_source
 
 from solward.context import SkillContext
 

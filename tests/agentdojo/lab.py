@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import secrets
 from collections import Counter, deque
@@ -18,17 +17,14 @@ from agentdojo.attacks.attack_registry import load_attack
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.types import text_content_block_from_string
-from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0
 from solders.pubkey import Pubkey
-from solders.transaction import VersionedTransaction
 from tests.agentdojo.bank import BANKS, DECIMALS, PAY_DUE, Bank, Directory, install_tools, suite
 from tests.agents.injection.lab import prompt_of
-from tests.support.agents import agent_body
-from tests.support.localnet_wire import fund_instructions, mint_instructions
-from tests.support.scripted_provider import installed
+from tests.support.agents import agent_body, scripted_model
+from tests.support.localnet import land
+from tests.support.tokens import fund_instructions, mint_instructions
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
@@ -287,20 +283,14 @@ class Lab:
 
     async def land(self, instructions: Sequence[Instruction], *signers: Keypair) -> None:
         """Put a transaction of the token's issuer on the ledger."""
-        latest = await self.service.ledger.latest_blockhash()
-        message = MessageV0.try_compile(
-            self.bank.pubkey(), list(instructions), [], Hash.from_string(latest.blockhash)
-        )
-        signed = VersionedTransaction(message, [self.bank, *signers])
-        wire = base64.b64encode(bytes(signed)).decode()
         assert self.service.localnet is not None
-        await self.service.localnet.call("sendTransaction", [wire, {"encoding": "base64"}])
+        await land(self.service.localnet.call, instructions, self.bank, *signers)
 
 
 @contextlib.asynccontextmanager
 async def open_lab(folder: Path) -> AsyncIterator[Lab]:
     """The lab on a home of its own."""
-    with installed(folder / "site") as (shelf, model):
+    with scripted_model(folder / "site") as (shelf, model):
         install_tools(shelf)
         settings = Settings(
             _env_file=None,

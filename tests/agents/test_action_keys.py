@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from tests.support.agents import hire_running
-from tests.support.plugin_distributions import skill_source
-from tests.support.scripted_provider import installed
+from tests.support.agents import hire_running, scripted_model
+from tests.support.plugins import skill_source
 
 from solward.agents.act import actor_of
 from solward.agents.agent import Agent
@@ -47,7 +46,7 @@ PAY_TWICE = skill_source(
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Solward]:
     """The whole service, with a scripted model and a skill that pays twice."""
-    with installed(tmp_path / "site") as (shelf, model):
+    with scripted_model(tmp_path / "site") as (shelf, model):
         shelf.install("pays-twice", {"pay_twice": PAY_TWICE})
         model.answer = lambda request: Completion("Twice.", (ToolCall("pay_twice", {}),))
         settings = Settings(_env_file=None, solward_home=tmp_path / "home", xai_api_key="k" * 20)

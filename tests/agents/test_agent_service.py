@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.support.agent_host import BODY, Host, agents_wallet
+from tests.support.agents import BODY, Host, agents_wallet
 
 from solward.agents.agent import Agent
 from solward.agents.service import AgentService

@@ -19,7 +19,7 @@ from tests.support.agents import (
     calls,
     done,
     parts,
-    record,
+    record_of,
 )
 
 from solward.agents.cycle import (
@@ -61,7 +61,7 @@ async def test_a_cycle_observes_thinks_acts_and_remembers() -> None:
             {
                 "type": "transfer",
                 "status": "confirmed",
-                "details": record().details,
+                "details": record_of().details,
                 "timestamp": "2023-11-14T22:13:20.000Z",
             }
         ],
@@ -273,7 +273,7 @@ async def test_a_stale_cycle_does_nothing() -> None:
 
 
 async def test_a_cycle_that_had_acted_is_not_decided_again() -> None:
-    taken = ("transfer", record(status=TransactionStatus.CONFIRMED))
+    taken = ("transfer", record_of(status=TransactionStatus.CONFIRMED))
     scripted, skills = Scripted(), Skills(done)
     notebook = Notebook(entered=EnteredCycle(AGENT, (), taken))
 

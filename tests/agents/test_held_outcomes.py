@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.support.hold_rows import hold_row
+from tests.support.database import hold_row
 
 from solward.agents.act import act
 from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, text
-from tests.support.agent_rows import WALLET, decision, fields
+from tests.support.database import WALLET_ROW, agent_row, decision_row
 
 from solward.agents import queue_placement as jobs_module
 from solward.agents.queue_placement import QueuePlacement
@@ -25,7 +25,7 @@ NOW = 1_000_000
 async def database(postgres_database: Database) -> Database:
     async with postgres_database.write() as connection:
         await store.prepare(connection)
-        await connection.execute(insert(wallets).values(WALLET))
+        await connection.execute(insert(wallets).values(WALLET_ROW))
     return postgres_database
 
 
@@ -85,7 +85,7 @@ async def entered(database: Database, agent_id: str, cycle: int = 1) -> int:
 
 async def left(database: Database, agent_id: str, fence: int, cycle: int = 1) -> bool:
     leaving = cycles.LeavingCycle(
-        agent_id, fence, NOW + 1, "running", 0, None, decision(agent_id, cycle)
+        agent_id, fence, NOW + 1, "running", 0, None, decision_row(agent_id, cycle)
     )
     async with database.write() as connection:
         [was] = await cycles.leave(connection, [leaving])
@@ -97,12 +97,12 @@ async def test_what_is_due_is_deferred_once_a_cycle_the_longest_due_first(
 ) -> None:
     await made(
         database,
-        fields("b", next_run_ms=NOW - 5),
-        fields("a", next_run_ms=NOW),
-        fields("c", next_run_ms=NOW - 9),
-        fields("later", next_run_ms=NOW + 1),
-        fields("paused", desired_state="paused"),
-        fields("stopped", desired_state="stopped"),
+        agent_row("b", next_run_ms=NOW - 5),
+        agent_row("a", next_run_ms=NOW),
+        agent_row("c", next_run_ms=NOW - 9),
+        agent_row("later", next_run_ms=NOW + 1),
+        agent_row("paused", desired_state="paused"),
+        agent_row("stopped", desired_state="stopped"),
     )
     assert await sweep(database) == 3
     assert await deferred(database) == ["c", "b", "a"]
@@ -117,14 +117,14 @@ async def test_what_is_due_is_deferred_once_a_cycle_the_longest_due_first(
 
 
 async def test_sweeps_at_the_same_time_defer_each_agent_once(database: Database) -> None:
-    await made(database, *(fields(f"a{number:02}") for number in range(60)))
+    await made(database, *(agent_row(f"a{number:02}") for number in range(60)))
     counts = await asyncio.gather(*(sweep(database) for _ in range(6)))
     assert sum(counts) == 60
     assert sorted(await deferred(database)) == [f"a{number:02}" for number in range(60)]
 
 
 async def test_a_sweep_that_fails_leaves_neither_job_nor_mark(database: Database) -> None:
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
 
     async def cut_off() -> None:
         async with database.write() as connection:
@@ -140,7 +140,7 @@ async def test_a_sweep_that_fails_leaves_neither_job_nor_mark(database: Database
 async def test_no_more_jobs_wait_than_the_backlog_holds_and_every_agent_gets_its_turn(
     database: Database,
 ) -> None:
-    await made(database, *(fields(f"a{9 - due}", next_run_ms=due) for due in range(9)))
+    await made(database, *(agent_row(f"a{9 - due}", next_run_ms=due) for due in range(9)))
     ran: list[str] = []
     for turn in range(6):
         assert await sweep(database, 3) == 3
@@ -159,7 +159,7 @@ async def test_no_more_jobs_wait_than_the_backlog_holds_and_every_agent_gets_its
 
 
 async def test_a_job_that_is_there_twice_is_entered_once(database: Database) -> None:
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
     await sweep(database)
     await run(database, "UPDATE agents SET deferred_cycle = NULL")
     await sweep(database)
@@ -174,7 +174,7 @@ async def test_a_job_that_is_there_twice_is_entered_once(database: Database) -> 
 async def test_an_agent_whose_worker_went_away_is_deferred_again(
     database: Database, beat_s: float | None
 ) -> None:
-    await made(database, fields("a"), fields("waits"))
+    await made(database, agent_row("a"), agent_row("waits"))
     await sweep(database)
     await taken(database, "a", beat_s=beat_s)
     await entered(database, "a")
@@ -187,7 +187,7 @@ async def test_an_agent_whose_worker_went_away_is_deferred_again(
 
 
 async def test_an_agent_whose_worker_lives_is_left_to_it(database: Database) -> None:
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
     await sweep(database)
     await taken(database, "a", beat_s=store.STALLED_S - 2)
     await entered(database, "a")
@@ -200,7 +200,7 @@ async def test_an_agent_whose_worker_lives_is_left_to_it(database: Database) -> 
 async def test_a_job_that_ended_without_leaving_its_cycle_is_made_again(
     database: Database,
 ) -> None:
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
     await sweep(database)
     await entered(database, "a")
     await run(database, "DELETE FROM procrastinate_jobs")
@@ -211,7 +211,7 @@ async def test_a_job_that_ended_without_leaving_its_cycle_is_made_again(
 
 
 async def test_reaping_waits_for_nobody_who_works_on_an_agent(database: Database) -> None:
-    await made(database, fields("a"), fields("b"))
+    await made(database, agent_row("a"), agent_row("b"))
     await sweep(database)
     await run(database, "DELETE FROM procrastinate_jobs")
     async with database.write() as holds:
@@ -221,7 +221,7 @@ async def test_reaping_waits_for_nobody_who_works_on_an_agent(database: Database
 
 
 async def test_a_cycle_cut_off_in_the_middle_is_run_again_at_once(database: Database) -> None:
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
     await sweep(database)
     stale = await entered(database, "a")
     fence = await entered(database, "a")
@@ -235,7 +235,7 @@ async def test_a_cycle_cut_off_in_the_middle_is_run_again_at_once(database: Data
 
 
 async def test_begin_defers_one_agent_at_once_and_not_twice(database: Database) -> None:
-    await made(database, fields("a"), fields("b"))
+    await made(database, agent_row("a"), agent_row("b"))
     placement = QueuePlacement(database, lambda: NOW)
     await placement.begin("a", 1, NOW)
     await placement.begin("a", 1, NOW)
@@ -249,7 +249,7 @@ async def halted(database: Database, agent_id: str) -> None:
 
 
 async def test_halting_drops_the_job_that_waits(database: Database) -> None:
-    await made(database, fields("a"), fields("b"))
+    await made(database, agent_row("a"), agent_row("b"))
     await sweep(database)
     await halted(database, "a")
     assert await deferred(database) == ["b"]
@@ -259,7 +259,7 @@ async def test_halting_drops_the_job_that_waits(database: Database) -> None:
 async def test_halting_an_agent_of_a_dead_worker_takes_its_fence(
     database: Database, beat_s: float | None
 ) -> None:
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
     await sweep(database)
     await taken(database, "a", beat_s=beat_s)
     fence = await entered(database, "a")
@@ -275,7 +275,7 @@ async def test_halting_waits_for_the_worker_that_lives(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs_module, "HEARTBEAT_CHECK_S", 0.05)
-    await made(database, fields("a"))
+    await made(database, agent_row("a"))
     await sweep(database)
     await taken(database, "a")
     fence = await entered(database, "a")
@@ -304,7 +304,7 @@ async def test_the_queue_is_made_once_by_processes_that_start_together(
 
 
 async def test_jobs_and_beats_are_counted(database: Database) -> None:
-    await made(database, fields("a"), fields("b"))
+    await made(database, agent_row("a"), agent_row("b"))
     await sweep(database)
     await taken(database, "b")
     [worker] = await rows(database, "SELECT id FROM procrastinate_workers")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
-from tests.support.agents import hire
-from tests.support.scripted_provider import installed
+from tests.support.agents import hire, scripted_model
+from tests.support.clock import until
 
 from solward.agents.agent import Agent, AgentStatus, DesiredState
 from solward.agents.cycle import Phase
@@ -75,15 +75,9 @@ class Stand:
 
 @pytest.fixture
 async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    with installed(tmp_path / "site") as (_shelf, model):
+    with scripted_model(tmp_path / "site") as (_shelf, model):
         model.answer = lambda request: PAYING
         yield Stand(tmp_path / "home", model)
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await holds():
-            await asyncio.sleep(0.005)
 
 
 async def decided(service: Solward, agent: Agent, number: int) -> None:

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert
-from tests.support.agent_rows import WALLET, fields
 from tests.support.agents import AGENT
-from tests.support.statements import statements_of
+from tests.support.database import WALLET_ROW, agent_row, statements_of
 
 from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
@@ -28,9 +27,9 @@ GUARDRAILS = (
 @pytest.fixture
 async def database(database: Database) -> Database:
     async with database.write() as connection:
-        await connection.execute(insert(wallets).values(WALLET))
+        await connection.execute(insert(wallets).values(WALLET_ROW))
         await store.insert_agent(
-            connection, fields(guardrails=GUARDRAILS, llm_options="{}", llm_budget="{}")
+            connection, agent_row(guardrails=GUARDRAILS, llm_options="{}", llm_budget="{}")
         )
     return database
 

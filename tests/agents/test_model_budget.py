@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.agent_host import BODY, Host, agents_wallet
-from tests.support.process_logs import written_log
+from tests.support.agents import BODY, Host, agents_wallet
+from tests.support.processes import written_log
 
 from solward.agents import provider_call
 from solward.agents.agent import Agent

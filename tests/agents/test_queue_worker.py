@@ -9,7 +9,7 @@ import pytest
 from procrastinate import PsycopgConnector
 from procrastinate.jobs import Job
 from sqlalchemy import insert, text
-from tests.support.agent_rows import WALLET, fields
+from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.queue_worker import BatchJobManager
 from solward.agents.store import agents as agent_store
@@ -24,9 +24,9 @@ NOW = 1_000_000
 async def database(postgres_database: Database) -> Database:
     async with postgres_database.write() as connection:
         await store.prepare(connection)
-        await connection.execute(insert(wallets).values(WALLET))
+        await connection.execute(insert(wallets).values(WALLET_ROW))
         for number in range(6):
-            row = fields(f"a{number}", next_run_ms=NOW - number)
+            row = agent_row(f"a{number}", next_run_ms=NOW - number)
             await agent_store.insert_agent(connection, row)
         assert await store.defer_due(connection, NOW) == 6
     return postgres_database

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from tests.support.agents import hire, record
+from tests.support.agents import hire, record_of
 
 from solward.agents.permissions import PermissionReader
 from solward.agents.stored_reads import RECENT_TRANSACTIONS, StoredReads
@@ -34,7 +34,7 @@ async def test_many_agents_are_read_in_one_transaction_and_each_gets_its_own(
     async with service.database.write() as connection:
         for number in range(RECENT_TRANSACTIONS + 2):
             await insert_record(
-                connection, record(id=f"t{number}", wallet_id=busy), action_key=None
+                connection, record_of(id=f"t{number}", wallet_id=busy), action_key=None
             )
     read = StoredReads(service.database, PermissionReader(service.database, service.tokens))
     kinds: list[str] = []
@@ -54,7 +54,7 @@ async def test_the_mark_is_another_one_when_a_transaction_begins_and_when_it_end
     agent = await hire(service, name="scout")
     read = StoredReads(service.database, PermissionReader(service.database, service.tokens))
     marks = [(await read(agent)).mark]
-    pending = record(wallet_id=agent.wallet_id, status=TransactionStatus.PENDING)
+    pending = record_of(wallet_id=agent.wallet_id, status=TransactionStatus.PENDING)
     async with service.database.write() as connection:
         await insert_record(connection, pending, action_key=None)
     marks.append((await read(agent)).mark)

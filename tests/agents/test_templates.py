@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agents.test_agents_on_localnet import decided
-from tests.support.api import STRANGER, Api, serving_api
-from tests.support.scripted_provider import installed
+from tests.support.agents import scripted_model
+from tests.support.services import STRANGER, Api, serving_api
 
 from solward.agents.agent import Agent
 from solward.agents.templates import TEMPLATES, AgentTemplate
@@ -72,7 +72,7 @@ BEYOND: Mapping[str, tuple[tuple[str, dict[str, Any]], ...]] = {
 @pytest.fixture
 async def scripted(tmp_path: Path) -> AsyncIterator[tuple[Api, ScriptedProvider]]:
     """An API whose service has a language model that a test scripts, by default too."""
-    with installed(tmp_path / "site") as (_shelf, model):
+    with scripted_model(tmp_path / "site") as (_shelf, model):
         async with serving_api(
             tmp_path / "home",
             xai_api_key="k" * 20,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.agents import hire
-from tests.support.api import settings
+from tests.support.services import settings
 
 from solward.agents.store import agents as agent_store
 from solward.hosts.models import ModelHosts

@@ -12,7 +12,7 @@ import pytest
 from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
-from tests.support.agent_host import BODY, Host, agents_wallet
+from tests.support.agents import BODY, Host, agents_wallet
 
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.cycle import run_cycle

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.support.audit_places import places
+from tests.support.database import audit_places
 
 from solward.audit import log as audit
 from solward.audit.log import Head, Log
@@ -88,7 +88,7 @@ async def test_a_log_longer_than_a_page_is_read_whole(
 async def test_the_entries_of_a_transaction_are_one_run_over_its_chains(database: Database) -> None:
     run = await append(database, "wallet:a", "", "agent:new", "wallet:a")
     assert run == list(range(run[0], run[0] + 4))
-    assert await places(database, *run) == [13, 14, 15, 16]
+    assert await audit_places(database, *run) == [13, 14, 15, 16]
     log = await verify(database)
     assert {chain: head.number for chain, head in log.heads.items()} == {
         "": 7, "agent:new": 1, "wallet:a": 8
@@ -269,7 +269,7 @@ async def test_the_latest_come_newest_first_and_page_by_number(database: Databas
         page = await audit.latest(connection, 2)
         rest = await audit.latest(connection, 20, before=page[-1].seq)
     numbers = [entry.seq for entry in page + rest]
-    assert await places(database, *numbers) == list(range(12, 0, -1))
+    assert await audit_places(database, *numbers) == list(range(12, 0, -1))
     assert page[0].to_json() == {
         "seq": numbers[0],
         "timestamp": "1970-01-01T00:00:01.005Z",

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.support.audit_places import places
+from tests.support.database import audit_places
 
 from solward.audit.log import AuditLog
 from solward.database import outbox, sqlite
@@ -32,7 +32,7 @@ async def test_what_is_appended_is_stored_then_published_with_its_number(
         await log.append("freeze", {"reason": "test"})
         event = await heard.next()
     assert event is not None
-    assert await places(database, event.seq) == [1]
+    assert await audit_places(database, event.seq) == [1]
     assert (event.event, event.data) == ("freeze", {"reason": "test"})
     (entry,) = await log.latest()
     assert (entry.seq, entry.event, entry.data) == (event.seq, "freeze", '{"reason":"test"}')
@@ -57,7 +57,7 @@ async def test_the_events_of_a_transaction_are_one_run_in_their_order(
         rest = [each async for each in heard]
     assert [each.data for each in rest] == [1, 2]
     assert rest[1].seq == rest[0].seq + 1
-    assert await places(database, *(each.seq for each in rest)) == [3, 4]
+    assert await audit_places(database, *(each.seq for each in rest)) == [3, 4]
     assert (await log.verify()).entries == 4
 
 
@@ -142,7 +142,7 @@ async def test_concurrent_appends_make_one_chain(database: Database, bus: EventB
         told = [event.seq async for event in heard]
     # Transactions on PostgreSQL may be numbered in another order than they committed in.
     in_order = sorted(told) if database.shared else told
-    assert await places(database, *in_order) == list(range(1, 21))
+    assert await audit_places(database, *in_order) == list(range(1, 21))
     assert (await log.verify()).entries == 20
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.support.statements import statements_of
+from tests.support.database import statements_of
 
 from solward.audit.log import AuditEntry, AuditLog
 from solward.database import outbox

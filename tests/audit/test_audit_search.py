@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.query_plans import query_plans
+from tests.support.database import query_plans
 
 from solward.audit import search
 from solward.audit.search import AuditFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from tests.support.cli_service import Live, live_service
+from tests.support.cli import Live, live_service
 
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet

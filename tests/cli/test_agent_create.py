@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.api import STRANGER
-from tests.support.cli_service import Live
+from tests.support.cli import Live
+from tests.support.services import STRANGER
 
 DEFAULTS = {"DEFAULT_LLM_PROVIDER": "rules", "DEFAULT_LLM_MODEL": "rules-of-mine"}
 RULE = ("--strategy", "always do wait")

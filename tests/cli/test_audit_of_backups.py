@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.backup_homes import PASSPHRASE, TWICE, furnish, solward
+from tests.support.cli import PASSPHRASE, TWICE, home_with_wallets, solward
 
 from solward.plugins.folders.storage import empty
 
@@ -16,7 +16,7 @@ ONCE = f"{PASSPHRASE}\n"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    furnish(tmp_path / "home")
+    home_with_wallets(tmp_path / "home")
     (tmp_path / "home" / "storage" / "acme").mkdir(parents=True)
     return tmp_path / "home"
 

@@ -13,17 +13,17 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.support.backup_homes import (
+from tests.support.cli import (
     KEYSTORE,
     PASSPHRASE,
     TWICE,
+    addresses_that_sign,
     backed_up,
-    furnish,
+    home_with_wallets,
     refused,
-    signs,
     solward,
 )
-from tests.support.hold_rows import hold_row
+from tests.support.database import hold_row
 from tests.support.repository import TESTS
 
 from solward.backup.archive import write_archive
@@ -72,7 +72,7 @@ def mode(path: Path) -> int:
 def test_a_backup_is_restored_with_every_key_proved(
     tmp_path: Path, home: Path, file: Path, secret: dict[str, str]
 ) -> None:
-    wallets = furnish(home, **secret)
+    wallets = home_with_wallets(home, **secret)
     made = solward(home, "backup", file, typed=TWICE)
     assert made.exit_code == 0, made.output
     assert ("keystore.key" in made.output) is (not secret)
@@ -88,7 +88,9 @@ def test_a_backup_is_restored_with_every_key_proved(
     expected = {"solward.db", "solward.lock"} | ({"keystore.key"} if not secret else set())
     assert {each.name for each in target.iterdir()} == expected
     # Wallets that were made in one millisecond have no order.
-    assert sorted(signs(target, **secret)) == sorted(wallet.address for wallet in wallets)
+    assert sorted(addresses_that_sign(target, **secret)) == sorted(
+        wallet.address for wallet in wallets
+    )
 
 
 def test_admin_credentials_are_restored_as_they_were(
@@ -117,7 +119,7 @@ def test_admin_credentials_are_restored_as_they_were(
         finally:
             await database.close()
 
-    furnish(home)
+    home_with_wallets(home)
     kept, gone = asyncio.run(make())
     backed_up(home, file)
     restored = solward(tmp_path / "restored", "restore", file, typed=ONCE)
@@ -141,7 +143,7 @@ def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
         finally:
             await database.close()
 
-    furnish(home)
+    home_with_wallets(home)
     for number, reason in enumerate((None, "an incident")):
         assert asyncio.run(frozen(home, reason)) == reason
         file = backed_up(home, tmp_path / f"{number}.backup")
@@ -176,7 +178,7 @@ def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
         finally:
             await database.close()
 
-    furnish(home)
+    home_with_wallets(home)
     assert set(asyncio.run(next_counters(home, use=7))) == {1}
     backed_up(home, file)
     elsewhere = tmp_path / "elsewhere"
@@ -211,7 +213,7 @@ def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
         finally:
             await database.close()
 
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
     asyncio.run(hold(home, wallet.id))
     backed_up(home, file)
     elsewhere = tmp_path / "elsewhere"
@@ -221,7 +223,7 @@ def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
 
 
 def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> None:
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
     backed_up(home, file)
     data, key = file.read_bytes(), (home / "keystore.key").read_bytes()
     for secret in (wallet.address.encode(), wallet.id.encode(), b"SQLite format", key, b"wallets"):
@@ -231,7 +233,7 @@ def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> 
 def test_a_drill_proves_the_file_and_leaves_nothing(
     home: Path, file: Path, temporary: Path
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     backed_up(home, file)
     result = solward(home, "backup", "verify", file, typed=ONCE)
     assert result.exit_code == 0, result.output
@@ -242,7 +244,7 @@ def test_a_drill_proves_the_file_and_leaves_nothing(
 def test_the_keystores_passphrase_is_taken_as_the_service_gets_it_and_must_be_right(
     home: Path, file: Path, temporary: Path
 ) -> None:
-    furnish(home, **KEYSTORE)
+    home_with_wallets(home, **KEYSTORE)
     backed_up(home, file)
     assert solward(home, "backup", "verify", file, typed=ONCE, **KEYSTORE).exit_code == 0
     wrong = solward(home, "backup", "verify", file, typed=ONCE, KEYSTORE_PASSPHRASE="another")
@@ -253,7 +255,7 @@ def test_the_keystores_passphrase_is_taken_as_the_service_gets_it_and_must_be_ri
 def test_an_unattended_backup_reads_its_passphrase_from_a_file_of_its_owner(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     words = tmp_path / "words"
     words.write_text(f"{PASSPHRASE}\nignored\n")
     words.chmod(0o644)
@@ -275,7 +277,7 @@ def test_an_unattended_backup_reads_its_passphrase_from_a_file_of_its_owner(
 
 
 def test_two_different_passphrases_are_asked_for_again(home: Path, file: Path) -> None:
-    furnish(home, 1)
+    home_with_wallets(home, 1)
     result = solward(home, "backup", file, typed=f"{PASSPHRASE}\nanother one\n{TWICE}")
     assert result.exit_code == 0, result.output
     assert solward(home, "backup", "verify", file, typed=ONCE).exit_code == 0
@@ -284,7 +286,7 @@ def test_two_different_passphrases_are_asked_for_again(home: Path, file: Path) -
 def test_a_backup_overwrites_nothing_and_leaves_nothing_where_it_fails(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    furnish(home, 1)
+    home_with_wallets(home, 1)
     file.write_text("an older backup")
     assert "exists already" in refused(solward(home, "backup", file, typed=TWICE))
     assert file.read_text() == "an older backup"
@@ -309,14 +311,14 @@ def test_postgresql_is_left_to_its_own_tools(tmp_path: Path, home: Path, file: P
 
 
 def backed_up_elsewhere(tmp_path: Path) -> Path:
-    furnish(tmp_path / "elsewhere", 1)
+    home_with_wallets(tmp_path / "elsewhere", 1)
     return backed_up(tmp_path / "elsewhere", tmp_path / "elsewhere.backup")
 
 
 def test_a_lost_or_foreign_key_file_is_found_when_the_backup_is_made(
     home: Path, file: Path
 ) -> None:
-    furnish(home, 1)
+    home_with_wallets(home, 1)
     key = home / "keystore.key"
     key.rename(home / "moved")
     assert "is missing" in refused(solward(home, "backup", file, typed=TWICE))
@@ -331,13 +333,13 @@ def test_a_key_file_kept_elsewhere_is_restored_to_where_the_settings_name(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
     old, new = tmp_path / "old.key", tmp_path / "new.key"
-    furnish(home, KEYSTORE_KEY_FILE=str(old))
+    home_with_wallets(home, KEYSTORE_KEY_FILE=str(old))
     backed_up(home, file, KEYSTORE_KEY_FILE=str(old))
     target = tmp_path / "restored"
     result = solward(target, "restore", file, typed=ONCE, KEYSTORE_KEY_FILE=str(new))
     assert result.exit_code == 0, result.output
     assert new.read_bytes() == old.read_bytes()
-    assert len(signs(target, KEYSTORE_KEY_FILE=str(new))) == 3
+    assert len(addresses_that_sign(target, KEYSTORE_KEY_FILE=str(new))) == 3
     again = solward(tmp_path / "third", "restore", file, typed=ONCE, KEYSTORE_KEY_FILE=str(new))
     assert f"{new} exists already" in refused(again)
     assert not (tmp_path / "third").exists()
@@ -346,7 +348,7 @@ def test_a_key_file_kept_elsewhere_is_restored_to_where_the_settings_name(
 def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     backed_up(home, file)
     assert "is not empty: it holds keystore.key" in refused(
         solward(home, "restore", file, typed=ONCE)
@@ -356,13 +358,13 @@ def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
         assert "is in use by process" in refused(solward(target, "restore", file, typed=ONCE))
     # What a process left that only locked it does not count.
     assert solward(target, "restore", file, typed=ONCE).exit_code == 0
-    assert len(signs(target)) == 3
+    assert len(addresses_that_sign(target)) == 3
 
 
 def test_a_damaged_file_is_refused_and_leaves_nothing(
     tmp_path: Path, home: Path, file: Path, temporary: Path, subtests: pytest.Subtests
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     whole = backed_up(home, file).read_bytes()
     target = tmp_path / "restored"
     for place in (3, 0.2, 0.5, 0.999):
@@ -379,7 +381,7 @@ def test_a_damaged_file_is_refused_and_leaves_nothing(
 def test_a_wrong_passphrase_and_a_file_cut_short_are_refused(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     backed_up(home, file)
     target = tmp_path / "restored"
     wrong = solward(target, "restore", file, typed="another passphrase\n")
@@ -419,7 +421,7 @@ UPDATE wallets SET sealed_key = (
 def test_a_key_that_does_not_match_or_a_newer_database_refuses_all_of_it(
     tmp_path: Path, home: Path, file: Path, temporary: Path, statement: str, told: str
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     edit(home, statement)
     backed_up(home, file)
     target = tmp_path / "restored"
@@ -432,7 +434,7 @@ def test_a_key_that_does_not_match_or_a_newer_database_refuses_all_of_it(
 def test_wallets_that_are_not_the_manifests_are_refused(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    first, *_ = furnish(home)
+    first, *_ = home_with_wallets(home)
     edit(home, "PRAGMA wal_checkpoint")
     for wallets in ({}, {first.id: first.address}):
         file.unlink(missing_ok=True)
@@ -447,7 +449,7 @@ def test_wallets_that_are_not_the_manifests_are_refused(
 
 
 def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, file: Path) -> None:
-    furnish(home, 0)
+    home_with_wallets(home, 0)
     backed_up(home, file)
     result = solward(tmp_path / "restored", "restore", file, typed=ONCE)
     assert "0 of 0 keys open and match" in result.output
@@ -466,7 +468,7 @@ def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, fil
 def test_a_rotation_that_was_killed_is_backed_up_as_it_stands_and_finished_after_the_restore(
     tmp_path: Path, home: Path, file: Path, point: str, kind: str
 ) -> None:
-    wallets = furnish(home, 5)
+    wallets = home_with_wallets(home, 5)
     key, following = home / "keystore.key", home / "keystore.key.next"
     old = key.read_bytes()
     at = "file_replaced" if point == "next_to_it" else point
@@ -485,7 +487,9 @@ def test_a_rotation_that_was_killed_is_backed_up_as_it_stands_and_finished_after
     result = solward(target, "restore", file, typed=ONCE, **secret)
     assert result.exit_code == 0, result.output
     assert "5 of 5 keys open and match" in result.output
-    assert sorted(signs(target, **secret)) == sorted(wallet.address for wallet in wallets)
+    assert sorted(addresses_that_sign(target, **secret)) == sorted(
+        wallet.address for wallet in wallets
+    )
 
 
 STOPPED = """
@@ -509,7 +513,7 @@ main()
 def test_stopped_in_the_middle_neither_leaves_its_copies(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    furnish(home)
+    home_with_wallets(home)
     words, seen = tmp_path / "words", tmp_path / "tmp"
     words.write_text(PASSPHRASE)
     words.chmod(0o600)
@@ -537,7 +541,7 @@ def test_stopped_in_the_middle_neither_leaves_its_copies(
 
 
 def test_another_network_is_noticed(tmp_path: Path, home: Path, file: Path) -> None:
-    furnish(home, 1)
+    home_with_wallets(home, 1)
     environment = {"SOLANA_RPC_URL": "http://127.0.0.1:1", "SOLANA_NETWORK": "devnet"}
     backed_up(home, file, **environment)
     result = solward(tmp_path / "restored", "restore", file, typed=ONCE)

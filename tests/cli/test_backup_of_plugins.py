@@ -10,9 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.backup_homes import PASSPHRASE, TWICE, backed_up, furnish, refused, solward
-from tests.support.plugin_distributions import skill_source
-from tests.support.wheels import wheel
+from tests.support.cli import PASSPHRASE, TWICE, backed_up, home_with_wallets, refused, solward
+from tests.support.plugins import skill_source, wheel
 
 from solward.backup.archive import read_archive, write_archive
 from solward.backup.plugins import copy_plugins, is_path
@@ -49,7 +48,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With three wallets, and a distribution in a folder of its own."""
     # pip takes a second, and has nothing to find.
     monkeypatch.setattr("solward.plugins.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
-    furnish(tmp_path / "home")
+    home_with_wallets(tmp_path / "home")
     accepted = {"solward.skills:acme": Terms(Manifest(sites=("a.example.com",)))}
     install(
         tmp_path / "home",

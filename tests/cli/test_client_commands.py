@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import click
 import pytest
-from tests.support.cli_service import STRANGER, Live
+from tests.support.cli import STRANGER, Live
 
 from solward.support import jsontext
 from solward_cli import _COMMANDS, main

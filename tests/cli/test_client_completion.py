@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 from click.testing import CliRunner
-from tests.support.cli_service import Live
-from tests.support.service_process import SECRET
+from tests.support.cli import Live
+from tests.support.processes import SECRET
 
 from solward_cli import _COMMANDS, completed_names, main
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cli_service import STRANGER, Live
-from tests.support.service_process import SECRET, free_port
+from tests.support.cli import STRANGER, Live
+from tests.support.processes import SECRET, free_port
 
 from solward.support import jsontext
 from solward_cli.plugins.skill_run import parameters

@@ -8,14 +8,13 @@ import re
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from tests.support.up_process import client, command, ended, running
+from tests.support.clock import wait_until
+from tests.support.processes import ended, running, up_client, up_command
 
 pytestmark = pytest.mark.samples(
     "test_alone_it_says_where_it_is_and_whom_it_calls_and_writes_nothing"
@@ -28,15 +27,6 @@ def pages_of(screen: str) -> str:
     found = re.search(r"^Dashboard: +(http://\S+)$", screen, re.M)
     assert found is not None, screen
     return found[1]
-
-
-def until(holds: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if value := holds():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(what)
 
 
 def nobody_listens(url: str) -> bool:
@@ -72,13 +62,13 @@ def test_it_ends_with_an_up_that_was_killed(tmp_path: Path) -> None:
     with up(tmp_path / "home") as (process, _, url):
         process.kill()
         process.wait(20)
-        until(lambda: nobody_listens(url), "the dashboard outlived its parent")
+        wait_until(lambda: nobody_listens(url), "the dashboard outlived its parent")
 
 
 def test_the_service_goes_on_without_it(tmp_path: Path) -> None:
-    with up(tmp_path / "home") as (process, screen, url), client(screen) as api:
+    with up(tmp_path / "home") as (process, screen, url), up_client(screen) as api:
         os.kill(child_of(process.pid), signal.SIGKILL)
-        until(lambda: nobody_listens(url), "it was killed")
+        wait_until(lambda: nobody_listens(url), "it was killed")
         assert process.stderr is not None
         said = process.stderr.readline()
         assert "dashboard_ended" in said
@@ -91,7 +81,7 @@ def test_a_taken_port_is_a_notice_and_the_rest_runs(tmp_path: Path) -> None:
         port = str(other.getsockname()[1])
         with (
             running(tmp_path / "home", *UP, "--dashboard-port", port) as (process, screen),
-            client(screen) as api,
+            up_client(screen) as api,
         ):
             assert re.search(rf"^Notice: The dashboard is not served.*{port}", screen, re.M)
             assert not re.search(r"^Dashboard:", screen, re.M)
@@ -135,7 +125,7 @@ def test_alone_it_says_where_it_is_and_whom_it_calls_and_writes_nothing(tmp_path
 def test_a_wrong_start_is_a_clear_refusal(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    start = command(tmp_path / "home", "dashboard", "--port", "0", *arguments)
+    start = up_command(tmp_path / "home", "dashboard", "--port", "0", *arguments)
     done = subprocess.run(**start, check=False, timeout=60)
     assert done.returncode == 2
     assert said in done.stderr
@@ -145,7 +135,7 @@ def test_a_wrong_start_is_a_clear_refusal(
 def test_a_taken_port_is_refused_by_name(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        start = command(tmp_path / "home", "dashboard", "--port", port)
+        start = up_command(tmp_path / "home", "dashboard", "--port", port)
         done = subprocess.run(**start, check=False, timeout=60)
     assert done.returncode == 2
     assert f"Port {port} on 127.0.0.1 is in use" in done.stderr

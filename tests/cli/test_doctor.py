@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.support import rpc_nodes
-from tests.support.prices import SaidPrices
+from tests.support import rpc as rpc_nodes
+from tests.support.grants import SaidPrices
 from tests.support.repository import ROOT
 
 from solward.database.database import Database
@@ -37,7 +37,7 @@ from solward_localnet.venue import PREFIX, venue_app
 
 @pytest.fixture
 async def node(localnet: Localnet) -> AsyncIterator[rpc_nodes.RpcNode]:
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (made,):
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (made,):
         yield made
 
 
@@ -93,7 +93,7 @@ async def test_what_a_node_refuses_is_named_with_what_it_is_needed_for(
 
 
 async def test_a_node_of_another_cluster_is_named(tmp_path: Path) -> None:
-    mainnet = rpc_nodes.named("x", GENESIS["mainnet-beta"])
+    mainnet = rpc_nodes.answers_name("x", GENESIS["mainnet-beta"])
     async with rpc_nodes.listening(mainnet) as (node,):
         lines = await rpc(tmp_path, node.url, solana_network="devnet")
     [line] = [each for each in lines if each.status is Status.FAIL]
@@ -118,7 +118,7 @@ async def test_how_far_a_node_lags_is_said(
     blocks: int, status: Status, node: rpc_nodes.RpcNode, localnet: Localnet, tmp_path: Path
 ) -> None:
     node.faults["getEpochInfo"] = _ahead(localnet, 300)
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (other,):
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (other,):
         other.faults["getEpochInfo"] = _ahead(localnet, 300 - blocks)
         lines = await rpc(tmp_path, node.url, other.url)
     [line] = [each for each in lines if "RPC 2" in each.name and "behind" in each.found]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.replay import replaying
+from tests.support.recordings import replaying
 from tests.support.vendors.server import vendor_server
 
 from solward.settings import Settings

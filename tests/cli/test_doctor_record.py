@@ -15,8 +15,9 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner
 from solders.keypair import Keypair
-from tests.support import rpc_nodes
-from tests.support.replay import Replay, UnrecordedRequest, answering, replaying
+from tests.support import rpc as rpc_nodes
+from tests.support.http import served
+from tests.support.recordings import Replay, UnrecordedRequest, replaying
 
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAM
@@ -72,15 +73,8 @@ async def echoing() -> AsyncIterator[tuple[str, list[web.Request]]]:
             },
         )
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", asked
-    finally:
-        await runner.cleanup()
+    async with served(handle) as url:
+        yield url, asked
 
 
 def settings(folder: Path, url: str, **given: Any) -> Settings:
@@ -169,7 +163,7 @@ async def test_addresses_are_replaced_everywhere_by_the_same_ones(
 async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
     tmp_path: Path, localnet: Localnet
 ) -> None:
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
         node.faults["getProgramAccounts"] = -32010
         given = settings(tmp_path, node.url.replace("127.0.0.1", "localhost"))
         async with (
@@ -188,7 +182,7 @@ async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
 
 
 async def test_a_request_that_is_not_recorded_fails(tmp_path: Path, localnet: Localnet) -> None:
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
         async with recorded(settings(tmp_path, node.url)) as (relayed, recorder):
             reader = RpcLedger(HttpTransport(relayed.rpc_urls[0]))
             await reader.rent_exempt_minimum(165)
@@ -215,7 +209,10 @@ async def _read_more_than_is_recorded(file: Path) -> None:
 async def test_the_venue_of_a_recording_swaps_with_another_taker(
     tmp_path: Path, localnet: Localnet
 ) -> None:
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,), _market(localnet) as market:
+    async with (
+        rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,),
+        _market(localnet) as market,
+    ):
         given = settings(tmp_path, node.url, jupiter_api_url=market, swap_venue="jupiter")
         async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
             live = await ledger.venue(subject)
@@ -240,7 +237,7 @@ async def _market(localnet: Localnet) -> AsyncIterator[str]:
                 status=answer.status_code, body=answer.content, content_type="application/json"
             )
 
-        async with answering(handle) as url:
+        async with served(handle) as url:
             yield url
 
 

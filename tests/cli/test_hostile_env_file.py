@@ -7,14 +7,14 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.support.http import served_in_thread
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
@@ -150,13 +150,10 @@ class Stranger(BaseHTTPRequestHandler):
 def test_a_vendors_key_goes_nowhere_that_a_file_says(tmp_path: Path, case: str) -> None:
     secret, address, command = VENDORS[case]
     Stranger.heard.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
-        threading.Thread(target=stranger.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{stranger.server_port}"
+    with served_in_thread(Stranger) as url:
         (tmp_path / ".env").write_text(f"{address}={url}\nSOLANA_NETWORK=localnet\n")
         with run(tmp_path, *command, **{secret: SECRET}) as ended:
             assert SECRET not in ended.stdout + ended.stderr
-        stranger.shutdown()
     assert SECRET not in "".join(Stranger.heard)
 
 

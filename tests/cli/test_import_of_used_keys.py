@@ -21,9 +21,9 @@ from spl.token.instructions import (
     set_authority,
 )
 from spl.token.models import ApproveParams, AuthorityType, RevokeParams, SetAuthorityParams
-from tests.support import rpc_nodes
-from tests.support.localnet_chain import Chain, StillClock
-from tests.support.localnet_wire import TOKEN, fund_instructions, mint_instructions
+from tests.support import rpc as rpc_nodes
+from tests.support.localnet import Chain, StillClock
+from tests.support.tokens import TOKEN, fund_instructions, mint_instructions
 
 from solward.service.cluster import localnet_options
 from solward.settings import Settings
@@ -218,8 +218,8 @@ def test_a_ledger_that_is_away_imports_nothing(used: UsedKey) -> None:
 async def test_rights_that_were_looked_for_on_another_network_do_not_count(
     used: UsedKey, localnet: Localnet
 ) -> None:
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
-        node.faults["getGenesisHash"] = rpc_nodes.named("x", GENESIS["devnet"])
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
+        node.faults["getGenesisHash"] = rpc_nodes.answers_name("x", GENESIS["devnet"])
         devnet = {"SOLANA_NETWORK": "devnet", "SOLANA_RPC_URL": node.url}
         result = await asyncio.to_thread(used.imported, **devnet)
         assert result.exit_code == 0, result.output

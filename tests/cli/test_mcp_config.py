@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from tests.support.cli_service import STRANGER, Live, live_service
-from tests.support.mcp_sessions import called, refusal
+from tests.support.cli import STRANGER, Live, live_service
+from tests.support.mcp import called, refusal
 
 from solward_cli.mcp.hosts import HOSTS, HostFile, file_of
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
-from tests.support.cli_service import Live
+from tests.support.cli import Live
+from tests.support.http import Handler, served_in_thread
 
 from solward.support import jsontext
 from solward_cli.pay import command
@@ -94,37 +93,21 @@ class Scripted:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Scripted]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    class Serving(Handler):
+        def get(self) -> None:
+            body = self.body()
             path = self.path.removeprefix("/api/v1")
             if self.command != "GET":
                 key = self.headers.get("Idempotency-Key")
                 made.asked.append((f"{self.command} {path}", jsontext.loads(body), key))
             status, answer = made.answers.get(path, (404, {"error": "Payment not found"}))
             text = jsontext.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            self.reply(status, text, {"Content-Type": "application/json"})
 
-        do_GET = do_POST = handle_one  # noqa: N815 - the base's names
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Scripted(f"http://127.0.0.1:{server.server_port}", tmp_path)
-    made.answers["/wallets?fees=true"] = (200, {"wallets": [wallet("pocket")]})
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served_in_thread(Serving) as url:
+        made = Scripted(url, tmp_path)
+        made.answers["/wallets?fees=true"] = (200, {"wallets": [wallet("pocket")]})
+        yield made
 
 
 def test_the_body_goes_to_standard_output_and_what_was_paid_to_the_other(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.support.cli_service import STRANGER, Live
+from tests.support.cli import STRANGER, Live
 
 TABLES = (
     ("wallet", "list"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward_cli import main
 from solward_cli.plugins.command import LEFT_OUT, LOADED, Row, _show

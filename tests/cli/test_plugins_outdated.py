@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
-from tests.support.wheels import wheel
+from tests.support.plugins import Shelf, shelf, skill_source, wheel
 
 from solward.plugins.folders.install import install
 from solward_cli import main

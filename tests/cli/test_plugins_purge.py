@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.keeping_distribution import DISTRIBUTION, SKILL, install_keeping
-from tests.support.service_process import Service, funded_wallet
+from tests.support.plugins import DISTRIBUTION, SKILL, install_keeping
+from tests.support.processes import Service, funded_wallet
 
 pytestmark = pytest.mark.more
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.plugin_distributions import skill_source
-from tests.support.wheels import wheel
+from tests.support.plugins import skill_source, wheel
 
 from solward.hosts.forking import Zygote
 from solward.plugins import check_results

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cli_service import Live
-from tests.support.live_plugins import without_pip
-from tests.support.plugin_distributions import skill_source
-from tests.support.wheels import wheel
+from tests.support.cli import Live
+from tests.support.hosts import without_pip
+from tests.support.plugins import skill_source, wheel
 
 from solward.plugins.folders import install as folders
 

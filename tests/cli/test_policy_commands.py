@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from tests.support.cli_service import STRANGER, Live
+from tests.support.cli import STRANGER, Live
 
 from solward_cli.service_call import EXIT_HELD
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.replay import RECORDINGS, replaying
+from tests.support.recordings import RECORDINGS, replaying
 
 from solward.settings import Settings
 from solward.support import jsontext

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from sqlalchemy import update
-from tests.support.api import SECRET, Api, serving_api
-from tests.support.http_transport import Carrier
-from tests.support.swap import pay_sol
+from tests.support.services import SECRET, Api, Carrier, serving_api
+from tests.support.swaps import pay_sol
 
 from solward.client import SolwardClient
 from solward.context.pocket import PocketRequest

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from click.testing import CliRunner, Result
 from solders.keypair import Keypair
-from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 from solward_cli import main
 

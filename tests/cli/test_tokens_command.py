@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import STRANGER, serving_api
-from tests.support.backup_homes import PASSPHRASE, backed_up, refused, solward
+from tests.support.cli import PASSPHRASE, backed_up, refused, solward
+from tests.support.services import STRANGER, serving_api
 
 from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_2022_PROGRAM
 from solward.solana.token_list import known_decimals

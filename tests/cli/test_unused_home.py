@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.support.backup_homes import PASSPHRASE, refused, solward
+from tests.support.cli import PASSPHRASE, refused, solward
 
 from solward.database.database import Database
 

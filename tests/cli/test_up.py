@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.up_process import client, command, ended, running
+from tests.support.processes import ended, running, up_client, up_command
 
 from solward.settings.access import DEVELOPMENT_SECRET
 
@@ -34,7 +34,7 @@ def confirmed(api: httpx.Client) -> list[Any]:
 def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     arguments = ("up", "--demo", "--port", "0", "--rpc-port", "0")
-    with running(home, *arguments) as (process, screen), client(screen) as api:
+    with running(home, *arguments) as (process, screen), up_client(screen) as api:
         for name in ("API", "Health", "JSON-RPC", "WebSocket", "Home", "Skills", "Providers"):
             assert re.search(rf"^{name}: +\S", screen, re.M), screen
         assert str(home) in screen
@@ -60,7 +60,7 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
         assert api.get(tried[1]).json()["decisions"]
         out = ended(process, signal.SIGINT)
         assert "stopped" in out.splitlines()[-1]
-    with running(home, *arguments) as (process, screen), client(screen) as api:
+    with running(home, *arguments) as (process, screen), up_client(screen) as api:
         assert api.get("/wallets").json()["wallets"] == wallets
         (same,) = api.get("/agents").json()["agents"]
         assert (same["id"], same["status"]) == (agent["id"], "running")
@@ -71,13 +71,13 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
 
 def test_what_is_frozen_is_said_at_the_start(tmp_path: Path) -> None:
     arguments = ("up", "--port", "0", "--no-rpc", "--no-dashboard")
-    with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+    with running(tmp_path / "home", *arguments) as (process, screen), up_client(screen) as api:
         # Nor is there a dashboard, or anybody who sells without the demo.
         assert not [each for each in ("unfreeze", "Dashboard", "seller") if each in screen]
         wallet = api.post("/wallets", json={"name": "cold"}).json()["walletId"]
         assert api.post("/freeze", json={"walletId": wallet}).status_code == 200
         ended(process, signal.SIGINT)
-    with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+    with running(tmp_path / "home", *arguments) as (process, screen), up_client(screen) as api:
         assert "Notice: 1 wallet is frozen, until `solward unfreeze --wallet NAME`." in screen
         assert api.post("/freeze", json={"reason": "a drill"}).status_code == 200
         ended(process, signal.SIGINT)
@@ -101,7 +101,7 @@ def test_a_ledger_that_does_not_answer_is_said_at_the_start(tmp_path: Path) -> N
 
 def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: Path) -> None:
     arguments = ("up", "--demo", "--port", "0", "--no-rpc", "--dashboard-port", "0")
-    with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+    with running(tmp_path / "home", *arguments) as (process, screen), up_client(screen) as api:
         assert process.stdout is not None
         refused, asked, where = (process.stdout.readline() for _ in range(3))
         assert "demo-agent was refused by the guardrail max_per_tx: " in refused
@@ -131,7 +131,7 @@ def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:
         health = f"{server[1]}/api/v1/health"
         assert said.splitlines()[-1].split() == ["Health:", health]
         assert httpx.get(health).json()["status"] == "ok"
-        second = subprocess.run(**command(home, *start), check=False)
+        second = subprocess.run(**up_command(home, *start), check=False)
         assert second.returncode == 2
         assert second.stderr.count("\n") == 1
         assert "is in use by process" in second.stderr
@@ -142,7 +142,7 @@ def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:
 def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path, start: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        done = subprocess.run(**command(tmp_path / "home", *start, "--port", port), check=False)
+        done = subprocess.run(**up_command(tmp_path / "home", *start, "--port", port), check=False)
     assert done.returncode == 2
     assert f"Port {port} on 127.0.0.1 is in use" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -163,7 +163,7 @@ def test_a_wrong_passphrase_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     up = ("up", "--no-rpc", "--port", "0")
     with running(home, *up, KEYSTORE_PASSPHRASE="right and long enough") as (process, _):
         ended(process, signal.SIGINT)
-    wrong = command(home, *up, KEYSTORE_PASSPHRASE="wrong and long enough")
+    wrong = up_command(home, *up, KEYSTORE_PASSPHRASE="wrong and long enough")
     done = subprocess.run(**wrong, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("Error: ")
@@ -173,11 +173,11 @@ def test_a_wrong_passphrase_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
 def test_a_reset_ledger_forgets_balances_and_keeps_wallets(tmp_path: Path) -> None:
     home = tmp_path / "home"
     up = ("up", "--no-rpc", "--port", "0")
-    with running(home, *up) as (process, screen), client(screen) as api:
+    with running(home, *up) as (process, screen), up_client(screen) as api:
         wallet = api.post("/wallets", json={}).json()["walletId"]
         api.post(f"/wallets/{wallet}/airdrop", json={})
         assert api.get(f"/wallets/{wallet}/balance").json()["sol"] == 1
         ended(process, signal.SIGINT)
-    with running(home, *up, "--reset") as (process, screen), client(screen) as api:
+    with running(home, *up, "--reset") as (process, screen), up_client(screen) as api:
         assert api.get(f"/wallets/{wallet}/balance").json()["sol"] == 0
         ended(process, signal.SIGINT)

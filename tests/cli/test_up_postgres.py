@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.up_process import client, ended, running
+from tests.support.processes import ended, running, up_client
 
 pytestmark = pytest.mark.more
 
@@ -17,7 +17,7 @@ def test_the_demo_agent_runs_on_a_worker_of_the_same_process(
 ) -> None:
     arguments = ("up", "--demo", "--no-dashboard", "--port", "0", "--rpc-port", "0")
     with running(tmp_path / "home", *arguments, DATABASE_URL=postgres_url) as (process, screen):
-        with client(screen) as http:
+        with up_client(screen) as http:
             [agent] = http.get("/agents").json()["agents"]
             deadline = time.monotonic() + 60
             decisions: list[object] = []

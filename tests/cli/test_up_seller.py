@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.up_process import client, ended, running
+from tests.support.processes import ended, running, up_client
 
 from solward_cli.up import demo, seller
 
@@ -50,7 +50,7 @@ def test_it_sells_where_it_did_before_and_else_the_agent_goes_along(tmp_path: Pa
 
     def started() -> tuple[str, str, str]:
         """The seller's site; what the agent buys by; the site that its grants name."""
-        with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+        with running(tmp_path / "home", *arguments) as (process, screen), up_client(screen) as api:
             (agent,) = api.get("/agents").json()["agents"]
             (granted,) = api.get("/policy").json()["policy"]["grants"][2]["via"]
             said = re.search(r"^Demo seller: +http://([^/]+)/", screen, re.M)

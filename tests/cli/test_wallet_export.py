@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.backup_homes import KEYSTORE, furnish, refused, solward
-from tests.support.up_process import running
+from tests.support.cli import KEYSTORE, home_with_wallets, refused, solward
+from tests.support.processes import running
 
 from solward.database.database import Database
 from solward.types.errors import InvalidRequest
@@ -50,7 +50,7 @@ def exported(home: Path) -> list[dict[str, str]]:
 def test_the_exported_key_is_the_wallets_and_imports_elsewhere(
     tmp_path: Path, home: Path, file: Path, protected: bool, named: str
 ) -> None:
-    first, second, _ = furnish(home, **(KEYSTORE if protected else {}))
+    first, second, _ = home_with_wallets(home, **(KEYSTORE if protected else {}))
     typed = SECRET if protected else f"{second.address}\n"
     result = solward(home, "wallet", "export", getattr(second, named), "--out", file, typed=typed)
     assert result.exit_code == 0, result.output
@@ -74,7 +74,7 @@ def test_the_exported_key_is_the_wallets_and_imports_elsewhere(
 
 
 def test_the_environments_passphrase_does_not_count(home: Path, file: Path) -> None:
-    (wallet,) = furnish(home, 1, **KEYSTORE)
+    (wallet,) = home_with_wallets(home, 1, **KEYSTORE)
     # Nobody types: what is in the environment is not taken instead.
     silent = solward(home, "wallet", "export", wallet.id, "--out", file, **KEYSTORE)
     assert silent.exit_code == 1
@@ -93,7 +93,7 @@ def test_the_environments_passphrase_does_not_count(home: Path, file: Path) -> N
 def test_with_a_key_file_the_address_itself_must_be_typed(
     home: Path, file: Path, typed: str
 ) -> None:
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
     result = solward(home, "wallet", "export", wallet.id, "--out", file, typed=typed)
     assert result.exit_code in (1, 2)
     assert not file.exists()
@@ -103,7 +103,7 @@ def test_with_a_key_file_the_address_itself_must_be_typed(
 def test_no_file_is_overwritten_and_nothing_is_written_to_a_device(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
     file.write_text("mine")
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")
@@ -125,7 +125,7 @@ def test_no_file_is_overwritten_and_nothing_is_written_to_a_device(
 def test_a_key_that_is_not_on_record_is_not_given_away(
     home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
 
     async def refuses(self: Database, connection: object, recorded: object) -> None:
         raise sqlite3.OperationalError("disk full")
@@ -139,7 +139,7 @@ def test_a_key_that_is_not_on_record_is_not_given_away(
 
 
 def test_an_unknown_or_ambiguous_wallet_is_refused(home: Path, file: Path) -> None:
-    furnish(home)
+    home_with_wallets(home)
     connection = sqlite3.connect(home / "solward.db")
     connection.execute("UPDATE wallets SET name = 'twin' WHERE name != 'wallet 0'")
     connection.commit()
@@ -151,7 +151,7 @@ def test_an_unknown_or_ambiguous_wallet_is_refused(home: Path, file: Path) -> No
 
 
 def test_a_key_that_was_tampered_with_is_not_exported(home: Path, file: Path) -> None:
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
     connection = sqlite3.connect(home / "solward.db")
     connection.execute("UPDATE wallets SET sealed_key = CAST(x'00' || sealed_key AS BLOB)")
     connection.commit()
@@ -164,7 +164,7 @@ def test_a_key_that_was_tampered_with_is_not_exported(home: Path, file: Path) ->
 
 
 def test_while_the_service_runs_no_key_leaves(home: Path, file: Path) -> None:
-    (wallet,) = furnish(home, 1)
+    (wallet,) = home_with_wallets(home, 1)
     with running(home, "server", "start", "--port", "0", last="Health:"):
         result = solward(
             home, "wallet", "export", wallet.id, "--out", file, typed=f"{wallet.address}\n"
@@ -174,7 +174,7 @@ def test_while_the_service_runs_no_key_leaves(home: Path, file: Path) -> None:
 
 
 def test_at_a_real_terminal_the_passphrase_is_not_echoed(home: Path, file: Path) -> None:
-    (wallet,) = furnish(home, 1, **KEYSTORE)
+    (wallet,) = home_with_wallets(home, 1, **KEYSTORE)
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "solward_cli", "wallet", "export", wallet.id, "--out", str(file)],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from solders.keypair import Keypair
-from tests.support.up_process import client, ended, running
+from tests.support.processes import ended, running, up_client
 from tests.vault.store.releases import connected
 
 from solward_cli import main
@@ -37,7 +37,7 @@ def test_an_imported_key_is_a_wallet_of_the_service(
     assert result.exit_code == 0, result.output
     assert f"Address: {pair.pubkey()}" in result.output
     with running(home, "up", "--no-rpc", "--port", "0") as (process, screen):
-        with client(screen) as api:
+        with up_client(screen) as api:
             (wallet,) = api.get("/wallets").json()["wallets"]
             assert (wallet["name"], wallet["publicKey"]) == ("mine", str(pair.pubkey()))
             other = Keypair()

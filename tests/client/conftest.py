@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.api import SECRET, Api, serving_api
-from tests.support.http_transport import Carrier
+from tests.support.services import SECRET, Api, Carrier, serving_api
 
 from solward.client import SolwardClient
 

@@ -12,8 +12,7 @@ import pytest
 from quart import Quart
 from tests.client.conftest import URL
 from tests.client.walk import walk
-from tests.support.api import Api
-from tests.support.http_transport import Carrier, cut, times
+from tests.support.services import Api, Carrier, cut, times
 
 from solward.client import Conflict, Held, NotFoundError, SolwardClient, Transaction
 from solward.client.errors import AmbiguousName

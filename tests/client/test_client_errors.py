@@ -10,8 +10,7 @@ from decimal import Decimal
 import httpx
 import pytest
 from tests.client.conftest import URL
-from tests.support.api import NOBODY, SECRET
-from tests.support.http_transport import Carrier
+from tests.support.services import NOBODY, SECRET, Carrier
 
 from solward.client import (
     BadRequest,

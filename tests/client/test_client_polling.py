@@ -10,8 +10,7 @@ from functools import partial
 import httpx
 import pytest
 from tests.client.conftest import URL
-from tests.support.api import SECRET
-from tests.support.http_transport import Carrier
+from tests.support.services import SECRET, Carrier
 
 from solward.client import SolwardClient, Unauthorized
 from solward.client import http as module

@@ -13,8 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.service_process import SECRET, Service, free_port
-from tests.support.up_process import running
+from tests.support.processes import SECRET, Service, free_port, running
 
 from solward.client import BadRequest, Event, SolwardClient, Unreachable
 from solward.settings import Settings

@@ -8,8 +8,7 @@ from decimal import Decimal
 import httpx
 import pytest
 from tests.client.conftest import URL
-from tests.support.api import SECRET
-from tests.support.http_transport import Carrier, away, cut, times
+from tests.support.services import SECRET, Carrier, away, cut, times
 
 from solward.client import (
     BadAnswer,

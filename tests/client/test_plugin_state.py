@@ -11,9 +11,8 @@ from types import MappingProxyType
 import pytest
 from click.testing import CliRunner
 from tests.client.conftest import URL
-from tests.support.api import Api
-from tests.support.http_transport import Carrier
-from tests.support.keeping_plugins import context_of, module
+from tests.support.plugins import keeping_context, keeping_module
+from tests.support.services import Api, Carrier
 
 from solward import Put
 from solward.audit import log as audit_log
@@ -41,7 +40,7 @@ SETTINGS = {
 @pytest.fixture
 def keeps(api: Api) -> None:
     """The service has the skill `keeps` of the distribution `keeper`."""
-    loaded = target_of(module(settings=SETTINGS)).loaded
+    loaded = target_of(keeping_module(settings=SETTINGS)).loaded
     skills = {**api.service.registry.skills, "keeps": replace(loaded, distribution="Keeper")}
     api.service.registry = replace(api.service.registry, skills=MappingProxyType(skills))
 
@@ -164,8 +163,8 @@ async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_pa
     purged = partial(asyncio.to_thread, _removed, home)
     async with open_stand(home) as stand:
         wallet = await stand.wallet()
-        await context_of(wallet, "keeper").store.put("last", 1)
-        await context_of(wallet, "another").store.put("last", 1)
+        await keeping_context(wallet, "keeper").store.put("last", 1)
+        await keeping_context(wallet, "another").store.put("last", 1)
         settings = PluginSettings(stand.service.database)
         await settings.put("keeper", "keeps", "token", VALUE, secret=True)
         # It owns the home, and serves nothing that could be asked.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.support.http import Handler, served_in_thread
 
 from solward.client import ClientError, Unauthorized
 from solward_dashboard import polling
@@ -25,14 +23,14 @@ SELF = {
 }  # fmt: skip
 
 
-class Refusing(BaseHTTPRequestHandler):
+class Refusing(Handler):
     """A service that answers 401 to everything but the question whose credential it is."""
 
     own: tuple[int, object] = (200, SELF)
     """Status and body of that; a status of 0 is no answer."""
     asked: int = 0
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         status, body = (401, OF_A_KEY)
         if self.path == "/api/v1/admins/self":
             type(self).asked += 1
@@ -40,15 +38,7 @@ class Refusing(BaseHTTPRequestHandler):
         if status == 0:
             self.close_connection = True
             return
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: object) -> None:
-        """Nothing is printed."""
+        self.reply(status, body)
 
 
 @pytest.fixture
@@ -58,11 +48,8 @@ def service() -> Iterator[tuple[type[Refusing], Options]]:
     class Own(Refusing):
         pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with served_in_thread(Own) as url:
         yield Own, Options(url, "secret", "127.0.0.1", 3000, "a password")
-        server.shutdown()
 
 
 async def logged_in(options: Options) -> tuple[Login, Visitor]:

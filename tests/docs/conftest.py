@@ -1,4 +1,4 @@
 from tests.server.conftest import api
-from tests.support.plugin_distributions import shelf
+from tests.support.plugins import shelf
 
 __all__ = ["api", "shelf"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.support.agents import AGENT
-from tests.support.api import Api, serving_api
 from tests.support.repository import DOCS
+from tests.support.services import Api, serving_api
 
 from solward.agents.budget import TokensUsed
 from solward.agents.decisions import usage_json

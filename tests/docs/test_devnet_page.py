@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
-from tests.support.localnet_process import localnet_process
-from tests.support.page_commands import assert_printed, page_commands, page_settings
+from tests.docs.page_commands import assert_printed, page_commands, page_settings
+from tests.support.localnet import localnet_process
+from tests.support.processes import Service
 from tests.support.repository import DOCS
-from tests.support.service_process import Service
 from tests.support.vendors.process import vendor_process
 
 from solward.settings import Settings

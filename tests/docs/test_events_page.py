@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import SECRET, STRANGER, Api, serving_api
-from tests.support.hold_rows import hold_row
+from tests.support.database import hold_row
 from tests.support.repository import DOCS
+from tests.support.services import SECRET, STRANGER, Api, serving_api
 
 from solward import Put
 from solward.agents.agent import AgentStatus

@@ -7,7 +7,7 @@ import re
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from tests.support.plugin_distributions import Shelf
+from tests.support.plugins import Shelf
 from tests.support.repository import DOCS
 
 from solward import (

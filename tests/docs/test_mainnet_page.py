@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.support.localnet_process import localnet_process
-from tests.support.page_commands import assert_printed, page_commands, page_settings
+from tests.docs.page_commands import assert_printed, page_commands, page_settings
+from tests.support.localnet import localnet_process
+from tests.support.processes import Service
 from tests.support.repository import DOCS, ROOT
-from tests.support.service_process import Service
 
 from solward.settings import Settings
 from solward_cli import main

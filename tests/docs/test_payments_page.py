@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.page_commands import page_commands
+from tests.docs.page_commands import page_commands
+from tests.support.processes import ended, running
 from tests.support.repository import DOCS, ROOT
-from tests.support.up_process import ended, running
 
 from solward.types.paid import PaymentState
 from solward.types.payment import PaymentMode

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from tests.support.api import Api
 from tests.support.repository import DOCS
+from tests.support.services import Api
 
 from solward_server.http.auth import access_of, role_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.service_process import Service
+from tests.support.processes import Service
 
 
 @pytest.fixture

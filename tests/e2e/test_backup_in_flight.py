@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from solders.keypair import Keypair
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.support import jsontext
 

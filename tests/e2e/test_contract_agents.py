@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.support.up_process import client, running
+from tests.support.processes import running, up_client
 
 
 def decisions(api: httpx.Client, agent: str) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ def decisions(api: httpx.Client, agent: str) -> list[dict[str, Any]]:
 
 def test_an_agent_is_made_started_acts_and_is_stopped(tmp_path: Path) -> None:
     up = ("up", "--demo", "--port", "0", "--no-rpc")
-    with running(tmp_path / "home", *up) as (_, screen), client(screen) as api:
+    with running(tmp_path / "home", *up) as (_, screen), up_client(screen) as api:
         wallet = api.post("/wallets", json={"name": "agents"}).json()["walletId"]
         body = {
             "name": "saver",

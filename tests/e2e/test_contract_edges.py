@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.support.service_process import SECRET, Service, funded_wallet
+from tests.support.processes import SECRET, Service, funded_wallet
 
 DASHBOARD = ("http://localhost:3000", "http://127.0.0.1:3000")
 KEY_REQUIRED = {"error": "Unauthorized — API key required"}

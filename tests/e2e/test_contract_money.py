@@ -6,7 +6,7 @@ import re
 
 import httpx
 import pytest
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.processes import Service, funded_wallet, sol_of
 
 STRANGER = "11111111111111111111111111111112"
 NOBODY = "00000000-0000-4000-8000-000000000000"

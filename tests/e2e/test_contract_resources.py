@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import httpx
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 
 STRANGER = "11111111111111111111111111111112"
 

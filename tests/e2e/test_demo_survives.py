@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.processes import SECRET, free_port
 from tests.support.repository import ROOT
-from tests.support.service_process import SECRET, free_port
 
 pytestmark = pytest.mark.more
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from solders.keypair import Keypair
-from tests.support.service_process import sol_of
+from tests.support.processes import sol_of
 
 pytestmark = pytest.mark.devnet
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.browser import Browser
-from tests.support.service_process import SECRET, Service
+from tests.support.processes import SECRET, Service
 
 pytestmark = pytest.mark.more
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.localnet_process import localnet_process
+from tests.support.localnet import localnet_process
+from tests.support.processes import SECRET
 from tests.support.repository import ROOT
-from tests.support.service_process import SECRET
 
 EXAMPLES = ROOT / "examples"
 

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.support.api import STRANGER
-from tests.support.service_process import Service
+from tests.support.processes import Service
+from tests.support.services import STRANGER
 
 HALF_OPEN = 1_200
 _BEGUN = (b"", b"P", b"POST /api/v1/wallets HTTP/1.1\r\nX-Slow: ")

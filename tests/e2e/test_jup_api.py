@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.kept_environments import require_node
-from tests.support.localnet_process import localnet_process
+from tests.support.environments import require_node
+from tests.support.localnet import localnet_process
 
 JUP_API = Path(__file__).parent / "jup_api"
 

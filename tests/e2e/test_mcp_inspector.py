@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.kept_environments import require_node
-from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.environments import require_node
+from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 from solward_mcp import paying
 

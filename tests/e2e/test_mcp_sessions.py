@@ -15,8 +15,8 @@ import pytest
 from mcp import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types import ToolListChangedNotification
-from tests.support.mcp_sessions import MODES, called, http_session, refusal, resource, stdio_session
-from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.mcp import MODES, called, http_session, refusal, resource, stdio_session
+from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 from solward_mcp.built_in import built_in
 

@@ -14,8 +14,8 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests.plugins.test_raydium_cpmm import NOW, SOL, USDC, Ledger, context, selling
-from tests.support.kept_environments import require_node
-from tests.support.raydium import CpmmPool, loaded, pool_of
+from tests.support.environments import require_node
+from tests.support.market import CpmmPool, pool_of, raydium_venue
 
 from solward.solana.tokens import associated_address
 
@@ -87,8 +87,8 @@ async def made(pool: CpmmPool, sold: Pubkey, amount: int) -> tuple[dict[str, Any
     ledger = Ledger(pool)
     where = context(ledger, pool)
     taker, destination = (str(Keypair().pubkey()) for _ in range(2))
-    quote = await loaded().quote(selling(sold, amount), where)
-    swap = (await loaded().instructions(quote, taker, destination, where)).swap
+    quote = await raydium_venue().quote(selling(sold, amount), where)
+    swap = (await raydium_venue().instructions(quote, taker, destination, where)).swap
     program = str(swap.program_id)
     accounts = pool.accounts()
     case = {

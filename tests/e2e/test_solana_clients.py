@@ -30,16 +30,16 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import get_associated_token_address
-from tests.support.kept_environments import require_node
-from tests.support.localnet_process import LocalnetProcess, localnet_process
-from tests.support.localnet_wire import (
+from tests.support.environments import require_node
+from tests.support.localnet import LocalnetProcess, localnet_process
+from tests.support.repository import DOCS
+from tests.support.tokens import (
     TOKEN,
     TOKEN_2022,
     fund_instructions,
     mint_instructions,
     named_mint_instructions,
 )
-from tests.support.repository import DOCS
 
 JAVASCRIPT = Path(__file__).parent / "web3js"
 SOL = 1_000_000_000

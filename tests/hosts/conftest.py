@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest_asyncio
-from tests.support.plugin_hosts import QUICK
+from tests.support.hosts import QUICK_HOST
 
 from solward.hosts.supervisor import Hosts
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def _of_module() -> AsyncIterator[Hosts]:
-    made = Hosts(limits=QUICK)
+    made = Hosts(limits=QUICK_HOST)
     await made.open()
     yield made
     await made.close()
@@ -33,7 +33,7 @@ async def opened() -> AsyncIterator[Callable[..., Awaitable[Hosts]]]:
     made: list[Hosts] = []
 
     async def open_hosts(**options: Any) -> Hosts:
-        new = Hosts(**{"limits": QUICK, **options})
+        new = Hosts(**{"limits": QUICK_HOST, **options})
         made.append(new)
         await new.open()
         return new

@@ -98,7 +98,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.hosts.attacks import ATTACKS, CHECKED, NUMBERS
-from tests.support.confined import USERS, folder_of
+from tests.support.processes import USERS, folder_of
 from tests.support.repository import ROOT
 
 SECRET = "5JueXZhZ-the-key-of-a-wallet"

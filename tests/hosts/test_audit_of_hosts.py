@@ -13,8 +13,8 @@ import httpx
 import msgspec
 import pytest
 from tests.hosts.test_plugins_in_hosts import SPEND, TO, Opened, skill
-from tests.support.hosted_plugins import opened_hosts
-from tests.support.plugin_distributions import Shelf, shelf
+from tests.support.hosts import opened_hosts
+from tests.support.plugins import Shelf, shelf
 
 from solward import Manifest, VenueSpec
 from solward.hosts.capabilities import Capabilities, RunningCall

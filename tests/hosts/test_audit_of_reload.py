@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosted_plugins import Hosted
-from tests.support.live_plugins import (
+from tests.support.clock import until
+from tests.support.hosts import (
     OF_THREE,
+    Hosted,
     home,
     opened,
-    pays,
-    put,
+    pays_of,
+    put_plugin,
     quick,
     rule_wheel,
-    rules,
+    rules_of,
     skill_wheel,
-    switch,
-    until,
+    switch_plugin,
 )
-from tests.support.wheels import wheel
+from tests.support.plugins import wheel
 
 from solward.plugins import load
 from solward.plugins.discovery import Candidate
@@ -47,32 +47,32 @@ async def test_a_guardrail_whose_files_are_lost_judges_on_after_another_command(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
-        one = await put(home, rule_wheel(tmp_path, "1"), checked=False)
-        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
+        one = await put_plugin(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules_of(hosted) == [("cap", "1")], "the guardrail")
         if lost == "all":
             shutil.rmtree(one.folder)
         else:
             [points] = one.folder.glob("*.dist-info/entry_points.txt")
             points.write_text("")
-        await put(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
+        await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
         await until(lambda: has(hosted, "acme"), "the skill")
-        assert "not three, says 1" in await pays(wallet, OF_THREE)
+        assert "not three, says 1" in await pays_of(wallet, OF_THREE)
 
 
 async def test_another_guardrail_of_the_name_takes_no_missing_ones_place(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:
     async with opened() as hosted:
-        await put(home, rule_wheel(tmp_path, "1"), checked=False)
-        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
+        await put_plugin(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules_of(hosted) == [("cap", "1")], "the guardrail")
     shutil.rmtree(home / "plugins" / "acme-rules")
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
-        assert "the guardrail is not loaded" in await pays(wallet, OF_THREE)
+        assert "the guardrail is not loaded" in await pays_of(wallet, OF_THREE)
         source = rule_wheel(tmp_path / "lax", "1", "FORBIDDEN = 1", name="lax_rules")
-        await put(home, source, checked=False)
+        await put_plugin(home, source, checked=False)
         await until(lambda: "lax-rules" in str(hosted.stand.service.registry.places), "the other")
-        refusal = await pays(wallet, OF_THREE / 3)
+        refusal = await pays_of(wallet, OF_THREE / 3)
         assert "acme-rules: version_mismatch" in refusal
 
 
@@ -80,11 +80,11 @@ async def test_a_disable_counts_though_the_clock_was_set_back(
     home: Path, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened() as hosted:
-        await put(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
+        await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
         await until(lambda: has(hosted, "acme"), "the skill")
         now = layout.time.time_ns
         monkeypatch.setattr(layout.time, "time_ns", lambda: now() - 3600 * 10**9)
-        await switch(home, "acme-tools", False)
+        await switch_plugin(home, "acme-tools", False)
         await until(lambda: not has(hosted, "acme"), "it is disabled", 5)
 
 
@@ -94,30 +94,30 @@ async def test_a_disable_waits_for_no_other_plugins_import(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=3)
-        await put(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
-        await put(home, rule_wheel(tmp_path, "1"), checked=False)
-        await until(lambda: has(hosted, "acme") and rules(hosted), "the skill and the rule")
+        await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
+        await put_plugin(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: has(hosted, "acme") and rules_of(hosted), "the skill and the rule")
         slow = wheel(
             tmp_path / "slow", name="slow_tools", version="1", plugin="slow",
             source="import time; time.sleep(25)",
         )  # fmt: skip
         began = time.monotonic()
-        await put(home, slow, checked=False)
+        await put_plugin(home, slow, checked=False)
         live = hosted.stand.service.plugins.hosts
         await until(lambda: any(each.name == "slow-tools" for each in live.hosts), "its host")
-        await switch(home, "acme-tools", False)
-        await switch(home, "acme-rules", False)
-        await until(lambda: not has(hosted, "acme") and not rules(hosted), "they are disabled")
+        await switch_plugin(home, "acme-tools", False)
+        await switch_plugin(home, "acme-rules", False)
+        await until(lambda: not has(hosted, "acme") and not rules_of(hosted), "they are disabled")
         with pytest.raises(SolwardError, match="acme"):
             await hosted.run("acme", wallet.id)
-        assert await pays(wallet, OF_THREE) == "paid"
+        assert await pays_of(wallet, OF_THREE) == "paid"
         # Enabled again before the slow one is there.
-        await switch(home, "acme-tools", True)
-        await switch(home, "acme-rules", True)
+        await switch_plugin(home, "acme-tools", True)
+        await switch_plugin(home, "acme-rules", True)
         assert time.monotonic() - began < 20, "the import was over, and nothing waited"
-        await until(lambda: has(hosted, "acme") and rules(hosted), "they are there again", 60)
+        await until(lambda: has(hosted, "acme") and rules_of(hosted), "they are there again", 60)
         assert await hosted.run("acme", wallet.id) == "one"
-        assert "guardrail cap: not three" in await pays(wallet, OF_THREE)
+        assert "guardrail cap: not three" in await pays_of(wallet, OF_THREE)
 
 
 async def test_declarations_of_many_plugins_do_not_keep_the_event_loop(

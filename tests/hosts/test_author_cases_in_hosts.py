@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.support.hosted_plugins import opened_hosts
-from tests.support.plugin_distributions import Shelf, shelf
+from tests.support.hosts import opened_hosts
+from tests.support.plugins import Shelf, shelf
 from tests.support.repository import ROOT
 
 from solward.plugins import LoadedSkill

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.confined import USERS, answers_of, folder_of
+from tests.support.processes import USERS, answers_of, folder_of
 
 from solward.hosts import confinement
 from solward.hosts.confinement import Availability, landlock, seccomp

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.hosts.test_live_plugins_in_processes import solward, until, versions
-from tests.support.live_plugins import skill_wheel
-from tests.support.service_process import SECRET, Service
+from tests.hosts.test_live_plugins_in_processes import solward, versions
+from tests.support.clock import wait_until
+from tests.support.hosts import skill_wheel
+from tests.support.processes import SECRET, Service
 from tests.support.vendors.process import vendor_process
 
 from solward.settings import Settings
@@ -85,7 +86,7 @@ def test_no_child_has_a_secret_but_the_dashboard_its_own(tmp_path: Path) -> None
             given = environment_of(service.process.pid)
             assert canaries <= set(given.values())
             solward(service, "install", str(skill_wheel(tmp_path, "1", "return 'one'")), "--yes")
-            until(lambda: versions(service) == {"acme": "1"}, "the plugin's host")
+            wait_until(lambda: versions(service) == {"acme": "1"}, "the plugin's host")
             pid = service.process.pid
             with service.client() as client:
                 wallet = client.post("/wallets", json={"name": "w"}).json()["walletId"]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.plugin_hosts import TENANTS, alive, config, gone, run
+from tests.support.hosts import TENANTS, gone, host_config, is_alive, run_in
 
 import solward
 from solward.hosts.forking import modules_of
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 SERVICE = """
 import asyncio, sys
-from tests.support.plugin_hosts import config, run
+from tests.support.hosts import config, run
 from solward.hosts.supervisor import Hosts
 
 async def main():
@@ -70,8 +70,8 @@ async def test_a_host_has_nothing_of_the_service(
 ) -> None:
     monkeypatch.setenv("KEYSTORE_PASSPHRASE", "hunter2-hunter2")
     hosts = await opened()
-    host = await hosts.start(config(), {})
-    told = await run(host, "tell")
+    host = await hosts.start(host_config(), {})
+    told = await run_in(host, "tell")
     assert "hunter2" not in str(told)
     assert set(told["environment"]) == {"LANG", "PATH", "MALLOC_ARENA_MAX", "HOME", "TMPDIR"}
     assert (told["pid"], told["session"], told["threads"]) == (host.pid, told["parent"], 1)
@@ -81,10 +81,10 @@ async def test_a_host_has_nothing_of_the_service(
     *before, last = told["path"]
     assert last == str(TENANTS)
     assert str(ROOT / "framework") not in before
-    assert await run(host, "read", path=str(ROOT / "pyproject.toml")) == "PermissionError"
-    assert await run(host, "read", path="/etc/passwd") == "PermissionError"
+    assert await run_in(host, "read", path=str(ROOT / "pyproject.toml")) == "PermissionError"
+    assert await run_in(host, "read", path="/etc/passwd") == "PermissionError"
     [own] = solward.__path__
-    assert await run(host, "read", path=f"{own}/errors.py")
+    assert await run_in(host, "read", path=f"{own}/errors.py")
 
 
 async def test_of_an_editable_installation_only_the_tenants_modules_are_read(
@@ -99,11 +99,11 @@ async def test_of_an_editable_installation_only_the_tenants_modules_are_read(
     monkeypatch.syspath_prepend(tmp_path)
     names = ("my_plugin.part", "my_module", "httpx", "nowhere")
     assert set(modules_of(names)) == {"my_plugin", "my_module"}
-    host = await hosts.start(config(modules=names), {})
+    host = await hosts.start(host_config(modules=names), {})
     for module, file in (("my_plugin.part", "my_plugin/part.py"), ("my_module", "my_module.py")):
-        assert await run(host, "bring", module=module) == str(tmp_path / file)
-    assert await run(host, "bring", module="other_module") == "ModuleNotFoundError"
-    assert await run(host, "read", path=str(tmp_path / ".env")) == "PermissionError"
+        assert await run_in(host, "bring", module=module) == str(tmp_path / file)
+    assert await run_in(host, "bring", module="other_module") == "ModuleNotFoundError"
+    assert await run_in(host, "read", path=str(tmp_path / ".env")) == "PermissionError"
 
 
 async def test_lines_of_pth_files_do_not_run(hosts: Hosts, tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ async def test_lines_of_pth_files_do_not_run(hosts: Hosts, tmp_path: Path) -> No
     (wheel / "sitecustomize.py").write_text(f"open({str(marker)!r}, 'w')\n")
     (wheel / "misbehaving.py").write_text((TENANTS / "misbehaving.py").read_text())
     host = await hosts.start(
-        replace(config(), folder=str(wheel), scratch=str(scratch), scratch_bytes=1 << 20), {}
+        replace(host_config(), folder=str(wheel), scratch=str(scratch), scratch_bytes=1 << 20), {}
     )
-    assert await run(host, "bring", module="misbehaving") == str(wheel / "misbehaving.py")
-    assert await run(host, "store", files=1, bytes=1) == "stored"
+    assert await run_in(host, "bring", module="misbehaving") == str(wheel / "misbehaving.py")
+    assert await run_in(host, "store", files=1, bytes=1) == "stored"
     assert not marker.exists()
 
 
@@ -138,7 +138,7 @@ async def test_killed_in_the_middle_none_is_left(which: str) -> None:
         line = await asyncio.to_thread(service.stdout.readline)
         pids = [int(each) for each in line.split()]
         assert len(pids) == 3
-        assert all(map(alive, pids))
+        assert all(map(is_alive, pids))
         if which == "service beside a stuck zygote":
             os.kill(pids[0], signal.SIGSTOP)
         if which == "zygote":
@@ -153,15 +153,15 @@ async def test_killed_in_the_middle_none_is_left(which: str) -> None:
 async def test_twenty_at_once_start_fast_and_share_their_memory(hosts: Hosts) -> None:
     await hosts.unavailable()
     began = time.monotonic()
-    first = await hosts.start(config("first"), {})
+    first = await hosts.start(host_config("first"), {})
     alone_s = time.monotonic() - began
     began = time.monotonic()
     started = await asyncio.gather(
-        *(hosts.start(config(f"host-{number}"), {}) for number in range(20))
+        *(hosts.start(host_config(f"host-{number}"), {}) for number in range(20))
     )
     together_s = time.monotonic() - began
     pids = [host.pid for host in (first, *started)]
-    told = await asyncio.gather(*(run(host, "tell") for host in (first, *started)))
+    told = await asyncio.gather(*(run_in(host, "tell") for host in (first, *started)))
     assert [each["pid"] for each in told] == pids
     assert len(set(pids)) == 21
     each_mib = statistics.mean(proportional_kib(pid) for pid in pids if pid) / 1024
@@ -174,10 +174,10 @@ async def test_twenty_at_once_start_fast_and_share_their_memory(hosts: Hosts) ->
 
 async def test_starts_and_stops_leave_nothing_open(opened: Open) -> None:
     async def cycle(number: int) -> None:
-        host = await hosts.start(config(str(number)), {})
+        host = await hosts.start(host_config(str(number)), {})
         if number % 2:
             with pytest.raises(SkillError):
-                await run(host, "leave")
+                await run_in(host, "leave")
         await hosts.remove(host)
 
     hosts = await opened()
@@ -198,8 +198,8 @@ async def test_the_loop_of_the_service_keeps_time_while_hosts_start_burn_and_end
 ) -> None:
     await hosts.unavailable()
     idle = statistics.quantiles(await lateness(1), n=10)[-1]
-    burning = [hosts.add(config(f"host-{number}"), {}) for number in range(2)]
-    calls = [asyncio.create_task(run(host, "spin", timeout_s=0.8)) for host in burning]
+    burning = [hosts.add(host_config(f"host-{number}"), {}) for number in range(2)]
+    calls = [asyncio.create_task(run_in(host, "spin", timeout_s=0.8)) for host in burning]
     busy = statistics.quantiles(await lateness(1), n=10)[-1]
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(each) for each in ended] == [TimeoutError, TimeoutError]

@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.hosted_plugins import opened_hosts
-from tests.support.hostile_plugins import COSTS, OBTAINS, source
-from tests.support.plugin_distributions import Shelf, shelf
+from tests.support.hosts import opened_hosts
+from tests.support.plugins import COSTS, OBTAINS, Shelf, hostile_source, shelf
 
 from solward.hosts.host import SupervisionLimits
 from solward.hosts.plugins import plugin_hosts
@@ -31,8 +30,8 @@ async def test_thirty_hostile_plugins_obtain_nothing(
     values = {"SERVICE": os.getpid(), "HOME": str(tmp_path / "home-1"), "OTHER": "x"}
     values["SITE"] = site.getsitepackages()[0]
     for name, body in {**OBTAINS, **COSTS}.items():
-        shelf.install(name.replace("_", "-"), {name: source(name, body, **values)})
-    shelf.install("good-dist", {"good": source("good", "return str(os.getpid())")})
+        shelf.install(name.replace("_", "-"), {name: hostile_source(name, body, **values)})
+    shelf.install("good-dist", {"good": hostile_source("good", "return str(os.getpid())")})
     # Thirty processes share two cores: a second without an answer is no sign of malice here.
     opened = opened_hosts(monkeypatch, tmp_path, SupervisionLimits(answer_s=4.0, watch_s=0.1))
     with canaries.in_environment():
@@ -97,9 +96,9 @@ async def test_each_hostile_plugin_is_named(
     for name, body in bodies.items():
         # A busy machine may notice an end only when the shorter limit has passed.
         limit_s = 30 if name in ENDS else 3
-        made = source(name, body, limit_s=limit_s, **values)
+        made = hostile_source(name, body, limit_s=limit_s, **values)
         shelf.install(name.replace("_", "-"), {name: made})
-    shelf.install("good-dist", {"good": source("good", "return 'good'")})
+    shelf.install("good-dist", {"good": hostile_source("good", "return 'good'")})
     opened = opened_hosts(monkeypatch, tmp_path, SupervisionLimits(answer_s=4.0, watch_s=0.1))
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
@@ -128,7 +127,7 @@ async def test_at_import_they_obtain_nothing_either(shelf: Shelf, tmp_path: Path
         "ends_first": "import os\nos._exit(1)",
     }
     for name, body in at_import.items():
-        shelf.install(name.replace("_", "-"), {name: f"{body}\n{source(name, 'return 1')}"})
+        shelf.install(name.replace("_", "-"), {name: f"{body}\n{hostile_source(name, 'return 1')}"})
     async with plugin_hosts() as hosts:
         registry = await open_registry(hosts=hosts, entry_points=shelf.entry_points())
     assert not registry.skills

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.plugin_distributions import skill_source
-from tests.support.wheels import wheel
+from tests.support.plugins import skill_source, wheel
 
 from solward.plugins.folders import layout, wheels
 from solward.plugins.folders.wheels import Budget, Tree

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import uvloop
-from tests.support.plugin_hosts import QUICK, config, gone, run
+from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 
 from solward.hosts.supervisor import Hosts
 from solward.types.errors import SkillError
@@ -14,12 +14,12 @@ from solward.types.errors import SkillError
 
 def test_they_run_end_and_start_again_on_uvloop() -> None:
     async def work() -> None:
-        hosts = Hosts(limits=QUICK)
+        hosts = Hosts(limits=QUICK_HOST)
         await hosts.open()
-        host = await hosts.start(config(), {})
+        host = await hosts.start(host_config(), {})
         with pytest.raises(SkillError, match="ended with status 7"):
-            await run(host, "leave")
-        told = await run(host, "tell", number=1)
+            await run_in(host, "leave")
+        told = await run_in(host, "tell", number=1)
         assert told["asked"] == {"number": 1}
         await hosts.close()
         await gone(told["pid"], told["parent"])

@@ -10,26 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosted_plugins import Hosted
-from tests.support.live_plugins import (
+from tests.support.clock import until
+from tests.support.hosts import (
     FORBIDDEN,
     OF_THREE,
-    TO,
+    PAID,
+    Hosted,
     home,
     opened,
-    pays,
-    put,
+    pays_of,
+    put_plugin,
     quick,
-    remove,
+    remove_plugin,
     rule_wheel,
-    rules,
+    rules_of,
     skill_wheel,
-    switch,
-    until,
+    switch_plugin,
 )
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.plugins import Shelf, shelf, skill_source, wheel
 from tests.support.repository import ROOT
-from tests.support.wheels import wheel
 
 from solward.audit.log import AuditLog
 from solward.plugins.folders import layout
@@ -65,13 +64,13 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
         waits = "while not (await context.balances()).lamports: await asyncio.sleep(0.02)"
-        first = await put(home, skill_wheel(tmp_path, "1", f"{waits}\nreturn 'one'"))
+        first = await put_plugin(home, skill_wheel(tmp_path, "1", f"{waits}\nreturn 'one'"))
         await until(lambda: version(hosted) == "1", "version 1")
         assert "acme" in {each.name for each in hosted.stand.service.registry.tools()}
         running = asyncio.create_task(hosted.run("acme", wallet.id))
         [old] = hosted.stand.service.plugins.hosts.hosts
         await until(lambda: old.busy, "the call")
-        await put(home, skill_wheel(tmp_path, "2", "await asyncio.sleep(60)"), upgrade=True)
+        await put_plugin(home, skill_wheel(tmp_path, "2", "await asyncio.sleep(60)"), upgrade=True)
         await until(lambda: version(hosted) == "2", "version 2")
         # What began with the version before ends with it, and then its process does.
         assert not running.done()
@@ -80,17 +79,17 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         await until(lambda: old not in hosted.stand.service.plugins.hosts.hosts, "its host's end")
         running = asyncio.create_task(hosted.run("acme", wallet.id))
         await until(lambda: hosted.stand.service.plugins.hosts.hosts[0].busy, "the call")
-        await switch(home, "acme-tools", False)
+        await switch_plugin(home, "acme-tools", False)
         with pytest.raises(SkillError, match="ended during the call: it was disabled") as caught:
             await running
         assert caught.value.code == "plugin_host_ended"
         with pytest.raises(SkillNotFound):
             await hosted.run("acme", wallet.id)
         assert hosted.problems == {"acme": "disabled"}
-        await switch(home, "acme-tools", True)
+        await switch_plugin(home, "acme-tools", True)
         await until(lambda: version(hosted) == "2", "it is enabled")
         assert hosted.problems == {}
-        await remove(home, "acme-tools")
+        await remove_plugin(home, "acme-tools")
         await until(lambda: version(hosted) is None, "it is removed")
         assert (hosted.problems, hosted.stand.service.registry.places) == ({}, ())
         # What a process may import from stays until no service runs.
@@ -109,7 +108,7 @@ async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+        await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"))
         await until(lambda: version(hosted) == "1", "version 1")
         worse = {
             "import_failed": skill_wheel(
@@ -124,11 +123,11 @@ async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
         }
         for code, path in worse.items():
             # Behind the back of the command line, which would have asked and refused.
-            await put(home, path, upgrade=True, checked=False)
+            await put_plugin(home, path, upgrade=True, checked=False)
             await until(lambda c=code: c in str(hosted.stand.service.registry.problems), code)
             assert hosted.problems == {"acme": "upgrade_failed"}
             assert await hosted.run("acme", wallet.id) == "one"
-        await put(home, skill_wheel(tmp_path, "4", "return 'four'"), upgrade=True)
+        await put_plugin(home, skill_wheel(tmp_path, "4", "return 'four'"), upgrade=True)
         await until(lambda: version(hosted) == "4", "version 4")
         assert hosted.problems == {}
 
@@ -145,7 +144,7 @@ async def test_what_pip_changes_waits_for_the_next_start(
         before = hosted.stand.service.registry
         metadata.rename(kept)
         shelf.install("new-tools", {"new": skill_source("new", effects="Effects.SPEND")})
-        await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+        await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"))
         await until(lambda: version(hosted) == "1", "the exchange after an uninstallation")
         assert version(hosted, "env") == "1.5"
         assert await hosted.run("env", wallet.id) == "as it was at the start"
@@ -153,7 +152,7 @@ async def test_what_pip_changes_waits_for_the_next_start(
         # Back, as another version.
         kept.rename(metadata)
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: env-tools\nVersion: 2.0\n")
-        await switch(home, "acme-tools", False)
+        await switch_plugin(home, "acme-tools", False)
         await until(lambda: version(hosted) is None, "the exchange after an installation")
         assert hosted.stand.service.registry.skills["env"] is before.skills["env"]
         assert (version(hosted, "new"), hosted.problems) == (None, {"acme": "disabled"})
@@ -169,9 +168,11 @@ async def test_a_record_swapped_for_another_version_is_not_loaded(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        one = await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+        one = await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"))
         await until(lambda: version(hosted) == "1", "version 1")
-        other = await put(tmp_path / "other", skill_wheel(tmp_path / "w", "1", "return 'evil'"))
+        other = await put_plugin(
+            tmp_path / "other", skill_wheel(tmp_path / "w", "1", "return 'evil'")
+        )
         record = (other.folder.parent / layout.RECORD).read_text()
         shutil.copytree(other.folder, one.folder.parent / other.folder.name)
         swapped = jsontext.loads(record) | {"act": {"id": one.act.id, "ms": one.act.ms}}
@@ -186,7 +187,7 @@ async def test_a_record_swapped_for_another_version_is_not_loaded(
 async def test_files_that_were_changed_in_place_are_not_loaded(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:
-    one = await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+    one = await put_plugin(home, skill_wheel(tmp_path, "1", "return 'one'"))
     async with opened() as hosted:
         assert version(hosted) == "1"
     module = one.folder / "acme_tools_acme.py"
@@ -195,7 +196,7 @@ async def test_files_that_were_changed_in_place_are_not_loaded(
         assert hosted.problems == {"*": "version_mismatch"}
         assert version(hosted) is None
         module.write_text(module.read_text().replace("'evil'", "'one'"))
-        await switch(home, "acme-tools", True)
+        await switch_plugin(home, "acme-tools", True)
         await until(lambda: version(hosted) == "1", "the files are as they were")
 
 
@@ -205,7 +206,7 @@ async def test_enabling_lets_one_start_again_that_crashed(
     body = "import os; os._exit(7)"
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        await put(home, skill_wheel(tmp_path, "1", body))
+        await put_plugin(home, skill_wheel(tmp_path, "1", body))
         await until(lambda: version(hosted) == "1", "version 1")
 
         async def ends() -> str:
@@ -218,7 +219,7 @@ async def test_enabling_lets_one_start_again_that_crashed(
             "plugin_host_disabled",
         ]
         assert hosted.problems == {"acme": "crashes"}
-        await switch(home, "acme-tools", True)
+        await switch_plugin(home, "acme-tools", True)
         await until(lambda: hosted.problems == {}, "it is enabled")
         assert await ends() == "plugin_host_ended"
 
@@ -229,7 +230,7 @@ async def test_enabling_forgets_what_was_wrong_with_one_that_runs(
     body = "print(*range(200), sep=chr(10)); raise KeyError"
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        await put(home, skill_wheel(tmp_path, "1", body))
+        await put_plugin(home, skill_wheel(tmp_path, "1", body))
         await until(lambda: version(hosted) == "1", "version 1")
 
         async def fails() -> list[str]:
@@ -240,7 +241,7 @@ async def test_enabling_forgets_what_was_wrong_with_one_that_runs(
 
         # Each is said once, however often its host has something to say.
         assert [await fails() for _ in range(3)][-1] == ["noisy", "faulty_calls"]
-        await switch(home, "acme-tools", True)
+        await switch_plugin(home, "acme-tools", True)
         await until(lambda: hosted.problems == {}, "it is enabled")
         # What happened before counts no more.
         assert "faulty_calls" not in await fails()
@@ -253,7 +254,7 @@ async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        one = await put(home, skill_wheel(tmp_path, "1", "import os; os._exit(7)"))
+        one = await put_plugin(home, skill_wheel(tmp_path, "1", "import os; os._exit(7)"))
         await until(lambda: version(hosted) == "1", "version 1")
         module = one.folder / "acme_tools_acme.py"
         module.write_text(module.read_text().replace("Does acme.", "Does evil."))
@@ -263,7 +264,7 @@ async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
             assert caught.value.code == code
         assert hosted.problems == {"acme": "declaration_changed"}
         module.write_text(module.read_text().replace("Does evil.", "Does acme."))
-        await switch(home, "acme-tools", True)
+        await switch_plugin(home, "acme-tools", True)
         await until(lambda: hosted.problems == {}, "it is enabled")
         with pytest.raises(SkillError) as caught:
             await hosted.run("acme", wallet.id)
@@ -275,31 +276,31 @@ async def test_a_guardrail_judges_from_its_installation_to_its_removal(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
-        assert await pays(wallet, OF_THREE) == "paid"
-        await put(home, rule_wheel(tmp_path, "1"), checked=False)
-        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
-        assert "not three, says 1" in await pays(wallet, OF_THREE)
+        assert await pays_of(wallet, OF_THREE) == "paid"
+        await put_plugin(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules_of(hosted) == [("cap", "1")], "the guardrail")
+        assert "not three, says 1" in await pays_of(wallet, OF_THREE)
         # One that does not start leaves the old one judging.
-        await put(
+        await put_plugin(
             home, rule_wheel(tmp_path, "2", "import os; os._exit(1)"), upgrade=True, checked=False
         )
         await until(lambda: hosted.problems == {"cap": "upgrade_failed"}, "the failure")
-        assert "not three, says 1" in await pays(wallet, OF_THREE)
+        assert "not three, says 1" in await pays_of(wallet, OF_THREE)
         # A folder that is lost is no command, now or at the next start.
         shutil.rmtree(home / "plugins" / "acme-rules")
         await until(lambda: hosted.problems == {"*": "version_mismatch"}, "the loss")
-        assert "not three, says 1" in await pays(wallet, OF_THREE)
+        assert "not three, says 1" in await pays_of(wallet, OF_THREE)
     async with opened() as hosted:
         wallet = await hosted.stand.wallet("another")
-        assert rules(hosted) == [("cap", "")]
-        refusal = await pays(wallet, OF_THREE / 3)
+        assert rules_of(hosted) == [("cap", "")]
+        refusal = await pays_of(wallet, OF_THREE / 3)
         assert "the guardrail is not loaded: 'cap' of acme-rules: version_mismatch" in refusal
-        await put(home, rule_wheel(tmp_path, "1"), checked=False)
-        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
-        assert await pays(wallet, OF_THREE / 3) == "paid"
-        await remove(home, "acme-rules")
-        await until(lambda: rules(hosted) == [], "its removal")
-        assert await pays(wallet, OF_THREE) == "paid"
+        await put_plugin(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules_of(hosted) == [("cap", "1")], "the guardrail")
+        assert await pays_of(wallet, OF_THREE / 3) == "paid"
+        await remove_plugin(home, "acme-rules")
+        await until(lambda: rules_of(hosted) == [], "its removal")
+        assert await pays_of(wallet, OF_THREE) == "paid"
 
 
 async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
@@ -308,15 +309,15 @@ async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
     limits = {"max_transactions_per_minute": 100_000, "daily_spending_limit_sol": 1000}
     async with opened(**limits) as hosted:
         wallets = [await hosted.stand.wallet(f"w{n}", sol=50) for n in range(4)]
-        await put(home, rule_wheel(tmp_path, "0"), checked=False)
-        await until(lambda: rules(hosted) == [("cap", "0")], "the guardrail")
-        before = await hosted.stand.service.ledger.balance(TO)
+        await put_plugin(home, rule_wheel(tmp_path, "0"), checked=False)
+        await until(lambda: rules_of(hosted) == [("cap", "0")], "the guardrail")
+        before = await hosted.stand.service.ledger.balance(PAID)
         told: list[str] = []
         stop = asyncio.Event()
 
         async def pay(wallet: TestWallet, amount: Decimal) -> None:
             while not stop.is_set():
-                told.append(await pays(wallet, amount))
+                told.append(await pays_of(wallet, amount))
 
         payers = [
             asyncio.create_task(pay(wallet, amount))
@@ -328,17 +329,19 @@ async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
             for number in range(1, 21):
                 broken = "import os; os._exit(1)" if number % 4 == 0 else ""
                 path = rule_wheel(tmp_path, str(number), broken)
-                await put(home, path, upgrade=True, checked=False)
+                await put_plugin(home, path, upgrade=True, checked=False)
                 if broken:
                     await until(lambda: "cap" in hosted.problems, "the failure")
                 else:
-                    await until(lambda n=number: rules(hosted) == [("cap", str(n))], "the upgrade")
+                    await until(
+                        lambda n=number: rules_of(hosted) == [("cap", str(n))], "the upgrade"
+                    )
         finally:
             stop.set()
             await asyncio.gather(*payers)
         records = [each for wallet in wallets for each in await wallet.records()]
         paid = [each for each in records if each.status is TransactionStatus.CONFIRMED]
-        moved = await hosted.stand.service.ledger.balance(TO) - before
+        moved = await hosted.stand.service.ledger.balance(PAID) - before
         assert moved == len(paid) * FORBIDDEN // 3
         assert len(paid) > 20
         said = {text.partition("says ")[2] for text in told if "not three" in text}
@@ -357,7 +360,7 @@ async def test_a_payment_protocol_comes_and_goes_while_the_service_runs(
         group=PAYMENTS,
         source=source,
     )
-    price = {"mint": TO, "payTo": TO, "units": "5", "order": "7", "network": "localnet"}
+    price = {"mint": PAID, "payTo": PAID, "units": "5", "order": "7", "network": "localnet"}
     asked = HttpAnswer(
         "https://a.example/", "GET", 402, (("Template-Price", jsontext.dumps(price)),)
     )
@@ -367,12 +370,12 @@ async def test_a_payment_protocol_comes_and_goes_while_the_service_runs(
             return hosted.stand.service.registry.payments
 
         assert list(loaded()) == ["mpp", "x402"]
-        await put(home, made)
+        await put_plugin(home, made)
         await until(lambda: "solward_plugin_template" in loaded(), "it is loaded")
         [offer] = await loaded()["solward_plugin_template"].offers(asked)
-        assert (offer.units, offer.pay_to) == (5, TO)
+        assert (offer.units, offer.pay_to) == (5, PAID)
         held = loaded()["solward_plugin_template"]
-        await remove(home, "acme-tools")
+        await remove_plugin(home, "acme-tools")
         await until(lambda: list(loaded()) == ["mpp", "x402"], "it is removed")
         with pytest.raises(SkillError, match="The payment protocol 'solward_plugin_template'"):
             await held.offers(asked)

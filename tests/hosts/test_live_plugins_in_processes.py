@@ -8,15 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.support.live_plugins import rule_wheel, skill_wheel
-from tests.support.service_process import Service
-from tests.support.worker_cluster import Cluster, running_cluster
+from tests.support.clock import wait_until
+from tests.support.hosts import rule_wheel, skill_wheel
+from tests.support.processes import Cluster, Service, running_cluster
 
 pytestmark = pytest.mark.more
 
@@ -61,13 +61,6 @@ def problems(service: Service) -> set[tuple[str, str]]:
     return {(each["distribution"], each["code"]) for each in report(service)["problems"]}
 
 
-def until(holds: Callable[[], object], what: str, within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come true within {within_s:g} s"
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     made = Service(tmp_path / "s" / "home", SOLWARD_PLUGINS="*")
@@ -85,20 +78,20 @@ def test_the_command_line_changes_a_service_that_runs(service: Service, tmp_path
 
         said = solward(service, "install", str(skill_wheel(tmp_path, "1", "return 'one'")), "--yes")
         assert "The running service takes it over" in said
-        until(lambda: versions(service) == {"acme": "1"}, "the installation")
+        wait_until(lambda: versions(service) == {"acme": "1"}, "the installation")
         assert runs().json() == {"result": "one"}
         solward(service, "upgrade", str(skill_wheel(tmp_path, "2", "return 'two'")), "--yes")
-        until(lambda: versions(service) == {"acme": "2"}, "the upgrade")
+        wait_until(lambda: versions(service) == {"acme": "2"}, "the upgrade")
         assert runs().json() == {"result": "two"}
         paths = client.get(service.url.removesuffix("/api/v1") + "/api/v1/openapi.json").json()
         assert "/api/v1/wallets/{walletId}/skills/acme" in paths["paths"]
         solward(service, "disable", "acme-tools")
-        until(lambda: problems(service) == {("acme-tools", "disabled")}, "it is disabled")
+        wait_until(lambda: problems(service) == {("acme-tools", "disabled")}, "it is disabled")
         assert runs().status_code == 404
         solward(service, "enable", "acme-tools")
-        until(lambda: versions(service) == {"acme": "2"}, "it is enabled")
+        wait_until(lambda: versions(service) == {"acme": "2"}, "it is enabled")
         solward(service, "remove", "acme-tools")
-        until(lambda: versions(service) == {} and not problems(service), "the removal")
+        wait_until(lambda: versions(service) == {} and not problems(service), "the removal")
     assert "Takes effect" not in solward(
         service, "install", str(skill_wheel(tmp_path, "3", "pass")), "--yes"
     )
@@ -108,13 +101,13 @@ def test_a_command_that_is_killed_leaves_the_old_version_or_the_new_one(
     service: Service, tmp_path: Path
 ) -> None:
     solward(service, "install", str(skill_wheel(tmp_path, "0", "return '0'")), "--yes")
-    until(lambda: versions(service) == {"acme": "0"}, "the installation")
+    wait_until(lambda: versions(service) == {"acme": "0"}, "the installation")
     with service.client() as client:
         wallet = client.post("/wallets", json={"name": "w"}).json()["walletId"]
         began = time.monotonic()
         solward(service, "upgrade", str(skill_wheel(tmp_path, "1", "return '1'")), "--yes")
         takes_s = time.monotonic() - began
-        until(lambda: versions(service) == {"acme": "1"}, "the upgrade")
+        wait_until(lambda: versions(service) == {"acme": "1"}, "the upgrade")
         seen = {"1"}
         for number in range(2, 8):
             version = str(number)
@@ -130,7 +123,7 @@ def test_a_command_that_is_killed_leaves_the_old_version_or_the_new_one(
                 for each in sorted({*seen, version}, reverse=True)
                 if f'"version":"{each}"' in record.replace(" ", "")
             )
-            until(lambda n=now: versions(service) == {"acme": n}, "what the record says")
+            wait_until(lambda n=now: versions(service) == {"acme": n}, "what the record says")
             answer = client.post(f"/wallets/{wallet}/skills/acme", json={})
             assert answer.json() == {"result": now}
             seen.add(now)
@@ -162,17 +155,17 @@ def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> No
 
     one, two = rule_wheel(tmp_path, "1"), rule_wheel(tmp_path, "2")
     solward(first, "install", str(one), "--yes")
-    until(lambda: report(first)["guardrails"] == ["cap"], "the guardrail")
+    wait_until(lambda: report(first)["guardrails"] == ["cap"], "the guardrail")
     # The other has none of it, and judges nothing by itself.
-    until(lambda: mismatched(second), "the mismatch")
+    wait_until(lambda: mismatched(second), "the mismatch")
     assert "has agreed on 1 " in pays(second)
     assert pays(first) == "paid"
     solward(second, "install", str(one), "--yes")
-    until(lambda: not problems(second), "the agreement")
+    wait_until(lambda: not problems(second), "the agreement")
     assert pays(second) == "paid"
     # The upgrade of one is what all are to have.
     solward(second, "upgrade", str(two), "--yes")
-    until(lambda: mismatched(first), "the mismatch")
+    wait_until(lambda: mismatched(first), "the mismatch")
     assert "has agreed on 2 " in pays(first)
     lines = [line for line in solward(first, "list").splitlines() if "version_mismatch" in line]
     assert [line.split()[0] for line in lines] == ["*", "cap"]
@@ -185,11 +178,11 @@ def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> No
     ).text
     assert 'solward_plugin_problems{code="version_mismatch"}' in metrics
     solward(first, "upgrade", str(two), "--yes")
-    until(lambda: not problems(first) and not problems(second), "the agreement")
+    wait_until(lambda: not problems(first) and not problems(second), "the agreement")
     # One that starts again finds what all agreed on.
     first.stop()
     solward(second, "disable", "acme-rules")
-    until(lambda: report(second)["guardrails"] == [], "it is disabled")
+    wait_until(lambda: report(second)["guardrails"] == [], "it is disabled")
     first.start()
     assert ("acme-rules", "disabled") in problems(first)
     [place] = report(first)["distributions"]
@@ -197,8 +190,8 @@ def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> No
     assert report(first)["guardrails"] == []
     solward(first, "enable", "acme-rules")
     for service in (first, second):
-        until(lambda s=service: report(s)["guardrails"] == ["cap"], "it is enabled in both")
+        wait_until(lambda s=service: report(s)["guardrails"] == ["cap"], "it is enabled in both")
     solward(second, "remove", "acme-rules")
     for service in (first, second):
-        until(lambda s=service: report(s)["guardrails"] == [], "it is removed from both")
+        wait_until(lambda s=service: report(s)["guardrails"] == [], "it is removed from both")
         assert pays(service) == "paid"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.support.agents import agent_body
-from tests.support.api import serving_api
-from tests.support.llm_providers import VENDORS, asked_of, lent
-from tests.support.service_process import Service
+from tests.support.models import VENDORS, asked_of, lent
+from tests.support.plugins import wheel
+from tests.support.processes import Service
+from tests.support.services import serving_api
 from tests.support.vendors.scenarios import SAID
 from tests.support.vendors.server import vendor_server
-from tests.support.wheels import wheel
 
 from solward.hosts.models import ModelHosts
 from solward.plugins import load_registry

@@ -15,11 +15,11 @@ from typing import Any, cast
 import httpcore
 import pytest
 from tests.hosts.test_egress import ADDRESS, API, LISTEN, Request, Site, authority, says
-from tests.support.fake_seller import Asked, FakeSeller, Reply, receipt
-from tests.support.hosted_plugins import Opened, opened_hosts
+from tests.support.hosts import Opened, opened_hosts
 from tests.support.market import USDC
-from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
-from tests.support.shop import OWNER, PRICE, SPONSOR, Shop
+from tests.support.payments import OWNER, PRICE, SPONSOR, Shop
+from tests.support.plugins import HEAD, Shelf, shelf, skill_source
+from tests.support.sellers import Asked, FakeSeller, Reply, receipt
 
 from solward.operations.payments.sites import Sites
 from solward.service import service

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.support.hosted_plugins import QUICK
-from tests.support.plugin_distributions import HEAD, Shelf, shelf
+from tests.support.hosts import QUICK
+from tests.support.plugins import HEAD, Shelf, shelf
 
 from solward.hosts import plugins
 from solward.hosts.plugins import PluginHosts, plugin_hosts

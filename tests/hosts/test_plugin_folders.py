@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.support.wheels import wheel
+from tests.support.plugins import wheel
 
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import Proposal, enable, install, remove

@@ -24,9 +24,8 @@ from tests.hosts.test_egress import (
     authority,
     says,
 )
-from tests.support.hosted_plugins import Hosted, Opened, opened_hosts
-from tests.support.model_hosts import in_memory_of
-from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
+from tests.support.hosts import Hosted, Opened, in_memory_of, opened_hosts
+from tests.support.plugins import HEAD, Shelf, shelf, skill_source
 from tests.support.repository import ROOT
 
 from solward import Manifest, Secret, SkillError

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosted_plugins import Hosted, Opened, opened_hosts
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.hosts import Hosted, Opened, opened_hosts
+from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward import InvalidRequest, SkillError
 from solward.audit.log import AuditLog

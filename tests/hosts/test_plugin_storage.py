@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.support.hosted_plugins import QUICK, Hosted, Opened, opened_hosts
-from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
-from tests.support.wheels import wheel
+from tests.support.hosts import QUICK, Hosted, Opened, opened_hosts
+from tests.support.plugins import HEAD, Shelf, shelf, skill_source, wheel
 
 from solward import Manifest, SkillError
 from solward.hosts import supervisor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.hosted_plugins import Opened, opened_hosts
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.hosts import Opened, opened_hosts
+from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward import InvalidRequest, SkillError
 from solward.hosts.capabilities import STORE_CALLS

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.hosted_plugins import Hosted, opened_hosts
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.hosts import Hosted, opened_hosts
+from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward import CompletionRequest, Message, ProviderContext, QuoteRequest, Usage, VenueContext
 from solward.hosts import plugins

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.plugin_hosts import QUICK, config, gone, run
+from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import Host, HostConfig
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.samples("test_they_are_forked_from_one_process_which_en
 async def both() -> AsyncIterator[tuple[Hosts, Hosts]]:
     """Plugins' hosts, and models', which have processors apart."""
     zygote = SharedZygote(7)
-    plugins = Hosts(limits=replace(QUICK, nice=7), zygote=zygote)
-    models = Hosts(limits=replace(QUICK, nice=5), zygote=zygote, apart=True)
+    plugins = Hosts(limits=replace(QUICK_HOST, nice=7), zygote=zygote)
+    models = Hosts(limits=replace(QUICK_HOST, nice=5), zygote=zygote, apart=True)
     try:
         await plugins.open()
         await models.open()
@@ -47,22 +47,28 @@ def session_nice(pid: int) -> str:
 
 async def test_they_are_forked_from_one_process_which_ends_after_both() -> None:
     async with both() as (plugins, models):
-        plugin, model = await plugins.start(config(), {}), await models.start(config("m"), {})
+        plugin, model = (
+            await plugins.start(host_config(), {}),
+            await models.start(host_config("m"), {}),
+        )
         assert plugins.zygote is not None
         zygote = plugins.zygote.pid
-        parents = {(await run(host, "tell"))["parent"] for host in (plugin, model)}
+        parents = {(await run_in(host, "tell"))["parent"] for host in (plugin, model)}
         assert parents == {zygote}
         model_pid = pid_of(model)
         await models.close()
         await gone(model_pid)
         # The others go on.
-        assert (await run(plugin, "tell"))["parent"] == zygote
+        assert (await run_in(plugin, "tell"))["parent"] == zygote
     await gone(zygote)
 
 
 async def test_a_models_host_has_its_share_of_processors_apart_from_plugins() -> None:
     async with both() as (plugins, models):
-        plugin, model = await plugins.start(config(), {}), await models.start(config("m"), {})
+        plugin, model = (
+            await plugins.start(host_config(), {}),
+            await models.start(host_config("m"), {}),
+        )
         assert plugins.zygote is not None
         everyone = (plugins.zygote.pid, pid_of(plugin), pid_of(model))
         assert [os.getsid(pid) for pid in everyone] == [everyone[0], everyone[0], everyone[2]]
@@ -88,32 +94,35 @@ async def test_a_plugin_has_nothing_of_the_folder_that_models_import_from(tmp_pa
     model_config = HostConfig(name="m", tenant="models_alone:serve", folder=str(tmp_path))
     async with both() as (plugins, models):
         model = await models.start(model_config, {})
-        told = await run(await plugins.start(config(), {}), "tell")
+        told = await run_in(await plugins.start(host_config(), {}), "tell")
         assert str(tmp_path) not in told["path"]
         assert "models_alone" not in told["modules"]
         # By its channel and what it opened itself; none of the other's, nor of the zygote's.
         descriptors = told["descriptors"]
         await models.remove(model)
-        alone = await run(await plugins.start(config("alone"), {}), "tell")
+        alone = await run_in(await plugins.start(host_config("alone"), {}), "tell")
         assert alone["descriptors"] == descriptors
         with pytest.raises(SkillError, match="models_alone"):
-            await plugins.start(replace(config("thief"), tenant="models_alone:serve"), {})
+            await plugins.start(replace(host_config("thief"), tenant="models_alone:serve"), {})
 
 
 async def test_a_zygote_that_ends_is_replaced_by_one_for_both() -> None:
     async with both() as (plugins, models):
-        plugin, model = await plugins.start(config(), {}), await models.start(config("m"), {})
+        plugin, model = (
+            await plugins.start(host_config(), {}),
+            await models.start(host_config("m"), {}),
+        )
         first = plugins.zygote
         assert first is not None
         first.kill()
         await gone(first.pid, pid_of(plugin), pid_of(model))
-        parents = {(await run(host, "tell"))["parent"] for host in (plugin, model)}
+        parents = {(await run_in(host, "tell"))["parent"] for host in (plugin, model)}
         assert plugins.zygote is models.zygote
         assert parents == {plugins.zygote.pid if plugins.zygote else None} != {first.pid}
 
 
 async def test_hosts_begin_without_what_a_terminal_trio_or_http_2_need() -> None:
     async with both() as (plugins, _):
-        told = await run(await plugins.start(config(), {}), "tell")
+        told = await run_in(await plugins.start(host_config(), {}), "tell")
         assert {"httpcore", "httpx"} <= set(told["modules"])
         assert not {"h2", "pygments", "rich", "trio", "watchfiles"} & set(told["modules"])

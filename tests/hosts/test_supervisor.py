@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
-from tests.support.plugin_hosts import QUICK, config, gone, run
-from tests.support.processor_time import cost
+from tests.support.clock import processor_cost
+from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
@@ -49,7 +49,7 @@ async def ended(host: Host, skill: str, **params: Any) -> str:
     """Why the host ended, as the caller of this skill is told."""
     pid = host.pid
     with pytest.raises(SkillError) as caught:
-        await run(host, skill, **params)
+        await run_in(host, skill, **params)
     assert caught.value.code == ENDED
     assert pid is None or host.pid != pid
     text, _, reason = str(caught.value).partition(": ")
@@ -80,19 +80,19 @@ async def until_ended(host: Host) -> str:
 async def test_an_end_costs_the_call_an_error_and_the_next_one_nothing(
     hosts: Hosts, skill: str, params: dict[str, Any], reason: str
 ) -> None:
-    host = await hosts.start(config(), {})
-    other = await hosts.start(config("other"), {})
-    beside = asyncio.create_task(run(other, "wait", seconds=0.5))
+    host = await hosts.start(host_config(), {})
+    other = await hosts.start(host_config("other"), {})
+    beside = asyncio.create_task(run_in(other, "wait", seconds=0.5))
     began = time.monotonic()
     assert (await ended(host, skill, **params)).startswith(reason)
     # The limit of an unanswered ping, with a check before and after it.
-    assert time.monotonic() - began < QUICK.answer_s + 4
-    assert await run(host, "tell", number=1)
+    assert time.monotonic() - began < QUICK_HOST.answer_s + 4
+    assert await run_in(host, "tell", number=1)
     assert await beside == "waited"
 
 
 async def test_a_provider_that_ends_may_be_asked_again_and_may_have_cost(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     request = ProviderComplete(
         name="ends",
         request=CompletionRequest(model="m", system="", messages=()),
@@ -109,72 +109,72 @@ async def test_a_provider_that_ends_may_be_asked_again_and_may_have_cost(hosts: 
 
 
 async def test_a_call_out_of_time_is_told_to_stop_and_the_host_lives(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     pid = host.pid
     with pytest.raises(TimeoutError):
-        await run(host, "wait", timeout_s=0.1)
-    waiting = asyncio.create_task(run(host, "wait", timeout_s=None))
-    while len(await run(host, "notes")) < 3:
+        await run_in(host, "wait", timeout_s=0.1)
+    waiting = asyncio.create_task(run_in(host, "wait", timeout_s=None))
+    while len(await run_in(host, "notes")) < 3:
         await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     async with asyncio.timeout(5):
-        while await run(host, "notes") != ["started", "cancelled"] * 2:
+        while await run_in(host, "notes") != ["started", "cancelled"] * 2:
             await asyncio.sleep(0)
-    await asyncio.sleep(2 * QUICK.grace_s)
+    await asyncio.sleep(2 * QUICK_HOST.grace_s)
     assert host.pid == pid
 
 
 async def test_a_hung_host_is_ended_after_its_callers_time(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     assert host.process is not None
     process = host.process
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        await run(host, "spin", timeout_s=0.2)
+        await run_in(host, "spin", timeout_s=0.2)
     assert time.monotonic() - began < 2
     assert await process.reason() == "it did not answer for 0.5 s after a call that took too long"
-    assert await run(host, "tell")
+    assert await run_in(host, "tell")
 
 
 async def test_a_call_that_goes_on_when_told_to_stop_ends_its_host(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     reason = asyncio.create_task(until_ended(host))
     with pytest.raises(TimeoutError):
-        await run(host, "ignore", timeout_s=0.1)
+        await run_in(host, "ignore", timeout_s=0.1)
     assert await reason == "a call went on for 1 s after it was told to stop"
 
 
 async def test_memory_is_limited_twice(hosts: Hosts) -> None:
-    small = await hosts.start(config(memory_bytes=300 << 20), {})
+    small = await hosts.start(host_config(memory_bytes=300 << 20), {})
     with pytest.raises(HostBug, match="MemoryError"):
-        await run(small, "bomb")
-    large = await hosts.start(config(resident_bytes=100 << 20), {})
+        await run_in(small, "bomb")
+    large = await hosts.start(host_config(resident_bytes=100 << 20), {})
     assert await ended(large, "grow", bytes=200 << 20) == "it used more than 100 MiB of memory"
 
 
 async def test_threads_are_limited(hosts: Hosts) -> None:
-    host = await hosts.start(config(threads=20), {})
-    assert await run(host, "multiply", threads=10) == "multiplied"
+    host = await hosts.start(host_config(threads=20), {})
+    assert await run_in(host, "multiply", threads=10) == "multiplied"
     reason = asyncio.create_task(until_ended(host))
     # The watch may see the threads before the call has returned, and ends the host during it.
     with contextlib.suppress(SkillError):
-        await run(host, "multiply", threads=11)
+        await run_in(host, "multiply", threads=11)
     assert await reason == "it ran more than 20 threads"
 
 
 async def test_what_outlives_its_call_may_not_keep_a_processor(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     reason = asyncio.create_task(until_ended(host))
-    assert await run(host, "burn_on") == "returned"
+    assert await run_in(host, "burn_on") == "returned"
     assert await reason == "it kept a processor busy while no call ran"
 
 
 async def test_an_idle_host_stays(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     pid = host.pid
-    await asyncio.sleep(20 * QUICK.watch_s)
+    await asyncio.sleep(20 * QUICK_HOST.watch_s)
     assert host.pid == pid
 
 
@@ -186,26 +186,26 @@ async def test_scratch_is_limited(
     hosts: Hosts, tmp_path: Path, files: int, size: int, reason: str
 ) -> None:
     scratch = {"scratch": str(tmp_path), "scratch_bytes": 200_000, "scratch_files": 10}
-    host = await hosts.start(config(**scratch), {})
-    assert await run(host, "store", files=1, bytes=1000) == "stored"
+    host = await hosts.start(host_config(**scratch), {})
+    assert await run_in(host, "store", files=1, bytes=1000) == "stored"
     watched = asyncio.create_task(until_ended(host))
-    await run(host, "store", files=files, bytes=size)
+    await run_in(host, "store", files=files, bytes=size)
     assert await watched == reason
 
 
 async def test_its_log_is_scrubbed_shortened_and_not_endless(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     with capture_logs() as lines:
-        await run(host, "talk", lines=1, text=f"Bearer {'k' * 40} {'x' * 5000}")
-        await run(host, "talk", lines=100, text="again")
-        await run(host, "endless_line")
+        await run_in(host, "talk", lines=1, text=f"Bearer {'k' * 40} {'x' * 5000}")
+        await run_in(host, "talk", lines=100, text="again")
+        await run_in(host, "endless_line")
     said = [line for line in lines if line["event"] == "plugin_host_log"]
     assert "kkk" not in str(lines)
     assert "[redacted]" in said[0]["text"]
     assert "[redacted]" in said[1]["text"]
     assert said[1]["log_level"] == "warning"
     assert max(len(line["text"]) for line in said) <= 2000
-    assert len(said) == QUICK.lines_a_minute
+    assert len(said) == QUICK_HOST.lines_a_minute
     assert "plugin_host_log_limited" in [line["event"] for line in lines]
     assert "descriptor" not in str(lines)
 
@@ -215,19 +215,19 @@ async def test_lines_that_are_slow_to_scrub_cost_the_service_little() -> None:
     lines = [Log("info", slow, {f"f{n}": slow for n in range(15)} | {"z": "://" * 600})] * 50
 
     def write_all() -> None:
-        host = Host(config(), {}, launch=None, limits=SupervisionLimits(), on_fault=print)  # type: ignore[arg-type]
+        host = Host(host_config(), {}, launch=None, limits=SupervisionLimits(), on_fault=print)  # type: ignore[arg-type]
         for line in lines:
             host.log(line)
 
     with capture_logs() as written:
-        costs = cost(write_all)
+        costs = processor_cost(write_all)
     assert len(written) % 50 == 0
     assert written[-1]["event"] == "plugin_host_log"
     assert costs < 30
 
 
 async def test_a_flood_of_lines_ends_it(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     frames = bytearray()
     for _ in range(100):
         write(Log("info", "x", {}), frames)
@@ -235,14 +235,14 @@ async def test_a_flood_of_lines_ends_it(hosts: Hosts) -> None:
 
 
 async def test_it_cannot_fork(hosts: Hosts) -> None:
-    host = await hosts.start(config(), {})
-    assert await run(host, "fork") == "PermissionError"
+    host = await hosts.start(host_config(), {})
+    assert await run_in(host, "fork") == "PermissionError"
 
 
 async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
     disabled: list[Host] = []
     hosts = await opened(on_fault=disabled.append)
-    host, other = hosts.add(config(), {}), hosts.add(config("other"), {})
+    host, other = hosts.add(host_config(), {}), hosts.add(host_config("other"), {})
     for _ in range(3):
         assert not disabled
         await ended(host, "leave")
@@ -250,20 +250,20 @@ async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
     text = "it ended 3 times within 60 s, at last because it ended with status 7"
     assert host.disabled == Disabled(Fault.CRASHES, text)
     with pytest.raises(SkillError, match="is disabled: it ended 3 times") as caught:
-        await run(host, "tell")
+        await run_in(host, "tell")
     assert caught.value.code == DISABLED
     assert host.pid is None
-    assert await run(other, "tell")
+    assert await run_in(other, "tell")
     host.enable()
-    assert await run(host, "tell")
+    assert await run_in(host, "tell")
 
 
 async def test_ends_far_from_each_other_disable_nothing(opened: Open) -> None:
-    hosts = await opened(limits=replace(QUICK, crash_window_s=0))
-    host = hosts.add(config(), {})
+    hosts = await opened(limits=replace(QUICK_HOST, crash_window_s=0))
+    host = hosts.add(host_config(), {})
     for _ in range(4):
         await ended(host, "leave")
-    assert await run(host, "tell")
+    assert await run_in(host, "tell")
 
 
 @pytest.mark.parametrize(
@@ -281,17 +281,17 @@ async def test_a_host_that_cannot_start_says_why(
     hosts: Hosts, changes: dict[str, Any], expected: str | None
 ) -> None:
     if expected is None:
-        assert await hosts.start(config(**changes), {})
+        assert await hosts.start(host_config(**changes), {})
         return
     with pytest.raises(SkillError, match=expected) as caught:
-        await hosts.start(config(**changes), {})
+        await hosts.start(host_config(**changes), {})
     assert caught.value.code == ENDED
     assert hosts.hosts == ()
 
 
 async def test_callers_share_one_start_and_none_loses_it_by_leaving(hosts: Hosts) -> None:
-    host = hosts.add(config(), {})
-    calls = [asyncio.create_task(run(host, "tell")) for _ in range(4)]
+    host = hosts.add(host_config(), {})
+    calls = [asyncio.create_task(run_in(host, "tell")) for _ in range(4)]
     await asyncio.sleep(0)
     calls[0].cancel()
     told = await asyncio.gather(*calls, return_exceptions=True)
@@ -307,7 +307,7 @@ async def test_a_start_that_nobody_waits_for_leaves_no_process(opened: Open) -> 
     before = len(os.listdir("/proc/self/fd"))
     for turns in range(24):
         # Stopped at each point of its way, of which the fork is in the beginning.
-        start = asyncio.create_task(hosts.start(config(), {}))
+        start = asyncio.create_task(hosts.start(host_config(), {}))
         for _ in range(turns):
             await asyncio.sleep(0.0005)
         start.cancel()
@@ -321,8 +321,8 @@ async def test_a_start_that_nobody_waits_for_leaves_no_process(opened: Open) -> 
 
 
 async def test_a_long_import_is_no_silence(hosts: Hosts) -> None:
-    slow = config(options={"start": "hangs", "seconds": "1.5"})
-    assert await run(await hosts.start(slow, {}), "tell")
+    slow = host_config(options={"start": "hangs", "seconds": "1.5"})
+    assert await run_in(await hosts.start(slow, {}), "tell")
 
 
 def turn_ns(pid: int | None) -> int | None:
@@ -339,9 +339,10 @@ def release() -> tuple[int, ...]:
 
 
 async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opened: Open) -> None:
-    hosts = await opened(limits=replace(QUICK, nice=7))
+    hosts = await opened(limits=replace(QUICK_HOST, nice=7))
     usual, urgent = [
-        await hosts.start(config(name, urgent=name == "rules"), {}) for name in ("skills", "rules")
+        await hosts.start(host_config(name, urgent=name == "rules"), {})
+        for name in ("skills", "rules")
     ]
     assert hosts.zygote is not None
     assert usual.pid is not None
@@ -381,28 +382,28 @@ async def test_without_confinement_only_what_the_operator_named_runs(
     hosts = await opened(unconfined={"tip-jar"})
     assert await hosts.unavailable() == "no Landlock"
     with pytest.raises(SkillError, match=r"other does not run.*no Landlock") as caught:
-        await hosts.start(config("other"), {})
+        await hosts.start(host_config("other"), {})
     assert caught.value.code == UNCONFINED
     with capture_logs() as lines:
-        named = await hosts.start(config(), {})
+        named = await hosts.start(host_config(), {})
     assert named.confined is False
     assert ("warning", "plugin_host_unconfined", "tip-jar") in [
         (line["log_level"], line["event"], line.get("host")) for line in lines
     ]
-    told = await run(named, "tell")
+    told = await run_in(named, "tell")
     assert told["session"] == told["parent"]
     assert len(told["descriptors"]) < 14
     # Solward's own tenants are not third parties.
-    assert await hosts.start(config("models", third_party=False), {})
+    assert await hosts.start(host_config("models", third_party=False), {})
 
 
 async def test_a_zygote_that_ends_takes_its_hosts_and_blames_none(opened: Open) -> None:
     hosts = await opened()
-    host = await hosts.start(config(), {})
+    host = await hosts.start(host_config(), {})
     for _ in range(4):
-        told = await run(host, "tell")
-        waiting = asyncio.create_task(run(host, "wait"))
-        await run(host, "notes")
+        told = await run_in(host, "tell")
+        waiting = asyncio.create_task(run_in(host, "wait"))
+        await run_in(host, "notes")
         zygote = hosts.zygote
         assert zygote is not None
         assert zygote.pid == told["parent"]
@@ -410,7 +411,7 @@ async def test_a_zygote_that_ends_takes_its_hosts_and_blames_none(opened: Open) 
         with pytest.raises(SkillError, match="the zygote ended"):
             await waiting
         await gone(told["pid"], told["parent"])
-    assert await run(host, "tell")
+    assert await run_in(host, "tell")
     assert host.disabled is None
 
 
@@ -423,17 +424,17 @@ async def test_a_stuck_zygote_is_replaced(opened: Open, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(forking, "_START_S", 0.2)
         with pytest.raises(SkillError, match=r"did not answer for 0\.2 s") as caught:
-            await hosts.start(config(), {})
+            await hosts.start(host_config(), {})
     assert caught.value.code == ENDED
     await gone(stuck)
-    assert await run(await hosts.start(config(), {}), "tell")
+    assert await run_in(await hosts.start(host_config(), {}), "tell")
 
 
 async def test_a_service_that_ignores_its_childrens_ends_hears_of_hosts(opened: Open) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         hosts = await opened()
-        host = await hosts.start(config(), {})
+        host = await hosts.start(host_config(), {})
     finally:
         signal.signal(signal.SIGCHLD, before)
     for _ in range(2):
@@ -461,9 +462,9 @@ async def test_without_a_zygote_each_call_says_why(
         hosts = await opened()
         for _ in range(4):
             with pytest.raises(SkillError, match=expected) as caught:
-                await hosts.start(config(), {})
+                await hosts.start(host_config(), {})
             assert caught.value.code == ENDED
-    assert await run(await hosts.start(config(), {}), "tell")
+    assert await run_in(await hosts.start(host_config(), {}), "tell")
 
 
 async def test_a_zygote_that_ended_before_the_service_went_on_says_why(
@@ -479,17 +480,17 @@ async def test_a_zygote_that_ended_before_the_service_went_on_says_why(
         patch.setattr(subprocess, "Popen", Slow)
         hosts = await opened()
         with pytest.raises(SkillError, match="status 1: of no use"):
-            await hosts.start(config(), {})
-    assert await run(await hosts.start(config(), {}), "tell")
+            await hosts.start(host_config(), {})
+    assert await run_in(await hosts.start(host_config(), {}), "tell")
 
 
 async def test_closing_ends_running_calls_and_all_processes(opened: Open) -> None:
     hosts = await opened()
-    calm, mad = await hosts.start(config(), {}), await hosts.start(config("mad"), {})
-    pids = [(await run(host, "tell"))["pid"] for host in (calm, mad)]
+    calm, mad = await hosts.start(host_config(), {}), await hosts.start(host_config("mad"), {})
+    pids = [(await run_in(host, "tell"))["pid"] for host in (calm, mad)]
     zygote = hosts.zygote
     assert zygote is not None
-    calls = [asyncio.create_task(run(calm, "wait")), asyncio.create_task(run(mad, "spin"))]
+    calls = [asyncio.create_task(run_in(calm, "wait")), asyncio.create_task(run_in(mad, "spin"))]
     await asyncio.sleep(0.05)
     began = time.monotonic()
     await hosts.close()
@@ -500,4 +501,4 @@ async def test_closing_ends_running_calls_and_all_processes(opened: Open) -> Non
         assert caught.value.code == ENDED
     await gone(*pids, zygote.pid)
     with pytest.raises(SkillError, match="was stopped"):
-        await run(calm, "tell")
+        await run_in(calm, "tell")

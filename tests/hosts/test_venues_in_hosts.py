@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.hosts.test_egress import API, LISTEN, Site, authority
 from tests.hosts.test_plugin_secrets import Sites, echo, opened, sites, value
-from tests.support.hosted_plugins import Hosted, Opened
-from tests.support.plugin_distributions import HEAD, Shelf, shelf
+from tests.support.hosts import Hosted, Opened
+from tests.support.plugins import HEAD, Shelf, shelf
 
 from solward.operations.venues import Venue
 from solward.plugins.checks import check_manifest, check_venue

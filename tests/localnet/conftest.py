@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.localnet_chain import Chain, StillClock
+from tests.support.localnet import Chain, StillClock
 
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

@@ -24,9 +24,9 @@ from spl.token.models import (
     SetAuthorityParams,
     TransferCheckedParams,
 )
-from tests.support.localnet_chain import PAYER_LAMPORTS, SOL, Chain, key, pay
-from tests.support.localnet_wire import TOKEN as TOKEN_PROGRAM
-from tests.support.localnet_wire import TOKEN_2022 as TOKEN_2022_PROGRAM
+from tests.support.localnet import PAYER_LAMPORTS, SOL, Chain, key, pay
+from tests.support.tokens import TOKEN as TOKEN_PROGRAM
+from tests.support.tokens import TOKEN_2022 as TOKEN_2022_PROGRAM
 
 from solward.support.base58 import b58encode
 

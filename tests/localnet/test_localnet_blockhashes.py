@@ -11,7 +11,7 @@ from solders.system_program import (
     create_nonce_account,
     withdraw_nonce_account,
 )
-from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay
+from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay
 
 from solward_localnet.slot_clock import MAX_BLOCKHASH_AGE, ChainState
 from solward_localnet.slot_clock import Chain as Slots

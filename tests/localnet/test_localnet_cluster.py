@@ -5,7 +5,7 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.hash import Hash
 from solders.message import Message, MessageV1, TransactionConfig, to_bytes_versioned
 from solders.pubkey import Pubkey
-from tests.support.localnet_chain import FEE, SOL, Chain, key, pay
+from tests.support.localnet import FEE, SOL, Chain, key, pay
 
 VERSION = "3.1.0"
 

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 from solders.rpc import responses
-from tests.support.localnet_chain import SOL, Chain, key, pay
+from tests.support.localnet import SOL, Chain, key, pay
 
 SYSTEM = "11111111111111111111111111111111"
 TOKEN = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"

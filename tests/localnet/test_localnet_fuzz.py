@@ -3,7 +3,7 @@ import random
 
 import pytest
 from tests.support.examples import examples
-from tests.support.localnet_chain import SOL, Chain, key, pay
+from tests.support.localnet import SOL, Chain, key, pay
 
 from solward_localnet.errors import RpcError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from solders.account import Account
 from solders.pubkey import Pubkey
-from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, StillClock, key, pay
+from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, StillClock, key, pay
 
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
 from solward_localnet.ledger import CEILING_SLOTS

@@ -6,7 +6,7 @@ from solders.rpc.responses import SimulateTransactionResp
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import get_associated_token_address
 from tests.localnet.test_localnet_accounts import give, new_mint
-from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, key, wire
+from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, wire
 
 
 async def simulated(chain: Chain, tx: VersionedTransaction, **config: object) -> dict:

@@ -4,7 +4,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, create_account
-from tests.support.localnet_chain import SOL, Chain, key
+from tests.support.localnet import SOL, Chain, key
 
 from solward.solana import programs
 from solward.solana import stakes as stake

@@ -9,7 +9,7 @@ from solders.keypair import Keypair
 from solders.message import Message, MessageV0, MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
-from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay, wire
+from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay, wire
 
 from solward.support.base58 import b58encode
 

@@ -12,7 +12,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests.support.examples import examples
-from tests.support.svm import SOL, WSOL, Machine, error_of, succeeded
+from tests.support.programs import SOL, WSOL, Machine, error_of, succeeded
 
 from solward_localnet.market import POOLS, genesis_accounts, trade
 from solward_localnet.market_program import (

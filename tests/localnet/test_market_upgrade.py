@@ -10,7 +10,7 @@ import pytest
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from tests.localnet.test_venue_build import Market
-from tests.support.localnet_chain import SOL, Chain, StillClock
+from tests.support.localnet import SOL, Chain, StillClock
 from tests.vault.store.releases import stored_home
 
 from solward.solana.programs import WRAPPED_SOL_MINT

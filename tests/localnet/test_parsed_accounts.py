@@ -28,7 +28,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import ApproveParams, SyncNativeParams
 from tests.support.examples import examples
-from tests.support.localnet_wire import TOKEN, TOKEN_2022, Bank, named_mint_instructions
+from tests.support.tokens import TOKEN, TOKEN_2022, Bank, named_mint_instructions
 
 from solward_localnet.encoding import encode_account
 from solward_localnet.parsed import Unparsable, mint_decimals, parse_account, ui_token_amount

@@ -13,7 +13,7 @@ from solders.pubkey import Pubkey
 from spl.token import instructions as token
 from spl.token import models
 from tests.support.examples import examples
-from tests.support.localnet_wire import METADATA_INITIALIZE, TOKEN, TOKEN_2022
+from tests.support.tokens import METADATA_INITIALIZE, TOKEN, TOKEN_2022
 
 from solward_localnet.parsed import Unparsable, parse_instruction
 

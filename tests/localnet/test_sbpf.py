@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from solders.instruction import Instruction
-from tests.support.svm import Machine, error_of, succeeded
+from tests.support.programs import Machine, error_of, succeeded
 
 from solward_localnet.sbpf import AssemblyError, assemble
 

@@ -13,7 +13,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.localnet_chain import FEE, SOL, Chain, StillClock
+from tests.support.localnet import FEE, SOL, Chain, StillClock
 from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market, whole
 
 from solward.solana.programs import WRAPPED_SOL_MINT

@@ -14,9 +14,9 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.jupiter_api import API, check_answer, check_request
-from tests.support.localnet_chain import FEE, SOL
+from tests.support.localnet import FEE, SOL
 from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market
+from tests.support.recordings import API, check_answer, check_request
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 

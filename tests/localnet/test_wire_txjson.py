@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from solders.transaction_status import EncodedConfirmedTransactionWithStatusMeta
-from tests.support.localnet_wire import TOKEN
+from tests.support.tokens import TOKEN
 
 from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import RpcError

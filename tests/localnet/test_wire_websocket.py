@@ -13,7 +13,7 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from tests.localnet.wire_ledger import ScriptedLedger, landed
-from tests.support.localnet_wire import TOKEN
+from tests.support.tokens import TOKEN
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed

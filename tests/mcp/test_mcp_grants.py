@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from tests.mcp.test_mcp_http import BUILT_IN, post
-from tests.support.api import STRANGER, Api
 from tests.support.grants import grant, limit
+from tests.support.services import STRANGER, Api
 
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.api import SECRET, STRANGER, Answer, Api, serving_api
+from tests.support.services import SECRET, STRANGER, Answer, Api, serving_api
 
 from solward.support import jsontext
 

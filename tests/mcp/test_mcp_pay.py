@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.hosts.test_egress import Site, says
 from tests.mcp.test_mcp_http import post
-from tests.support.api import Api, serving_api
+from tests.support.services import Api, serving_api
 
 from solward_mcp.conversion import BadArgument
 from solward_mcp.paying import MOST_TEXT, read_params

@@ -1,4 +1,4 @@
-from tests.support.swap import swaps
+from tests.support.swaps import swaps
 from tests.support.tokens import tokens
 
 __all__ = ["swaps", "tokens"]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.approval_desk import KEY, Desk, open_desk
+from tests.support.approvals import KEY, Desk, open_desk
 
 from solward.types.errors import Held, HoldDecided
 from solward.types.guardrail import Hold as Ask

@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from sqlalchemy import update
 from tests.operations.test_approvals import asks_while, cycle, set_agent
-from tests.support.approval_desk import KEY, Desk, open_desk
+from tests.support.approvals import KEY, Desk, open_desk
 
 from solward.context.pocket import PocketRequest
 from solward.database.tables import holds as holds_table

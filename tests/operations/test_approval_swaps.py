@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.operations.test_swap_venues import Named, more, operations
-from tests.support.approval_desk import KEY, Desk, asks, guardrails
-from tests.support.swap import USDC, USDC_POOL, SwapBench, open_swaps
+from tests.support.approvals import KEY, Desk, asks, guardrails
+from tests.support.swaps import USDC, USDC_POOL, SwapBench, open_swaps
 
 from solward.operations.perform import Operations
 from solward.types.errors import Held

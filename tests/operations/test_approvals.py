@@ -19,8 +19,8 @@ from solders.system_program import TransferParams
 from solders.system_program import transfer as system_transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy import delete, insert, select, update
-from tests.support.agent_rows import fields
-from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
+from tests.support.approvals import ASKS, KEY, Desk, asks, open_desk
+from tests.support.database import agent_row
 
 from solward.agents.act import resumed
 from solward.agents.store.cycles import recall
@@ -472,7 +472,7 @@ def cycle(number: int) -> Actor:
 
 async def set_agent(desk: Desk, **changes: Any) -> None:
     """The agent's row, running, in its first cycle."""
-    row = fields("agent-1", wallet_id=desk.bench.wallet.id, fence=1) | changes
+    row = agent_row("agent-1", wallet_id=desk.bench.wallet.id, fence=1) | changes
     async with desk.bench.database.write() as connection:
         await connection.execute(delete(agents))
         await connection.execute(insert(agents).values(**row))

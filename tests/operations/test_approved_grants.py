@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.approval_desk import KEY, Desk, open_desk
+from tests.support.approvals import KEY, Desk, open_desk
 from tests.support.grants import grant, limit
 
 from solward.operations.policies.changes import replace_set

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
-from tests.support.front_run import front_run, put
-from tests.support.hostile_programs import takes_tokens_of
-from tests.support.swap import FEE, RENT, SOL, USDC, SwapBench, open_swaps, whole
+from tests.support.engine import front_run, put_accounts
+from tests.support.programs import takes_tokens_of
+from tests.support.swaps import FEE, RENT, SOL, USDC, SwapBench, open_swaps, whole
 
 from solward.database.tables import attempts, reservations
 from solward.support.clock import now_ms
@@ -39,7 +39,7 @@ async def counters(swaps: SwapBench, scope: str) -> dict[str, int]:
 
 
 async def upgrade(swaps: SwapBench, file: bytes) -> None:
-    await put(swaps.bench, {MARKET_PROGRAM: program_account(file)})
+    await put_accounts(swaps.bench, {MARKET_PROGRAM: program_account(file)})
 
 
 async def swap(

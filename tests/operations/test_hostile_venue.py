@@ -20,8 +20,8 @@ from solders.sysvar import RENT as RENT_SYSVAR
 from solders.token import ID as TOKEN_PROGRAM
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.front_run import Trap, front_run, put, send, thief
-from tests.support.hostile_programs import (
+from tests.support.engine import Trap, front_run, put_accounts, thief
+from tests.support.programs import (
     hostile_accounts,
     name_owner,
     name_victim,
@@ -29,7 +29,7 @@ from tests.support.hostile_programs import (
     take_tokens,
     takes_tokens_of,
 )
-from tests.support.swap import (
+from tests.support.swaps import (
     BONK,
     BONK_POOL,
     FEE,
@@ -136,7 +136,7 @@ async def open_robbery(tmp_path: Path) -> AsyncIterator[Robbery]:
                 create_idempotent_associated_token_account(robber.pubkey(), robber.pubkey(), mint)
                 for mint in (WSOL, BONK_POOL.mint)
             ]
-            await send(swaps.bench, own, robber)
+            await swaps.bench.land(own, robber)
             yield Robbery(swaps, server, robber, await swaps.units(BONK_POOL.mint))
 
 
@@ -240,7 +240,7 @@ async def test_a_program_that_steals_only_when_it_lands_gets_the_fee_burnt_at_mo
         file = takes_tokens_of(program=0, authority=1, source=2, thief=6).file()
 
         async def upgrade() -> None:
-            await put(swaps.bench, {MARKET_PROGRAM: program_account(file)})
+            await put_accounts(swaps.bench, {MARKET_PROGRAM: program_account(file)})
 
         before, counted = await swaps.lamports(), await swaps.bench.reserved_units()
         units = await swaps.units(USDC_POOL.mint)
@@ -273,7 +273,7 @@ async def test_a_minimum_is_not_met_by_a_stake_that_the_venue_may_withdraw(
             )
         )
         naming = _initialize_stake(stake, staker=swaps.user, withdrawer=maker)
-        await send(swaps.bench, [opening, naming], MAKER)
+        await swaps.bench.land([opening, naming], MAKER)
 
         def deliver(quote: Quote, taker: Pubkey) -> Sequence[Instruction]:
             return [

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
-from tests.support.localnet_wire import TOKEN_2022
-from tests.support.tokens import FEE, RENT_2022, SOL, TokenBench, open_tokens
+from tests.support.tokens import FEE, RENT_2022, SOL, TOKEN_2022, TokenBench, open_tokens
 
 from solward.operations.declared.fields import camel
 from solward.operations.declared.tokens import LAUNCH_TOKEN

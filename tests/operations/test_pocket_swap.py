@@ -21,8 +21,8 @@ from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import select
 from tests.operations.test_swap import plan
-from tests.support.front_run import front_run, send
-from tests.support.swap import (
+from tests.support.engine import front_run
+from tests.support.swaps import (
     BONK_POOL,
     FEE,
     MAKER,
@@ -243,7 +243,7 @@ async def somebody_buys(swaps: SwapBench) -> None:
     buy = swap_instruction(
         maker, ata(maker, WSOL), ata(maker, USDC_POOL.mint), [USDC_POOL.hop(True)], lamports, 1
     )
-    await send(swaps.bench, [*wrap(maker, lamports), buy], MAKER)
+    await swaps.bench.land([*wrap(maker, lamports), buy], MAKER)
 
 
 async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(

@@ -25,11 +25,21 @@ from solders.pubkey import Pubkey
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID
 from spl.token.constants import WRAPPED_SOL_MINT as SOL_MINT
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.jupiter_router import JUPITER, Hop, route, shared_accounts, shared_route
-from tests.support.plugin_distributions import built_ins
-from tests.support.raydium import CPMM, CpmmPool, fee_mint, loaded, pool_of
-from tests.support.real_programs import real_programs
-from tests.support.swap import (
+from tests.support.market import (
+    CPMM,
+    JUPITER,
+    CpmmPool,
+    Hop,
+    fee_mint,
+    pool_of,
+    raydium_venue,
+    route,
+    shared_accounts,
+    shared_route,
+)
+from tests.support.plugins import built_ins
+from tests.support.programs import real_programs
+from tests.support.swaps import (
     BONK_POOL,
     FEE,
     RENT,
@@ -123,7 +133,7 @@ async def direct(folder: Path, market: Market) -> AsyncIterator[tuple[SwapBench,
     async with open_swaps(folder, genesis=market.genesis(CPMM)) as swaps:
         pools = tuple(str(pool.address) for pool in market.pools)
         context = VenueContext(swaps.http, ledger=swaps.bench.ledger, pools=pools)
-        yield swaps, Venue(loaded(), context)
+        yield swaps, Venue(raydium_venue(), context)
 
 
 async def test_a_pool_gives_to_the_unit_what_was_quoted_in_both_directions(tmp_path: Path) -> None:
@@ -209,7 +219,7 @@ async def test_a_mint_with_a_transfer_fee_trades_net_of_it_in_both_directions(
     allowed = Policy(regulated_mints=frozenset({str(mint)}))
     async with open_swaps(tmp_path, genesis=genesis, policy=allowed) as swaps:
         context = VenueContext(swaps.http, ledger=swaps.bench.ledger, pools=(str(pool.address),))
-        operations = swaps.bench.operations(venues=[Venue(loaded(), context)])
+        operations = swaps.bench.operations(venues=[Venue(raydium_venue(), context)])
 
         async def swap(sold: str, bought: str, amount: Decimal) -> TransactionRecord:
             params = {"inputToken": sold, "outputToken": bought, "amount": amount}
@@ -369,7 +379,7 @@ async def test_losing_the_api_is_not_losing_swaps(tmp_path: Path) -> None:
     async with routed(tmp_path, "route") as (swaps, jupiter, router):
         pools = tuple(str(pool.address) for pool in router.market.pools)
         own = VenueContext(swaps.http, ledger=swaps.bench.ledger, pools=pools)
-        operations = swaps.bench.operations(venues=[jupiter, Venue(loaded(), own)])
+        operations = swaps.bench.operations(venues=[jupiter, Venue(raydium_venue(), own)])
 
         async def sold(into: str) -> str:
             params = {"inputToken": "SOL", "outputToken": into, "amount": Decimal("0.1")}

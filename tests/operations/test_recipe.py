@@ -70,7 +70,7 @@ import asyncio, inspect, sys
 from pathlib import Path
 
 import click
-from tests.support.api import STRANGER, serving_api
+from tests.support.services import STRANGER, serving_api
 
 from solward import SkillContext, operation_parameters
 from solward.client import Operations

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from tests.support.approval_desk import KEY, Desk, open_desk
+from tests.support.approvals import KEY, Desk, open_desk
 
 from solward import LAMPORTS_PER_SOL, Intent, Put, TransactionStatus
 from solward.types.entries import HistoryRequest

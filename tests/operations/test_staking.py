@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
-from tests.support.staking import authorize, by_hand, locked_stake
+from tests.support.engine import authorize, by_hand, locked_stake
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
 from solward.operations.staking import plan_stake, plan_withdraw_stake

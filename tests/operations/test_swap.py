@@ -14,7 +14,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.state import Mint
 from spl.token.constants import TOKEN_2022_PROGRAM_ID
-from tests.support.swap import (
+from tests.support.swaps import (
     BONK,
     FEE,
     MAKER,

@@ -18,8 +18,8 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from tests.operations.test_swap_in_steps import pockets_are_empty, steps_of
-from tests.support.jupiter_api import check_answer, check_request
-from tests.support.swap import FEE, RENT, SOL, USDC_POOL, SwapBench, open_swaps, pay_sol, whole
+from tests.support.recordings import check_answer, check_request
+from tests.support.swaps import FEE, RENT, SOL, USDC_POOL, SwapBench, open_swaps, pay_sol, whole
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, TransactionFailed

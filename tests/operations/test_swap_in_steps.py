@@ -20,7 +20,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import TransferCheckedParams
-from tests.support.swap import (
+from tests.support.swaps import (
     BONK_POOL,
     MAKER,
     RENT,

@@ -22,9 +22,8 @@ from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint
 from tests.operations.test_swap import plan
 from tests.operations.test_swap_in_steps import pockets_are_empty, steps_of
-from tests.support.jupiter_api import API, check_answer, check_request
-from tests.support.replay import RECORDINGS, ReplayTransport
-from tests.support.swap import RENT, SwapBench, market_and_makers, open_swaps
+from tests.support.recordings import API, RECORDINGS, ReplayTransport, check_answer, check_request
+from tests.support.swaps import RENT, SwapBench, market_and_makers, open_swaps
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support import jsontext

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
-from tests.support.swap import SOL, USDC, USDC_POOL, Rogue, SwapBench, swaps
+from tests.support.swaps import SOL, USDC, USDC_POOL, Rogue, SwapBench, swaps
 
 from solward.operations import venues as venues_module
 from solward.operations.perform import Operations

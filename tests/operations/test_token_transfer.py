@@ -23,8 +23,16 @@ from spl.token.instructions import (
 )
 from spl.token.models import TransferCheckedParams
 from tests.operations.test_tokens import BAD_AMOUNTS
-from tests.support.localnet_wire import TOKEN, TOKEN_2022
-from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
+from tests.support.tokens import (
+    FEE,
+    PROGRAMS,
+    RENT,
+    RENT_2022,
+    TOKEN,
+    TOKEN_2022,
+    TokenBench,
+    open_tokens,
+)
 
 from solward.operations.transfer_token import plan_transfer_token
 from solward.solana.token_list import token_list

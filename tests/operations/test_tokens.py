@@ -15,8 +15,16 @@ from solders.system_program import (
     TransferParams,
     transfer,
 )
-from tests.support.localnet_wire import TOKEN, TOKEN_2022
-from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
+from tests.support.tokens import (
+    FEE,
+    PROGRAMS,
+    RENT,
+    RENT_2022,
+    TOKEN,
+    TOKEN_2022,
+    TokenBench,
+    open_tokens,
+)
 
 from solward.operations.tokens import (
     plan_burn,

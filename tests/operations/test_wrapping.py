@@ -9,9 +9,8 @@ from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account, set_authority
 from spl.token.models import AuthorityType, SetAuthorityParams
 from tests.operations.test_staking import BAD_AMOUNTS
-from tests.support.localnet_wire import TOKEN
-from tests.support.staking import by_hand
-from tests.support.tokens import FEE, RENT, SOL, TokenBench
+from tests.support.engine import by_hand
+from tests.support.tokens import FEE, RENT, SOL, TOKEN, TokenBench
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, TransactionFailed

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.base_install import run_in_base
+from tests.support.environments import run_in_base
 
 import solward_cli
 from solward.support.extras import ExtraMissing, needs

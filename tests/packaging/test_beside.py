@@ -10,8 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.packaging.test_locks import EXTRAS, PROJECT, needed, versions
-from tests.support.kept_environments import run
-from tests.support.other_frameworks import LOCKS, built_wheel
+from tests.support.environments import LOCKS, built_wheel, run
 
 FRAMEWORKS = ("crewai", "langchain-mcp-adapters", "openai-agents")
 TOGETHER = LOCKS / "together" / "requirements.txt"

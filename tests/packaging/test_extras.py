@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from tests.support.base_install import PROJECT
+from tests.support.environments import PROJECT
 from tests.support.repository import ROOT
 
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]

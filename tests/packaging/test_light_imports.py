@@ -8,8 +8,8 @@ import sys
 from typing import NamedTuple
 
 import pytest
-from tests.support.base_install import PROJECT
-from tests.support.processor_time import unit_s
+from tests.support.clock import processor_unit_s
+from tests.support.environments import PROJECT
 
 import solward
 
@@ -116,7 +116,7 @@ class Weight(NamedTuple):
 @pytest.fixture(scope="module")
 def max_cpu_s() -> float:
     """What an import may cost on this machine, as it is loaded now."""
-    return MAX_COST * unit_s()
+    return MAX_COST * processor_unit_s()
 
 
 @pytest.fixture(scope="module")

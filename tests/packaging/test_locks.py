@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.support.environments import needed_by as distributions_needed
+from tests.support.environments import of_this_environment
 from tests.support.repository import ROOT
-from tests.support.requirements import needed as distributions_needed
-from tests.support.requirements import of_this_environment
 
 from solward.plugins.folders import models
 from solward.settings.home import default_models_folder
 
 FOLDER = ROOT / "requirements"
-MODELS = ROOT / "framework" / "solward" / "folders" / "models.txt"
+MODELS = ROOT / "framework/solward/plugins/folders/models.txt"
 LOCKS = sorted([*FOLDER.glob("*.txt"), MODELS])
 # Environments that share nothing with Solward's, so their versions may be others.
 APART = sorted((ROOT / "tests" / "e2e").glob("*/*/requirements.txt"))

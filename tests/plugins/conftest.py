@@ -1,5 +1,5 @@
-from tests.support.skills import skills
-from tests.support.swap import swaps
+from tests.plugins.skills import skills
+from tests.support.swaps import swaps
 from tests.support.tokens import tokens
 from tests.support.vendors.server import server
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.plugin_distributions import built_ins
+from tests.support.plugins import built_ins
 
 from solward.plugins import load_registry
 from solward.solana.programs import WRAPPED_SOL_MINT

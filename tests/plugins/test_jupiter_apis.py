@@ -18,7 +18,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
-from tests.support.jupiter_api import check_answer, check_request
+from tests.support.recordings import check_answer, check_request
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError

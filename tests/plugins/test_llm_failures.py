@@ -7,16 +7,7 @@ import socket
 import time
 
 import pytest
-from tests.support.llm_providers import (
-    KEY,
-    VENDORS,
-    Clock,
-    asked_of,
-    complete,
-    lent,
-    loaded,
-    streamed,
-)
+from tests.support.models import KEY, VENDORS, Waits, asked_of, complete, lent, loaded, streamed
 from tests.support.vendors.scenarios import SAID
 from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
@@ -31,7 +22,7 @@ every_vendor = pytest.mark.parametrize("vendor", VENDORS.values(), ids=VENDORS)
 openai = VENDORS["openai"]
 
 
-async def refused(vendor: Vendor, scenario: str, clock: Clock, *, stream: bool) -> ProviderError:
+async def refused(vendor: Vendor, scenario: str, clock: Waits, *, stream: bool) -> ProviderError:
     async with vendor_server() as server:
         asking = streamed if stream else complete
         with pytest.raises(ProviderError) as caught:
@@ -44,7 +35,7 @@ async def refused(vendor: Vendor, scenario: str, clock: Clock, *, stream: bool) 
 async def test_a_refused_key_is_named_by_its_variable_and_not_tried_again(
     vendor: Vendor, stream: bool
 ) -> None:
-    clock = Clock()
+    clock = Waits()
     error = await refused(vendor, "401", clock, stream=stream)
     assert f"{vendor.company} refused the key in {vendor.key_env} (HTTP 401" in str(error)
     assert (error.retryable, clock.waits) == (False, [])
@@ -52,7 +43,7 @@ async def test_a_refused_key_is_named_by_its_variable_and_not_tried_again(
 
 @every_vendor
 async def test_a_rate_limit_is_waited_out_as_the_vendor_asks(vendor: Vendor) -> None:
-    clock = Clock()
+    clock = Waits()
     async with vendor_server() as server:
         completion = await complete(vendor, server, "429", policy=clock.policy())
         assert server.served[vendor.name] == 2
@@ -61,7 +52,7 @@ async def test_a_rate_limit_is_waited_out_as_the_vendor_asks(vendor: Vendor) -> 
 
 @every_vendor
 async def test_a_stream_is_tried_again_before_its_first_piece(vendor: Vendor) -> None:
-    clock = Clock()
+    clock = Waits()
     async with vendor_server() as server:
         *texts, _ = await streamed(vendor, server, "429", clock.policy())
     assert "".join(map(str, texts)) == SAID
@@ -70,7 +61,7 @@ async def test_a_stream_is_tried_again_before_its_first_piece(vendor: Vendor) ->
 
 @every_vendor
 async def test_server_errors_are_tried_again_with_growing_waits(vendor: Vendor) -> None:
-    clock = Clock()
+    clock = Waits()
     async with vendor_server() as server:
         completion = await complete(vendor, server, "500x2", policy=clock.policy())
         assert server.served[vendor.name] == 3
@@ -82,7 +73,7 @@ async def test_server_errors_are_tried_again_with_growing_waits(vendor: Vendor) 
 async def test_a_vendor_that_stays_away_is_given_up_as_retryable(
     vendor: Vendor, scenario: str
 ) -> None:
-    clock = Clock()
+    clock = Waits()
     error = await refused(vendor, scenario, clock, stream=False)
     assert str(error).startswith(vendor.company)
     assert "HTTP 5" in str(error)
@@ -94,7 +85,7 @@ async def test_a_vendor_that_stays_away_is_given_up_as_retryable(
 @every_vendor
 async def test_a_dripping_answer_ends_at_the_deadline(vendor: Vendor, stream: bool) -> None:
     await warm(vendor)
-    clock, began = Clock(), time.monotonic()
+    clock, began = Waits(), time.monotonic()
     async with vendor_server(drip_s=0.01) as server:
         policy = clock.policy(deadline_s=0.5)
         asking = streamed if stream else complete
@@ -113,7 +104,7 @@ async def warm(vendor: Vendor) -> None:
 
 @every_vendor
 async def test_a_reset_connection_is_tried_again_and_then_told(vendor: Vendor) -> None:
-    clock = Clock()
+    clock = Waits()
     error = await refused(vendor, "reset", clock, stream=False)
     assert "could not be reached, or broke off its answer" in str(error)
     assert vendor.base_url_env in str(error)
@@ -122,7 +113,7 @@ async def test_a_reset_connection_is_tried_again_and_then_told(vendor: Vendor) -
 
 @every_vendor
 async def test_a_stream_reset_in_the_middle_is_told(vendor: Vendor) -> None:
-    error = await refused(vendor, "reset", Clock(), stream=True)
+    error = await refused(vendor, "reset", Waits(), stream=True)
     assert "broke off its answer" in str(error)
     assert error.retryable
 
@@ -130,7 +121,7 @@ async def test_a_stream_reset_in_the_middle_is_told(vendor: Vendor) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @every_vendor
 async def test_a_page_of_html_is_no_answer(vendor: Vendor, stream: bool) -> None:
-    error = await refused(vendor, "garbage", Clock(), stream=stream)
+    error = await refused(vendor, "garbage", Waits(), stream=stream)
     assert str(error).startswith(vendor.company)
     assert error.retryable
     assert "<html>" not in str(error)
@@ -138,16 +129,16 @@ async def test_a_page_of_html_is_no_answer(vendor: Vendor, stream: bool) -> None
 
 @every_vendor
 async def test_an_unknown_model_and_a_bad_request_say_what_to_check(vendor: Vendor) -> None:
-    unknown = await refused(vendor, "404", Clock(), stream=False)
+    unknown = await refused(vendor, "404", Waits(), stream=False)
     assert f"knows no model '{vendor.default_model}'" in str(unknown)
-    bad = await refused(vendor, "400", Clock(), stream=False)
+    bad = await refused(vendor, "400", Waits(), stream=False)
     assert "refused the request (HTTP 400" in str(bad)
     assert not unknown.retryable
     assert not bad.retryable
 
 
 async def test_an_account_without_credit_is_not_asked_again() -> None:
-    clock = Clock()
+    clock = Waits()
     broke = {"insufficient_quota": None}
 
     def script(request: CapturedRequest) -> Answer:
@@ -164,7 +155,7 @@ async def test_a_server_that_is_not_there_is_named_by_its_variable() -> None:
         closed.bind(("127.0.0.1", 0))
         context = ProviderContext(KEY, f"http://127.0.0.1:{closed.getsockname()[1]}/v1")
         with pytest.raises(ProviderError, match="check OPENAI_BASE_URL") as unsent:
-            await call.complete(openai, asked_of(openai), {}, context, Clock().policy())
+            await call.complete(openai, asked_of(openai), {}, context, Waits().policy())
     assert not unsent.value.may_cost
 
 
@@ -199,7 +190,7 @@ def test_options_that_do_not_fit_are_refused_by_name(vendor: Vendor) -> None:
 
 
 async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
-    clock = Clock()
+    clock = Waits()
 
     async def attempt() -> Completion | Failure:
         return Failure(ProviderError("busy", retryable=True), retry_after_s=60)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.support.llm_providers import KEY, VENDORS, WAIT, asked_of
-from tests.support.model_hosts import in_memory_of, model_hosts, until
+from tests.support.clock import until
+from tests.support.hosts import in_memory_of, model_hosts
+from tests.support.models import KEY, VENDORS, WAIT, asked_of
 from tests.support.repository import ROOT
 from tests.support.vendors.server import VendorServer, vendor_server
 

@@ -73,7 +73,7 @@ def test_import_warm_up_and_calls_stay_off_the_network_and_out_of_the_log() -> N
         "(where / '.env').write_text('STRAY_VARIABLE=1')\n"
         "os.chdir(where)\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.support.llm_providers import VENDORS, WAIT, complete, streamed\n"
+        "from tests.support.models import VENDORS, WAIT, complete, streamed\n"
         "from tests.support.vendors.server import vendor_server\n"
         "async def main():\n"
         "    async with vendor_server() as server:\n"
@@ -117,7 +117,7 @@ def test_calls_share_a_client_whatever_their_keys_and_load_no_vocabulary() -> No
     told = run(
         "import asyncio, httpx\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.support.llm_providers import VENDORS, WAIT, asked_of, complete, streamed\n"
+        "from tests.support.models import VENDORS, WAIT, asked_of, complete, streamed\n"
         "from tests.support.vendors.server import vendor_server\n"
         "from solward import ProviderContext\n"
         "from solward_plugins.llm import call\n"

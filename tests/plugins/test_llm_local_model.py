@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.agents import AGENT, Notebook, Scripted, Skills, done, parts
-from tests.support.llm_providers import loaded, registry
+from tests.support.models import loaded, registry
 
 from solward import Completion, CompletionRequest, ProviderContext
 from solward.agents.cycle import run_cycle

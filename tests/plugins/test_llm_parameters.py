@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.support.llm_providers import VENDORS, WAIT, Clock, asked_of, lent
+from tests.support.models import VENDORS, WAIT, Waits, asked_of, lent
 from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
 
@@ -36,7 +36,7 @@ async def ask(
     vendor: Vendor, server: VendorServer, model: str, options: Mapping[str, Any] = ALL
 ) -> Completion:
     asked = asked_of(vendor, WAIT, model=model)
-    return await call.complete(vendor, asked, options, lent(vendor, server), Clock().policy())
+    return await call.complete(vendor, asked, options, lent(vendor, server), Waits().policy())
 
 
 async def sent(vendor: Vendor, model: str, options: Mapping[str, Any] = ALL) -> Mapping[str, Any]:
@@ -120,7 +120,7 @@ async def test_a_refused_parameter_is_changed_sent_once_more_and_remembered(stre
     asked = asked_of(openai, model="nova-1")
 
     async def answer(server: VendorServer) -> None:
-        given = (openai, asked, ALL, lent(openai, server), Clock().policy())
+        given = (openai, asked, ALL, lent(openai, server), Waits().policy())
         if not streamed:
             assert (await call.complete(*given)).text == "Fine."
             return

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from tests.support.llm_providers import VENDORS, WAIT, Clock, asked_of, complete, lent, streamed
+from tests.support.models import VENDORS, WAIT, Waits, asked_of, complete, lent, streamed
 from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call
 
@@ -43,7 +43,7 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 @every_case
 async def test_a_refusal_is_an_error_with_its_reason_and_is_not_tried_again(case: Case) -> None:
-    clock, vendor = Clock(), VENDORS[case.vendor]
+    clock, vendor = Waits(), VENDORS[case.vendor]
     async with vendor_server(default=case.answer) as server:
         with pytest.raises(ModelRefused) as caught:
             await complete(vendor, server, None, WAIT, policy=clock.policy())
@@ -61,7 +61,7 @@ async def test_a_refusal_is_an_error_with_its_reason_and_is_not_tried_again(case
 async def test_a_streamed_refusal_ends_the_stream_with_its_reason_after_its_usage(
     case: Case,
 ) -> None:
-    clock, vendor = Clock(), VENDORS[case.vendor]
+    clock, vendor = Waits(), VENDORS[case.vendor]
     pieces: list[str | Usage] = []
     async with vendor_server(default=case.answer) as server:
         stream = call.stream(vendor, asked_of(vendor), {}, lent(vendor, server), clock.policy())

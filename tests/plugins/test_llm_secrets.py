@@ -6,7 +6,7 @@ import logging
 import traceback
 
 import pytest
-from tests.support.llm_providers import KEY, VENDORS, WAIT, Clock, asked_of, lent, loaded
+from tests.support.models import KEY, VENDORS, WAIT, Waits, asked_of, lent, loaded
 from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
 
@@ -33,7 +33,7 @@ async def test_neither_is_in_a_log_an_error_a_traceback_or_on_the_screen(
     told = []
     async with vendor_server() as server:
         context = lent(vendor, server, scenario)
-        policy = Clock().policy()
+        policy = Waits().policy()
         try:
             await call.complete(vendor, request, {}, context, policy)
             async for _ in call.stream(vendor, request, {}, context, policy):

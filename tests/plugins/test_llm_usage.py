@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tests.support.llm_providers import VENDORS
+from tests.support.models import VENDORS
 
 from solward import ModelPrice, Usage
 from solward_plugins.llm.usage import price_of, usage_of

@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.support.agents import AGENT, Notebook, Scripted, Skills, done, parts
-from tests.support.llm_providers import (
-    KEY,
-    VENDORS,
-    WAIT,
-    asked_of,
-    lent,
-    registry,
-)
-from tests.support.model_hosts import model_hosts
+from tests.support.hosts import model_hosts
+from tests.support.models import KEY, VENDORS, WAIT, asked_of, lent, registry
 from tests.support.vendors.scenarios import SAID
 from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest

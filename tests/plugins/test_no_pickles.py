@@ -37,8 +37,8 @@ def test_a_service_that_has_asked_a_model_has_neither_litellm_nor_pickles() -> N
 ASKING = f"""
 import asyncio, json, sys
 sys.path[:0] = {[str(ROOT), *(str(ROOT / room) for room in ("framework", "plugins", "server"))]!r}
-from tests.support.llm_providers import VENDORS, asked_of, lent
-from tests.support.model_hosts import model_hosts
+from tests.support.models import VENDORS, asked_of, lent
+from tests.support.hosts import model_hosts
 from tests.support.vendors.server import vendor_server
 import solward.service.service, solward_server.app
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
-from tests.support.raydium import CPMM, CpmmPool, fee_mint, held, loaded, mint_state, pool_of
+from tests.support.market import CPMM, CpmmPool, fee_mint, pool_of, raydium_venue
+from tests.support.programs import mint_account, token_account
 
 from solward import InvalidRequest, LedgerUnavailable
 from solward.solana.programs import CLOCK_SYSVAR
@@ -39,8 +40,8 @@ class Ledger:
     def __init__(self, *pools: CpmmPool, decimals: int = 6) -> None:
         self.states: dict[str, Account | None] = {
             CLOCK_SYSVAR: Account(1, CLOCK_SYSVAR, struct.pack("<QqQQq", 9, 0, 3, 4, NOW)),
-            str(SOL): plain(mint_state(9)),
-            str(USDC): plain(mint_state(decimals)),
+            str(SOL): plain(mint_account(9)),
+            str(USDC): plain(mint_account(decimals)),
         }
         for pool in pools:
             self.put(pool)
@@ -70,7 +71,7 @@ def selling(mint: Pubkey, amount: int, slippage_bps: int = 50) -> QuoteRequest:
 
 
 async def quoted(pool: CpmmPool, request: QuoteRequest) -> Quote:
-    return await loaded().quote(request, context(Ledger(pool), pool))
+    return await raydium_venue().quote(request, context(Ledger(pool), pool))
 
 
 async def test_a_quote_is_what_the_program_would_pay() -> None:
@@ -149,15 +150,15 @@ async def test_the_best_of_several_pools_of_a_pair_is_taken() -> None:
     deep = pool_of({SOL: 10 * RESERVES[SOL], USDC: 10 * RESERVES[USDC]}, fee=3_000)
     pools = (dear, cheap, deep)
     where = context(Ledger(*pools), *pools)
-    quote = await loaded().quote(selling(SOL, 10**9), where)
+    quote = await raydium_venue().quote(selling(SOL, 10**9), where)
     assert quote.raw == {"pool": str(cheap.address)}
     # The deeper one once the trade is large.
-    quote = await loaded().quote(selling(SOL, 10**13), where)
+    quote = await raydium_venue().quote(selling(SOL, 10**13), where)
     assert quote.raw == {"pool": str(deep.address)}
 
 
 async def made(ledger: Ledger, pool: CpmmPool, quote: Quote) -> SwapInstructions:
-    return await loaded().instructions(quote, TAKER, DESTINATION, context(ledger, pool))
+    return await raydium_venue().instructions(quote, TAKER, DESTINATION, context(ledger, pool))
 
 
 @pytest.mark.parametrize("sold", [SOL, USDC])
@@ -165,7 +166,7 @@ async def test_the_instruction_is_the_programs_swap_base_input(sold: Pubkey) -> 
     pool = pool_of(RESERVES)
     ledger = Ledger(pool)
     request = selling(sold, 10**6)
-    quote = await loaded().quote(request, context(ledger, pool))
+    quote = await raydium_venue().quote(request, context(ledger, pool))
     answer = await made(ledger, pool, quote)
     swap = answer.swap
     side = pool.mints.index(sold)
@@ -192,7 +193,7 @@ async def test_the_instruction_is_the_programs_swap_base_input(sold: Pubkey) -> 
 async def test_a_price_that_moved_keeps_the_minimum_that_was_quoted() -> None:
     pool = pool_of(RESERVES)
     ledger = Ledger(pool)
-    quote = await loaded().quote(selling(SOL, 10**9, 100), context(ledger, pool))
+    quote = await raydium_venue().quote(selling(SOL, 10**9, 100), context(ledger, pool))
     ledger.put(replace(pool, reserves=(pool.reserves[0] * 2, pool.reserves[1] * 2)))
     ledger.put(replace(pool, reserves=tuple(each * 99 // 100 for each in pool.reserves)))  # type: ignore[arg-type]
     answer = await made(ledger, pool, quote)
@@ -203,7 +204,7 @@ async def test_a_price_that_moved_keeps_the_minimum_that_was_quoted() -> None:
 async def test_a_quote_of_a_pool_that_is_not_configured_is_refused() -> None:
     pool, other = pool_of(RESERVES), pool_of(RESERVES)
     ledger = Ledger(pool, other)
-    quote = await loaded().quote(selling(SOL, 10**9), context(ledger, other))
+    quote = await raydium_venue().quote(selling(SOL, 10**9), context(ledger, other))
     with pytest.raises(LedgerUnavailable, match="no configured pool"):
         await made(ledger, pool, quote)
 
@@ -260,8 +261,8 @@ CONTRADICT = "contradict each other"
         ("vault", None, CONTRADICT),
         ("vault", foreign, CONTRADICT),
         # Whoever writes a pool's account can name any account as its vault.
-        ("vault", lambda _: plain(held(SOL, Keypair().pubkey(), 10**15)), CONTRADICT),
-        ("vault", lambda _: plain(held(Keypair().pubkey(), CPMM, 10**15)), CONTRADICT),
+        ("vault", lambda _: plain(token_account(SOL, Keypair().pubkey(), 10**15)), CONTRADICT),
+        ("vault", lambda _: plain(token_account(Keypair().pubkey(), CPMM, 10**15)), CONTRADICT),
         ("mint", None, CONTRADICT),
         ("mint", lambda each: replace(each, owner=str(TOKEN_2022_PROGRAM_ID)), CONTRADICT),
     ],
@@ -282,7 +283,7 @@ async def test_accounts_that_are_not_what_a_pool_has_are_refused(
     found = ledger.states[key]
     ledger.states[key] = None if state is None else state(found)
     with pytest.raises(LedgerUnavailable, match=reason):
-        await loaded().quote(selling(SOL, 10**9), context(ledger, pool))
+        await raydium_venue().quote(selling(SOL, 10**9), context(ledger, pool))
 
 
 async def test_a_vault_that_holds_less_than_is_owed_is_refused() -> None:
@@ -291,7 +292,7 @@ async def test_a_vault_that_holds_less_than_is_owed_is_refused() -> None:
     ledger = Ledger(pool)
     ledger.states[str(pool.address)] = plain(owing.accounts()[pool.address])
     with pytest.raises(LedgerUnavailable, match=CONTRADICT):
-        await loaded().quote(selling(SOL, 10**9), context(ledger, pool))
+        await raydium_venue().quote(selling(SOL, 10**9), context(ledger, pool))
 
 
 async def test_a_ledger_without_a_clock_is_a_failure() -> None:
@@ -299,7 +300,7 @@ async def test_a_ledger_without_a_clock_is_a_failure() -> None:
     ledger = Ledger(pool)
     ledger.states[CLOCK_SYSVAR] = None
     with pytest.raises(LedgerUnavailable, match="no clock"):
-        await loaded().quote(selling(SOL, 10**9), context(ledger, pool))
+        await raydium_venue().quote(selling(SOL, 10**9), context(ledger, pool))
 
 
 async def test_transfer_fees_of_either_mint_are_counted_as_the_program_does() -> None:
@@ -311,10 +312,10 @@ async def test_transfer_fees_of_either_mint_are_counted_as_the_program_does() ->
     ledger = Ledger(pool)
     ledger.states[str(USDC)] = Account(1, str(TOKEN_2022_PROGRAM_ID), fee_mint(100, 10**12))
     where = context(ledger, pool)
-    bought = await loaded().quote(selling(SOL, 10**9), where)
+    bought = await raydium_venue().quote(selling(SOL, 10**9), where)
     gross = swapped(10**9, RESERVES[SOL], RESERVES[USDC], fee=2_500)
     assert bought.out_amount == gross - -(-gross // 100)
-    sold = await loaded().quote(selling(USDC, 10**8), where)
+    sold = await raydium_venue().quote(selling(USDC, 10**8), where)
     assert sold.out_amount == swapped(99 * 10**6, RESERVES[USDC], RESERVES[SOL], fee=2_500)
     # No price moved by what the mints withhold.
     assert max(bought.price_impact, sold.price_impact) < 0.003

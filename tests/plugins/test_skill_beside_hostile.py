@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
-from tests.support.skills import SOL, open_skills
+from tests.plugins.skills import SOL, open_skills
+from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward.types.errors import SkillError, SkillTimeout
 

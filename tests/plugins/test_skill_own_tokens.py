@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.localnet_wire import TOKEN_2022
-from tests.support.skills import SkillBench
-from tests.support.tokens import TokenBench, open_tokens
+from tests.plugins.skills import SkillBench
+from tests.support.tokens import TOKEN_2022, TokenBench, open_tokens
 
 from solward.solana.token_list import KnownToken
 from solward.types.errors import InvalidRequest

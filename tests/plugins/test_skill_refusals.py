@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from solders.keypair import Keypair
-from tests.support.skills import SkillBench, open_skills
+from tests.plugins.skills import SkillBench, open_skills
 
 from solward.types.errors import InvalidRequest
 

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.skills import SkillBench
-from tests.support.staking import authorize, by_hand, locked_stake
+from tests.plugins.skills import SkillBench
+from tests.support.engine import authorize, by_hand, locked_stake
 
 from solward.types.errors import InvalidRequest
 

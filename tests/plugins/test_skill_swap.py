@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.skills import run_on
-from tests.support.swap import USDC, SwapBench, open_swaps
+from tests.plugins.skills import run_on
+from tests.support.swaps import USDC, SwapBench, open_swaps
 
 from solward.operations.perform import Operations
 from solward.solana.programs import WRAPPED_SOL_MINT

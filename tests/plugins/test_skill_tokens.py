@@ -7,14 +7,14 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.instructions import set_authority
 from spl.token.models import AuthorityType, SetAuthorityParams
-from tests.support.localnet_wire import (
+from tests.plugins.skills import SkillBench, funded, open_skills
+from tests.support.tokens import (
     TOKEN,
     TOKEN_2022,
     fund_instructions,
     mint_instructions,
     named_mint_instructions,
 )
-from tests.support.skills import SkillBench, funded, open_skills
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, token_list

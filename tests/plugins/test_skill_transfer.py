@@ -4,7 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.skills import SOL, SkillBench, open_skills
+from tests.plugins.skills import SOL, SkillBench, open_skills
 
 from solward.types.errors import InvalidRequest, TransactionFailed
 

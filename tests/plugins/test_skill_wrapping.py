@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tests.support.skills import SkillBench
+from tests.plugins.skills import SkillBench
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 

@@ -1,3 +1,3 @@
-from tests.support.plugin_distributions import shelf
+from tests.support.plugins import shelf
 
 __all__ = ["shelf"]

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from tests.support.plugin_distributions import CLOSED, HEAD, Shelf, built_ins, skill_source
+from tests.support.plugins import CLOSED, HEAD, Shelf, built_ins, skill_source
 
 from solward.hosts.plugins import plugin_hosts
 from solward.plugins import Problem, load_registry, open_registry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.plugin_distributions import CLOSED, Shelf
+from tests.support.plugins import CLOSED, Shelf
 
 from solward import CompletionRequest
 from solward.plugins import LoadedProvider, Problem, load_registry

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.support.plugin_distributions import Shelf, skill_source
+from tests.support.plugins import Shelf, skill_source
 
 from solward.plugins import LoadedSkill, interceptors, load_registry, run_skill
 from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError, SkillTimeout

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.plugin_distributions import HEAD, Shelf
+from tests.support.plugins import HEAD, Shelf
 
 from solward.plugins import load_registry
 from solward.plugins import loaded as loaded_module

@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.support.plugin_distributions import HEAD, Shelf, skill_source
+from tests.support.plugins import HEAD, Shelf, skill_source
 
 from solward import Effects, Message, SkillSpec, hookimpl
 from solward.plugins import load_registry

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.schedules.test_schedules_pay import PAY, paid
-from tests.support.backup_homes import PASSPHRASE, TWICE, solward
-from tests.support.schedules import HOUR, Clock, timetable
+from tests.support.cli import PASSPHRASE, TWICE, solward
+from tests.support.services import HOUR, ScheduleClock, timetable
 
 from solward.vault.custody import KeySource
 from solward.vault.custody.export import export_wallet, newest_keystore
@@ -18,7 +18,7 @@ from solward.vault.custody.service import KEY_FILE
 @pytest.mark.sqlite("`solward backup` is of a home with its files")
 def test_a_restored_home_pays_nothing_that_was_paid_since_its_backup(tmp_path: Path) -> None:
     home, other, file = tmp_path / "home", tmp_path / "other", tmp_path / "home.backup"
-    clock = Clock()
+    clock = ScheduleClock()
 
     async def made() -> str:
         async with timetable(home, clock) as table:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
-from tests.support.api import Answer
-from tests.support.schedules import HOUR, MINUTE, START, Timetable, due, timetable
+from tests.support.services import HOUR, MINUTE, START, Answer, Timetable, due, timetable
 
 BUSY = "ask again when that run has ended"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
-from tests.support.schedules import HOUR, Timetable, due, timetable
+from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.plugins.parameters import Parameters
 from solward.schedules import store

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
-from tests.support.schedules import HOUR, Timetable, due, timetable
+from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.schedules import runner
 from solward.schedules.run import Outcome, run_once

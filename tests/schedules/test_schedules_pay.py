@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import NOBODY, STRANGER
-from tests.support.schedules import DAY, HOUR, MINUTE, START, Clock, Timetable, due, timetable
+from tests.support.services import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOBODY,
+    START,
+    STRANGER,
+    ScheduleClock,
+    Timetable,
+    due,
+    timetable,
+)
 
 PAY = {"name": "rent", "skill": "transfer", "parameters": {"to": STRANGER, "amount": 0.01}}
 LOOK = {"name": "look", "skill": "check_balance"}
@@ -336,7 +346,7 @@ async def test_what_is_changed_counts_from_the_next_due_time(table: Timetable) -
 
 
 async def test_a_service_that_starts_again_goes_on(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ScheduleClock()
     async with timetable(tmp_path, clock) as table:
         wallet = await table.api.wallet(1)
         await table.add(wallet, PAY | {"every": "1h"})

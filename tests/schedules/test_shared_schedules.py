@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
-from tests.support.api import Api, settings
-from tests.support.schedules import HOUR, Clock, Timetable, timed
-from tests.support.shared_services import shared_ledger
+from tests.support.services import (
+    HOUR,
+    Api,
+    ScheduleClock,
+    Timetable,
+    settings,
+    shared_ledger,
+    timed,
+)
 
 from solward.schedules.run import ScheduleHook, SchedulePhase, no_hook
 from solward.service.service import Solward
@@ -30,7 +36,7 @@ async def tables(
     url: str, home: Path, hooks: tuple[ScheduleHook, ...]
 ) -> AsyncIterator[list[Timetable]]:
     """Services that share a database, a ledger and a clock."""
-    clock = Clock()
+    clock = ScheduleClock()
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(shared_ledger(home))
         given = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.support.api import Api, serving_api
+from tests.support.services import Api, serving_api
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import SECRET, Api, serving_api
+from tests.support.services import SECRET, Api, serving_api
 
 from solward.audit.acts import act, acting_as, principal
 from solward_server.http.api_keys import hash_of

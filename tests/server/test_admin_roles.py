@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 from tests.server.test_authorisation_matrix import ADMIN, ADMIN_REQUIRED, KEY, KEY_INVALID, ask
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, SECRET, STRANGER, Api, serving_api, settings
-from tests.support.event_client import serving_events
+from tests.support.services import (
+    NOBODY,
+    SECRET,
+    STRANGER,
+    Api,
+    serving_api,
+    serving_events,
+    settings,
+)
 
 from solward.database.database import Database
 from solward.schedules.run import actor_of

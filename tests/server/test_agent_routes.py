@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, Api, serving_api
+from tests.support.services import NOBODY, Api, serving_api
 
 
 @pytest.fixture

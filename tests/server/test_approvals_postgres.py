@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import STRANGER
-from tests.support.approval_desk import asks, guardrails
-from tests.support.shared_services import several_apis
+from tests.support.approvals import asks, guardrails
+from tests.support.services import STRANGER, several_apis
 
 from solward.service import service as service_module
 from solward.types.errors import HoldDecided

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.api import SECRET, STRANGER, Api
-from tests.support.http_transport import Carrier
+from tests.support.services import SECRET, STRANGER, Api, Carrier
 
 from solward.client import AuditFilter, SolwardClient
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, SECRET, Answer, Api
+from tests.support.services import NOBODY, SECRET, Answer, Api
 
 from solward_server.resources import PREFIX
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from tests.support.api import serving_api
+from tests.support.services import serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.grants.dollars import NoPrice, Price, worth

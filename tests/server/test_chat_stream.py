@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from structlog.testing import capture_logs
-from tests.support.agents import agent_body
-from tests.support.api import NOBODY, SECRET, settings
-from tests.support.scripted_provider import installed
+from tests.support.agents import agent_body, scripted_model
+from tests.support.services import NOBODY, SECRET, settings
 
 from solward.service.service import Solward
 from solward.support import jsontext
@@ -49,7 +48,7 @@ class Talk:
 async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
     stop = asyncio.Event()
     address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
-    with installed(tmp_path / "site") as (_, model):
+    with scripted_model(tmp_path / "site") as (_, model):
         configured = settings(tmp_path / "home", xai_api_key="a-key")
         async with Solward.open(configured) as service:
             listening = listen("127.0.0.1", 0)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from solders.pubkey import Pubkey
-from tests.support.api import STRANGER, Api
+from tests.support.services import STRANGER, Api
 
 from solward.operations import contacts
 from solward.support.base58 import is_address

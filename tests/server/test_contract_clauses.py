@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import STRANGER, Api, serving_api
+from tests.support.services import STRANGER, Api, serving_api
 
 from solward.settings import Settings
 from solward.types.record import TransactionRecord, TransactionStatus

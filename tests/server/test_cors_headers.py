@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.api import NOBODY, Api, serving_api
+from tests.support.services import NOBODY, Api, serving_api
 
 DASHBOARD = ("http://localhost:3000", "http://127.0.0.1:3000")
 STRANGERS = (

@@ -12,7 +12,7 @@ from typing import Any
 from solders.keypair import Keypair
 from tests.operations.matrix.stand import Stand, new_stand
 from tests.support.agents import Scripted, agent_body, calls
-from tests.support.api import Answer, serving_api
+from tests.support.services import Answer, serving_api
 
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of

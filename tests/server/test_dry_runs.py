@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import STRANGER, Api, serving_api
+from tests.support.services import STRANGER, Api, serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import RULES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from tests.support.api import SECRET, Api
+from tests.support.services import SECRET, Api
 
 from solward.types import errors
 from solward.types.errors import LedgerUnavailable, SkillError, SolwardError

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, settings
-from tests.support.audit_places import places, seq_at
-from tests.support.event_client import Served, serving_events
+from tests.support.clock import until
+from tests.support.database import audit_places, audit_seq_at
+from tests.support.services import NOBODY, Served, serving_events, settings
 
 from solward.service.service import Solward
 from solward.support import jsontext
@@ -29,12 +29,6 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         serving_events(service) as opened,
     ):
         yield opened
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_what_happens_is_told_once_in_order_with_exact_amounts(served: Served) -> None:
@@ -108,7 +102,7 @@ async def test_a_client_that_comes_back_gets_what_it_missed_and_nothing_twice(
 
 async def test_the_header_wins_over_the_address_a_browser_began_with(served: Served) -> None:
     await served.append(3)
-    second = str(await seq_at(served.service.database, 2))
+    second = str(await audit_seq_at(served.service.database, 2))
     async with served.listening("/events?lastEventId=0", **{"Last-Event-ID": second}) as heard:
         assert await served.places([await heard.event()]) == [3]
 
@@ -226,7 +220,7 @@ async def test_the_log_is_listed_newest_first_and_pages(served: Served) -> None:
     page = (await served.client.get("/audit?limit=2")).json()["entries"]
     rest = (await served.client.get(f"/audit?before={page[-1]['seq']}")).json()["entries"]
     numbers = [entry["seq"] for entry in page + rest]
-    assert await places(served.service.database, *numbers) == [5, 4, 3, 2, 1]
+    assert await audit_places(served.service.database, *numbers) == [5, 4, 3, 2, 1]
     assert rest[-1].keys() == {"seq", "timestamp", "event", "data", "chain", "number", "hash"}
     assert rest[-1]["data"] == {"number": 0}
     refused = await served.client.get("/audit?before=x")

@@ -13,9 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import text
-from tests.support.api import settings
-from tests.support.event_client import Served, serving_events
-from tests.support.shared_services import shared_ledger
+from tests.support.services import Served, serving_events, settings, shared_ledger
 
 from solward.audit.log import AuditEntry, AuditLog
 from solward.database.database import Database

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.api import Api
+from tests.support.services import Api
 
 from solward_server.http.field_names import MOST_UNKNOWN, resembled
 

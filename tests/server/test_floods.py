@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.support.api import SECRET, STRANGER, Answer, Api
+from tests.support.services import SECRET, STRANGER, Answer, Api
 
 from solward.support.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
 from solward_server.http.api_keys_database import DatabaseKeys

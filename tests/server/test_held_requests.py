@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import STRANGER, Api, serving_api
-from tests.support.approval_desk import asks, guardrails
+from tests.support.approvals import asks, guardrails
+from tests.support.services import STRANGER, Api, serving_api
 
 from solward.service import service as service_module
 from solward.types.errors import HoldDecided

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import NOBODY, Answer, Api, serving_api
+from tests.support.services import NOBODY, Answer, Api, serving_api
 
 from solward.types.errors import LedgerUnavailable
 from solward.vault.money.judge.assess import Assessor

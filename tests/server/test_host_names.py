@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.api import SECRET, Api, serving_api
+from tests.support.services import SECRET, Api, serving_api
 
 from solward.settings.access import DEVELOPMENT_SECRET
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, update
-from tests.support.api import STRANGER, Api
-from tests.support.shared_services import several_apis
+from tests.support.services import STRANGER, Api, several_apis
 
 from solward.database.database import Database
 from solward.database.tables import attempts, idempotency, processes

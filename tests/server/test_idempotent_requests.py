@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.support.api import SECRET, STRANGER, Api, serving_api
+from tests.support.services import SECRET, STRANGER, Api, serving_api
 from werkzeug.datastructures import Headers
 
 from solward.database.tables import idempotency

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
-from tests.support.shared_services import several_apis
+from tests.support.services import several_apis
 
 from solward.credentials import api_keys as store
 from solward.database.database import Database

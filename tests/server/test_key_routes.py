@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.support.api import NOBODY, STRANGER, Api, serving_api
+from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.database import service_tables as tables
 from solward.database.database import clock

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from tests.support import rpc_nodes
-from tests.support.api import STRANGER, serving_api, settings
-from tests.support.process_logs import written_log
+from tests.support import rpc as rpc_nodes
+from tests.support.processes import written_log
+from tests.support.services import STRANGER, serving_api, settings
 
 from solward.database.database import Database
 from solward.service import display_reads as display
@@ -85,7 +85,7 @@ async def test_of_a_service_whose_vendors_all_fail(
         receiver.cuts = cuts
         options = LocalnetOptions(genesis=genesis_accounts)
         localnet = await Localnet.open(tmp_path / "ledger.db", options)
-        async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+        async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
             given = {
                 "solana_rpc_url": marked(node.url),
                 "solana_network": "localnet",

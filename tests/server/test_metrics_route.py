@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 from tests.support.agents import agent_body
-from tests.support.api import STRANGER, Answer, Api, serving_api
+from tests.support.services import STRANGER, Answer, Api, serving_api
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

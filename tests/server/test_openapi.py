@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
-from tests.server.described import Described, target
-from tests.support.api import Api, serving_api
+from tests.support.services import Api, Described, serving_api, target
 
 from solward import SkillSpec
 from solward.notify.webhook import REFUSALS

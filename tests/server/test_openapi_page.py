@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.support.api import Api
+from tests.support.services import Api
 
 from solward_server.resources.docs import FILES, START
 

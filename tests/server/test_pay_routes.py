@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import update
-from tests.support.api import NOBODY
-from tests.support.fake_seller import Asked, Reply, receipt
 from tests.support.market import USDC
-from tests.support.shop import OWNER, PRICE, Shop, open_shop, reopened
+from tests.support.payments import OWNER, PRICE, Shop, open_shop, reopened
+from tests.support.sellers import Asked, Reply, receipt
+from tests.support.services import NOBODY
 
 from solward.database.tables import payments
 from solward.operations.payments import pay

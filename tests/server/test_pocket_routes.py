@@ -6,8 +6,8 @@ from pathlib import Path
 
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from tests.support.api import serving_api
-from tests.support.swap import pay_sol
+from tests.support.services import serving_api
+from tests.support.swaps import pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.vault.money.request import ADMIN

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, STRANGER, Api, serving_api
+from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.operations.policies.changes import replace_set
 from solward.support import jsontext

@@ -20,8 +20,8 @@ import pytest
 import pytest_asyncio
 from solders.keypair import Keypair
 from tests.support.agents import Scripted, agent_body, calls
-from tests.support.api import Api, serving_api
 from tests.support.examples import examples
+from tests.support.services import Api, serving_api
 
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of

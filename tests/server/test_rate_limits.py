@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, Api, serving_api, settings
+from tests.support.services import NOBODY, Api, serving_api, settings
 
 from solward.types.errors import ConfigError
 from solward_server.http.limits import RateLimiter, TooManyRequests

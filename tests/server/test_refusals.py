@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from tests.support.api import NOBODY, STRANGER, Api
+from tests.support.services import NOBODY, STRANGER, Api
 
 from solward.vault.store import transactions as store
 

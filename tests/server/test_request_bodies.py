@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from solders.keypair import Keypair
-from tests.support.api import NOBODY, STRANGER, Api, serving_api
+from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 # One service for all: nothing here changes what another test sees.
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import func, select
-from tests.support.api import STRANGER, Api, serving_api
+from tests.support.services import STRANGER, Api, serving_api
 
 from solward.database.tables import attempts, reservations, transactions
 from solward.types.skill import Effects

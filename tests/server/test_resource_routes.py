@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.api import NOBODY, STRANGER, Api, serving_api
+from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.types.errors import StoreError
 

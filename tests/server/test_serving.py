@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.api import SECRET, settings
+from tests.support.services import SECRET, settings
 
 from solward.service.service import Solward
 from solward.settings.access import DEVELOPMENT_SECRET

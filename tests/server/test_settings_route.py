@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.api import SECRET, serving_api
+from tests.support.services import SECRET, serving_api
 
 from solward.client import Setting
 from solward.settings import Settings

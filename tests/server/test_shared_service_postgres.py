@@ -7,8 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.api import STRANGER
-from tests.support.shared_services import several_apis
+from tests.support.services import STRANGER, several_apis
 
 pytestmark = pytest.mark.more
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.api import STRANGER, serving_api
 from tests.support.grants import grant, limit
+from tests.support.services import STRANGER, serving_api
 
 from solward.operations.policies.changes import replace_policy, replace_set
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.api import Api
+from tests.support.services import Api
 
 from solward.solana.stakes import RecordedStakes, read_stakes
 from solward.types.errors import LedgerRejected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from tests.support.api import serving_api
+from tests.support.services import serving_api
 
 
 async def test_a_swap_beyond_the_services_settings_is_refused(tmp_path: Path) -> None:

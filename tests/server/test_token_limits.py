@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import Api, serving_api
-from tests.support.engine_harness import until
+from tests.support.clock import until
+from tests.support.services import Api, serving_api
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 LIMIT = 50_000_000  # 50 USDC, which has 6 decimals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from tests.support.api import Api, serving_api
+from tests.support.services import Api, serving_api
 
 
 async def own_token(api: Api, wallet: str) -> str:

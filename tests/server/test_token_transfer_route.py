@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 import structlog
 from solders.keypair import Keypair
-from tests.support.api import Api
+from tests.support.services import Api
 
 from solward.context import SkillContext, WalletView
 from solward.operations.perform import SkillCalls

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.api import STRANGER, Api, settings
-from tests.support.event_client import serving_events
-from tests.support.statements import statements_of
+from tests.support.database import statements_of
+from tests.support.services import STRANGER, Api, serving_events, settings
 
 from solward.database import tables
 from solward.service import service as service_module

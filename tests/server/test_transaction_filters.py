@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import update
-from tests.support.api import STRANGER, Api
+from tests.support.services import STRANGER, Api
 
 from solward.database.tables import transactions
 from solward.service import record_filter

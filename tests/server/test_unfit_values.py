@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.server.described import target
-from tests.support import postgres_server as servers
+from tests.support import database as servers
 from tests.support.agents import agent_body
-from tests.support.api import NOBODY, STRANGER, Api, serving_api
-from tests.support.shared_services import several_apis
+from tests.support.services import NOBODY, STRANGER, Api, serving_api, several_apis, target
 
 from solward.plugins import load_registry
 from solward_server.http.errors import INTERNAL_ERROR

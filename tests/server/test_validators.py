@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.api import NOBODY, SECRET, STRANGER, Answer, Api, serving_api, settings
+from tests.support.services import NOBODY, SECRET, STRANGER, Answer, Api, serving_api, settings
 
 from solward.service.service import Solward
 from solward_server.listening import listen

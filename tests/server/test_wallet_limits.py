@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.support.api import serving_api
 from tests.support.grants import grant, limit
+from tests.support.services import serving_api
 
 from solward.operations.policies.changes import replace_policy
 from solward.operations.policies.grant_report import wallet_grants

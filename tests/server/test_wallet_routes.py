@@ -7,8 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.support.api import NOBODY, Api, serving_api
-from tests.support.shared_services import several_apis
+from tests.support.services import NOBODY, Api, serving_api, several_apis
 
 from solward.support import jsontext
 from solward.types.errors import TooManyWallets

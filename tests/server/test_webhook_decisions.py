@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 from sqlalchemy import func, select, update
-from tests.support.api import Answer, Api, serving_api
+from tests.support.services import Answer, Api, serving_api
 
 from solward.audit.acts import principal
 from solward.audit.log import AuditLog

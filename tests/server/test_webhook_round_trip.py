@@ -17,10 +17,10 @@ import httpx
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from tests.support.api import SECRET, STRANGER, settings
-from tests.support.approval_desk import asks, guardrails
+from tests.support.approvals import asks, guardrails
+from tests.support.processes import NO_TLS, free_port
 from tests.support.repository import ROOT
-from tests.support.service_process import NO_TLS, free_port
+from tests.support.services import SECRET, STRANGER, settings
 
 from solward.client import Delivery, sign_decision, verify_delivery
 from solward.service import service as service_module

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from solders.keypair import Keypair
 from tests.support.agents import agent_body
-from tests.support.api import Api, serving_api
+from tests.support.services import Api, serving_api
 
 from solward.agents.store import agents as agent_store
 from solward.support import jsontext

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from tests.support.localnet_wire import (
+from tests.support.tokens import (
     TOKEN,
     TOKEN_2022,
     Bank,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.agent_rows import WALLET, decision, fields
-from tests.support.query_plans import query_plans
+from tests.support.database import WALLET_ROW, agent_row, query_plans
+from tests.support.database import decision_row as decision
 
 from solward.agents.store import agents, cycles
 from solward.database.database import Database
@@ -22,8 +22,8 @@ async def everything(connection: AsyncConnection) -> None:
     await agents.get_agent(connection, "a")
     await agents.agents_to_run(connection)
     await agents.update_agent(connection, "a", {"name": "Ada"})
-    await connection.execute(insert(wallets).values(WALLET | {"id": "w"}))
-    await agents.insert_agent(connection, fields("a", wallet_id="w"))
+    await connection.execute(insert(wallets).values(WALLET_ROW | {"id": "w"}))
+    await agents.insert_agent(connection, agent_row("a", wallet_id="w"))
     await cycles.enter(connection, [("a", 1), ("b", 1)])
     await cycles.recall(connection, ["a", "b"])
     await agents.list_memory(connection, "a", 10)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert
-from tests.support.agent_rows import WALLET, decision, fields
+from tests.support.database import WALLET_ROW, agent_row
+from tests.support.database import decision_row as decision
 
 from solward.agents.store import agents as store
 from solward.agents.store import cycles
@@ -22,7 +23,7 @@ from solward.vault.store.transactions import insert_record, recent
 @pytest.fixture
 async def database(database: Database) -> Database:
     async with database.write() as connection:
-        await connection.execute(insert(wallets).values(WALLET))
+        await connection.execute(insert(wallets).values(WALLET_ROW))
     return database
 
 
@@ -59,7 +60,7 @@ async def leave(
 
 
 async def test_entering_takes_the_fence_and_leaving_moves_the_cycle_on(database: Database) -> None:
-    await made(database, fields())
+    await made(database, agent_row())
 
     entered = await enter(database, 1)
     assert entered is not None
@@ -72,7 +73,7 @@ async def test_entering_takes_the_fence_and_leaving_moves_the_cycle_on(database:
 
 
 async def test_a_stale_cycle_is_not_entered(database: Database) -> None:
-    await made(database, fields(cycle_no=5))
+    await made(database, agent_row(cycle_no=5))
     assert await enter(database, 4) is None
     assert await enter(database, 6) is None
     assert await enter(database, 5) is not None
@@ -80,12 +81,12 @@ async def test_a_stale_cycle_is_not_entered(database: Database) -> None:
 
 @pytest.mark.parametrize("desired", ["stopped", "paused"])
 async def test_an_agent_that_is_not_to_run_is_not_entered(database: Database, desired: str) -> None:
-    await made(database, fields(desired_state=desired))
+    await made(database, agent_row(desired_state=desired))
     assert await enter(database, 1) is None
 
 
 async def test_a_run_that_lost_the_fence_changes_nothing(database: Database) -> None:
-    await made(database, fields())
+    await made(database, agent_row())
     await enter(database, 1)
     await enter(database, 1)
     assert await leave(database, 1) is None
@@ -96,13 +97,13 @@ async def test_a_run_that_lost_the_fence_changes_nothing(database: Database) -> 
 
 
 async def test_concurrent_entries_of_one_cycle_get_different_fences(database: Database) -> None:
-    await made(database, fields())
+    await made(database, agent_row())
     entered = await asyncio.gather(*(enter(database, 1) for _ in range(5)))
     assert sorted(each[0]["fence"] for each in entered if each) == [1, 2, 3, 4, 5]
 
 
 async def test_leaving_keeps_the_status_of_an_agent_stopped_meanwhile(database: Database) -> None:
-    await made(database, fields())
+    await made(database, agent_row())
     await enter(database, 1)
     async with database.write() as connection:
         await store.update_agent(
@@ -114,7 +115,7 @@ async def test_leaving_keeps_the_status_of_an_agent_stopped_meanwhile(database: 
 
 
 async def test_a_hundred_memory_entries_are_kept_and_every_decision(database: Database) -> None:
-    await made(database, fields())
+    await made(database, agent_row())
     for cycle in range(1, 131):
         entered = await enter(database, cycle)
         assert entered is not None
@@ -133,9 +134,9 @@ async def test_a_hundred_memory_entries_are_kept_and_every_decision(database: Da
 async def test_agents_are_listed_changed_counted_and_deleted(database: Database) -> None:
     await made(
         database,
-        fields("a2", created_ms=2, status="idle", desired_state="stopped"),
-        fields("a1"),
-        fields("a3", created_ms=3, status="error"),
+        agent_row("a2", created_ms=2, status="idle", desired_state="stopped"),
+        agent_row("a1"),
+        agent_row("a3", created_ms=3, status="error"),
     )
     async with database.write() as connection:
         assert [row["id"] for row in await store.list_agents(connection)] == ["a1", "a2", "a3"]
@@ -170,8 +171,8 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
         id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.PENDING, details={},
         guardrails_applied=(), created_ms=1, agent_id="a12", principal="agent:a12",
     )  # fmt: skip
-    await made(database, *(fields(f"a{n}", cycle_no=n) for n in (1, 12, 121)))
-    await made(database, fields("a", cycle_no=12))
+    await made(database, *(agent_row(f"a{n}", cycle_no=n) for n in (1, 12, 121)))
+    await made(database, agent_row("a", cycle_no=12))
     async with database.write() as connection:
         for number in (2, 1):
             key = f"a12:12:transfer:{number}"
@@ -187,7 +188,7 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
 
 
 async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database) -> None:
-    await made(database, fields("a1"), fields("a2", cycle_no=7), fields("a3", name="Bo"))
+    await made(database, agent_row("a1"), agent_row("a2", cycle_no=7), agent_row("a3", name="Bo"))
     async with database.write() as connection:
         wanted = [("a3", 1), ("a2", 6), ("zz", 1), ("a1", 1), ("a1", 1)]
         entered = await cycles.enter(connection, wanted)
@@ -212,7 +213,9 @@ async def test_the_newest_transactions_of_many_wallets_are_each_wallets_own(
     database: Database,
 ) -> None:
     async with database.write() as connection:
-        await connection.execute(insert(wallets).values(WALLET | {"id": "w2", "public_key": "k2"}))
+        await connection.execute(
+            insert(wallets).values(WALLET_ROW | {"id": "w2", "public_key": "k2"})
+        )
         for number in range(14):
             wallet = "w1" if number % 2 else "w2"
             record = TransactionRecord(

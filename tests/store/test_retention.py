@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select, text
 from structlog.testing import capture_logs
-from tests.support.agent_rows import WALLET, fields
+from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.store import agents
 from solward.audit.log import AuditLog, Log
@@ -341,7 +341,7 @@ async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
 def payment(transaction_id: str, ms: int) -> PaymentRow:
     return PaymentRow(
         transaction_id=transaction_id,
-        wallet_id=WALLET["id"],
+        wallet_id=WALLET_ROW["id"],
         protocol="x402",
         mode=PaymentMode.SPONSORED,
         site="api.example.com",
@@ -365,9 +365,9 @@ def payment(transaction_id: str, ms: int) -> PaymentRow:
 async def add_payments(database: Database, *answers: tuple[int, bytes]) -> None:
     """A payment for each time of an answer and its body."""
     async with database.write() as connection:
-        await connection.execute(insert(wallets), [WALLET])
+        await connection.execute(insert(wallets), [WALLET_ROW])
         for number, (ms, body) in enumerate(answers):
-            of = {"wallet_id": WALLET["id"], "type": "payment", "status": "confirmed",
+            of = {"wallet_id": WALLET_ROW["id"], "type": "payment", "status": "confirmed",
                   "principal": "admin", "details": "{}", "guardrails_applied": [],
                   "held_lamports": 0, "created_ms": ms}  # fmt: skip
             await connection.execute(insert(transactions), [of | {"id": f"p{number}"}])
@@ -427,9 +427,9 @@ async def test_usage_that_no_budget_counts_goes(
     monkeypatch.setattr(retention, "PAUSE_S", 0)
     hour = NOW // HOUR_MS
     async with database.write() as connection:
-        await connection.execute(insert(wallets), [WALLET])
+        await connection.execute(insert(wallets), [WALLET_ROW])
         for agent in ("a", "b", "c"):
-            await agents.insert_agent(connection, fields(agent))
+            await agents.insert_agent(connection, agent_row(agent))
             rows = [
                 {"agent_id": agent, "hour": hour - ago, "tokens": 1, "cost_nanousd": 1,
                  "unpriced_tokens": 0}
@@ -462,15 +462,15 @@ async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_kn
     }
     scopes = ("wallet:w", "grant:agent:a#1")
     async with database.write() as connection:
-        await connection.execute(insert(wallets), [WALLET])
+        await connection.execute(insert(wallets), [WALLET_ROW])
         for id_, (ms, status) in made.items():
             record = {
-                "id": id_, "wallet_id": WALLET["id"], "principal": "agent:a", "type": "other",
+                "id": id_, "wallet_id": WALLET_ROW["id"], "principal": "agent:a", "type": "other",
                 "status": status, "details": "{}", "guardrails_applied": [], "held_lamports": 0,
                 "created_ms": ms,
             }  # fmt: skip
             await connection.execute(insert(transactions), [record])
-            case = Case(str(WALLET["id"]), ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
+            case = Case(str(WALLET_ROW["id"]), ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
             row = to_row(Judged(id_, "other", case, "allowed", 1)) | {"created_ms": ms}
             await judged.note_judged(connection, row)
             rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.processor_time import cost
+from tests.support.clock import processor_cost
 
 from solward.settings import Settings
 from solward.settings.access import DEVELOPMENT_SECRET
@@ -80,7 +80,7 @@ def test_of_a_databases_address_only_passwords_are_secret() -> None:
     "text", ["a." * 16_000 + "://", "https://" * 4_000, "://a" * 8_000, "bearer" + " " * 30_000]
 )
 def test_no_text_takes_long(text: str) -> None:
-    assert cost(lambda: scrub_text(text)) < 10
+    assert processor_cost(lambda: scrub_text(text)) < 10
 
 
 @pytest.mark.parametrize("at", [*range(1_960, 2_001, 8), *range(3_000, 3_040, 8)])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import structlog
 from tests.support.agents import agent_body
-from tests.support.api import STRANGER, Api, serving_api
-from tests.support.engine_harness import open_bench
+from tests.support.engine import open_bench
+from tests.support.services import STRANGER, Api, serving_api
 
 from solward.telemetry.logs import configure
 from solward.vault.money.request import Actor

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from structlog.testing import capture_logs
 from tests.support.agents import agent_body
-from tests.support.api import SECRET, STRANGER, serving_api
+from tests.support.http import Handler, served_in_thread
+from tests.support.services import SECRET, STRANGER, serving_api
 
 from solward.telemetry import tracing
 from solward.telemetry.scrub import REDACTED, scrub_text
@@ -34,23 +33,18 @@ class Collector:
         self.headers: list[dict[str, str]] = []
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
+        class Receiving(Handler):
+            def post(self) -> None:
                 collector.headers.append(
                     {name.lower(): each for name, each in self.headers.items()}
                 )
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.body()
                 if self.path == "/v1/traces":
                     collector.bodies.append(body)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.reply(200)
 
-            def log_message(self, *_given: Any) -> None:
-                return None
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.handler = Receiving
+        self.url = ""
 
     def sent(self) -> list[Any]:
         """Each resource with its spans, decoded."""
@@ -64,12 +58,8 @@ class Collector:
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     made = Collector()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with served_in_thread(made.handler) as made.url:
+        yield made
 
 
 @contextmanager

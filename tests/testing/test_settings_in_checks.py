@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.plugin_distributions import skill_source
-from tests.support.wheels import wheel
+from tests.support.plugins import skill_source, wheel
 from tests.testing import bad_plugins as bad
 from tests.testing.test_bad_plugins_are_found import IN_HOST, IN_PROCESS, failed, given
 

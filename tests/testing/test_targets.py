@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.plugins import Shelf, shelf, skill_source
 from tests.testing import bad_plugins
 
 from solward import InvalidRequest

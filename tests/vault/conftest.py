@@ -1,3 +1,3 @@
-from tests.support.engine_harness import bench
+from tests.support.engine import bench
 
 __all__ = ["bench"]

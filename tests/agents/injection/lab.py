@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
 import secrets
@@ -12,19 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from solders.transaction import VersionedTransaction
 from tests.agents.injection.scripts import SCRIPTS, TOKEN_SCRIPTS, Channel, Order, Script
-from tests.support.agents import agent_body
-from tests.support.localnet_wire import TOKEN_2022, fund_instructions, named_mint_instructions
-from tests.support.plugin_distributions import Shelf, skill_source
-from tests.support.scripted_provider import installed
-from tests.support.swap import BONK
+from tests.support.agents import agent_body, scripted_model
+from tests.support.localnet import land
+from tests.support.plugins import Shelf, skill_source
+from tests.support.swaps import BONK
+from tests.support.tokens import TOKEN_2022, fund_instructions, named_mint_instructions
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
@@ -291,14 +287,8 @@ class Lab:
 
     async def land(self, instructions: Sequence[Instruction], *signers: Keypair) -> None:
         """Put a transaction of the attacker's on the ledger."""
-        latest = await self.service.ledger.latest_blockhash()
-        message = MessageV0.try_compile(
-            self.attacker.pubkey(), list(instructions), [], Hash.from_string(latest.blockhash)
-        )
-        signed = VersionedTransaction(message, [self.attacker, *signers])
-        wire = base64.b64encode(bytes(signed)).decode()
         assert self.service.localnet is not None
-        await self.service.localnet.call("sendTransaction", [wire, {"encoding": "base64"}])
+        await land(self.service.localnet.call, instructions, self.attacker, *signers)
 
     async def books(self, wallet: Wallet, attacker: Keypair) -> dict[str, Any]:
         """Who has what, by the ledger alone."""
@@ -336,7 +326,7 @@ USDC_NEEDED = re.compile(r"\$USDC|'USDC', 'outputToken'")
 @contextlib.asynccontextmanager
 async def open_lab(folder: Path, **given: Any) -> AsyncIterator[Lab]:
     """The lab on a home of its own."""
-    with installed(folder / "site") as (shelf, model):
+    with scripted_model(folder / "site") as (shelf, model):
         install_skills(shelf)
         settings = Settings(
             _env_file=None,

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from tests.agents.injection.canaries import Canaries
 from tests.agents.injection.lab import GUARDRAILS, SOL, loot, prompt_of
-from tests.support.agents import agent_body
-from tests.support.api import STRANGER
-from tests.support.plugin_distributions import skill_source
-from tests.support.process_logs import written_log
-from tests.support.scripted_provider import installed
+from tests.support.agents import agent_body, scripted_model
+from tests.support.plugins import skill_source
+from tests.support.processes import written_log
+from tests.support.services import STRANGER
 
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
@@ -168,7 +167,7 @@ async def staged(folder: Path, canaries: Canaries) -> AsyncIterator[Stage]:
     """A service whose every secret is a canary, on an RPC whose address holds a key."""
     rpc_key = canaries.word("RPC key")
     localnet = await Localnet.open(folder / "ledger.db", LocalnetOptions(genesis=genesis_accounts))
-    with installed(folder / "site") as (shelf, model):
+    with scripted_model(folder / "site") as (shelf, model):
         skills = {
             "tell_all": skill_source("tell_all", body=f"{REACH}\nreturn text"),
             "fail_with_all": skill_source(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 import httpx
 from tests.e2e.agents.state_after_kill import Deeds, Payment
 from tests.support.agents import agent_body
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.clock import wait_until
+from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.agents.act import RESUMED_REASONING
 
 AMOUNT = Decimal("0.001")
 FUNDS = 2
-PATIENCE_S = 60.0
 WIDE = {
     "maxSolPerTransaction": 2,
     "maxTransactionsPerMinute": 100_000,
@@ -77,7 +76,7 @@ def goes_on(service: Service, crew: Crew, left: Mapping[str, Deeds]) -> None:
     """Wait until every agent has ended the cycle it was killed in, by itself, and look at it."""
     wanted = {agent: left[agent].cycle if agent in left else 1 for agent in crew.agents}
     with service.client() as client:
-        until(
+        wait_until(
             lambda: all(_latest(client, agent) >= cycle for agent, cycle in wanted.items()),
             "every agent goes on",
         )
@@ -174,14 +173,6 @@ def pages(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
         if len(page) < 500:
             return found
         query["before"] = page[-1]["id"]
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for a condition; one that never comes fails, by its name."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.02)
 
 
 def _latest(client: httpx.Client, agent: str) -> int:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import httpx
-from tests.support.service_process import Service
+from tests.support.processes import Service
 
 # A life that goes on for longer does not pass the point that it was to die at.
 LONGEST_LIFE_S = 120

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.agents.paying_agents import Crew, at_rest, goes_on, hire, landed_on, told_truly
 from tests.e2e.agents.state_after_kill import Deeds, examine
 from tests.e2e.agents.supervised import Supervised
-from tests.support.localnet_process import localnet_process
+from tests.support.localnet import localnet_process
 
 from solward.agents.cycle import Phase
 from solward.vault.money.steps import PAID_STEPS

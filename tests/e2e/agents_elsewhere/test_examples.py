@@ -11,9 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.other_frameworks import EXAMPLES, Beside
+from tests.support.environments import EXAMPLES, BesideFramework
+from tests.support.processes import Service, funded_wallet, sol_of
 from tests.support.repository import DOCS
-from tests.support.service_process import Service, funded_wallet, sol_of
 from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
@@ -60,7 +60,7 @@ async def test_an_agent_pays_from_its_wallet_and_from_no_other(
     service: Service, tmp_path: Path, example: str
 ) -> None:
     lock, release = CASES[example]
-    beside = await asyncio.to_thread(Beside, lock, tmp_path)
+    beside = await asyncio.to_thread(BesideFramework, lock, tmp_path)
     assert beside.release("mcp").startswith(release)
     with service.client() as rest:
         wallet = funded_wallet(rest, f"of {example}", 1)

@@ -13,11 +13,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.e2e.plugin_author.quickstart import blocks
-from tests.support.cli_service import STRANGER
-from tests.support.mcp_sessions import called, refusal
+from tests.support.cli import STRANGER
+from tests.support.mcp import called, refusal
+from tests.support.processes import ended, free_port, running
 from tests.support.repository import DOCS
-from tests.support.service_process import free_port
-from tests.support.up_process import ended, running
 
 IN_TWO_MINUTES = [each for each in blocks(DOCS / "mcp.md") if each.title == "In two minutes"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from tests.e2e.dashboard.furnished import demo, furnish
 from tests.support.browser import Browser, Pages
-from tests.support.furnished_service import demo, furnish
-from tests.support.service_process import Service
+from tests.support.processes import Service
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
+from tests.support.http import Handler, served_in_thread
 
 _HOP = {"connection", "transfer-encoding", "content-length", "content-encoding", "host"}
 
@@ -31,48 +30,26 @@ class Between:
         self._client = httpx.Client(base_url=url, timeout=60)
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
+        class Forwarding(Handler):
+            def get(self) -> None:
                 cache = self.headers.get("Cache-Control", "")
                 outer.asked.append(Asked(time.monotonic(), self.path, cache))
                 headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOP}
                 answer = outer._client.get(self.path, headers=headers)
-                self.send_response(answer.status_code)
-                for name, value in answer.headers.items():
-                    if name.lower() not in _HOP:
-                        self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.content)))
-                self.end_headers()
-                self.wfile.write(answer.content)
+                told = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP}
+                self.reply(answer.status_code, answer.content, told)
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.handler = Forwarding
+        self.url = ""
 
     def of(self, path: str) -> list[Asked]:
         """The requests of this path, whatever its query."""
         return [each for each in self.asked if each.path.partition("?")[0] == f"/api/v1{path}"]
-
-    def close(self) -> None:
-        """Serve no more."""
-        self.server.shutdown()
-        self.server.server_close()
-        self._client.close()
 
 
 @contextmanager
 def between(url: str) -> Iterator[Between]:
     """In front of the service at `url` until the block ends."""
     proxy = Between(url)
-    thread = threading.Thread(target=proxy.server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with proxy._client, served_in_thread(proxy.handler) as proxy.url:
         yield proxy
-    finally:
-        proxy.close()
-        thread.join(10)

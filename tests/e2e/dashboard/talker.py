@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
-from threading import Event, Thread
+from threading import Event
 from typing import Any
+
+from tests.support.http import Handler, served_in_thread
 
 _PATIENCE_S = 60.0
 
@@ -51,24 +52,20 @@ def talker() -> Iterator[Talker]:
     """Serve until left."""
     model = Talker()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
+    class Talking(Handler):
+        # A stream ends with its connection.
+        protocol_version = "HTTP/1.0"
+
+        def post(self) -> None:
+            asked = json.loads(self.body())
             if asked.get("stream"):
                 self._stream()
             else:
                 message = {"role": "assistant", "content": "Waiting."}
-                self._whole(_body("chat.completion", message=message, finish_reason="stop"))
-
-        def _whole(self, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+                self.reply(200, _body("chat.completion", message=message, finish_reason="stop"))
 
         def _stream(self) -> None:
+            self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
             try:
@@ -83,20 +80,9 @@ def talker() -> Iterator[Talker]:
             self.wfile.write(b"data: " + json.dumps(body).encode() + b"\n\n")
             self.wfile.flush()
 
-        def log_message(self, *_args: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    model.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with served_in_thread(Talking) as url:
+        model.url = f"{url}/v1"
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _body(kind: str, **choice: Any) -> dict[str, Any]:

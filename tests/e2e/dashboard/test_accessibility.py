@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 from tests.e2e.dashboard.views import DIALOGS, makers_of_dialogs, opened_dialog, paths
-from tests.support.axe import Finding, findings
-from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.service_process import Service
+from tests.support.browser import DESKTOP, PHONE, Browser, Finding, findings
+from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
 from tests.support.browser import Browser, Pages
-from tests.support.service_process import Service
+from tests.support.processes import Service
 
 pytestmark = pytest.mark.more
 

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from tests.e2e.dashboard.talker import Talker, talker
 from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
 from solward.support.jsontext import loads

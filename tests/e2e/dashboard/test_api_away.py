@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.e2e.dashboard.recording_proxy import Between, between
 from tests.support.browser import Browser, Pages
-from tests.support.service_process import SECRET, Service, funded_wallet
+from tests.support.processes import SECRET, Service, funded_wallet
 
 pytestmark = pytest.mark.more
 

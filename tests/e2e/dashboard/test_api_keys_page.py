@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 from tests.support.browser import Browser
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 
 pytestmark = pytest.mark.more
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.browser import Browser
-from tests.support.service_process import SECRET, Service
+from tests.support.processes import SECRET, Service
 
 pytestmark = pytest.mark.more
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
 from tests.support.browser import Browser, Pages
-from tests.support.service_process import Service
+from tests.support.processes import Service
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin

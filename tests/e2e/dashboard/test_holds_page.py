@@ -14,7 +14,7 @@ import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.remote.webelement import WebElement
 from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.processes import Service, funded_wallet, sol_of
 from websockets.sync.client import connect
 from websockets.typing import Origin
 

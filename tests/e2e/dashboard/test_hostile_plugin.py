@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.plugin_distributions import HEAD, Shelf, skill_source
-from tests.support.service_process import Service, funded_wallet
+from tests.support.plugins import HEAD, Shelf, skill_source
+from tests.support.processes import Service, funded_wallet
 
 pytestmark = pytest.mark.more
 

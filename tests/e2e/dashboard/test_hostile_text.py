@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.hostile.test_hostile_plugins import install
 from tests.support.agents import agent_body
 from tests.support.browser import PHONE, Browser, Pages
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
 pytestmark = pytest.mark.more

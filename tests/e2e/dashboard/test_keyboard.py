@@ -8,11 +8,10 @@ from decimal import Decimal
 
 import pytest
 from selenium.webdriver.common.keys import Keys
+from tests.e2e.dashboard.furnished import held
 from tests.e2e.dashboard.views import DIALOGS, opened_dialog, paths
-from tests.support.browser import DESKTOP, PHONE, Browser, Pages
-from tests.support.furnished_service import held
-from tests.support.keyboard import Keyboard, assert_seen
-from tests.support.service_process import Service, sol_of
+from tests.support.browser import DESKTOP, PHONE, Browser, Keyboard, Pages, assert_seen
+from tests.support.processes import Service, sol_of
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 

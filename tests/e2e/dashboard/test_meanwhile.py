@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.browser import Browser, Pages
-from tests.support.service_process import funded_wallet
+from tests.support.processes import funded_wallet
 
 from solward.support.jsontext import loads
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.support.browser import PHONE, Browser
-from tests.support.keeping_distribution import DISTRIBUTION, SKILL, install_keeping
-from tests.support.service_process import Service, funded_wallet
+from tests.support.plugins import DISTRIBUTION, SKILL, install_keeping
+from tests.support.processes import Service, funded_wallet
 
 from solward_dashboard.freeze import GOES_ON, STOPS
 

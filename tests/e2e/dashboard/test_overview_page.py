@@ -7,7 +7,7 @@ from decimal import Decimal
 import httpx
 import pytest
 from tests.support.browser import Browser
-from tests.support.service_process import funded_wallet
+from tests.support.processes import funded_wallet
 
 from solward.support.jsontext import loads
 

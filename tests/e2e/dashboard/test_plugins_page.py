@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.browser import Browser
-from tests.support.plugin_distributions import skill_source
-from tests.support.service_process import Service
-from tests.support.wheels import wheel
+from tests.support.plugins import skill_source, wheel
+from tests.support.processes import Service
 
 from solward.plugins.folders.install import install
 from solward.types.manifest import Manifest, Secret, Terms

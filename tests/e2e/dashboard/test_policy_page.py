@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.browser import DESKTOP, PHONE, Browser
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 
 pytestmark = pytest.mark.more
 

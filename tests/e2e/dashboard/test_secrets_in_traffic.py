@@ -19,7 +19,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from tests.support.agents import agent_body
 from tests.support.browser import Browser, Pages
-from tests.support.service_process import SECRET, Service, funded_wallet
+from tests.support.processes import SECRET, Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
 from solward.settings.access import DEVELOPMENT_SECRET

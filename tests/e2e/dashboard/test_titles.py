@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+from tests.e2e.dashboard.furnished import GRANT
 from tests.support.browser import PHONE, Browser
-from tests.support.furnished_service import GRANT
-from tests.support.service_process import Service
+from tests.support.processes import Service
 
 from solward.client.models import moment
 from solward_dashboard.wording import second

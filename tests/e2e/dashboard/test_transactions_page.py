@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import insert, select
 from tests.support.browser import PHONE, Browser, Pages
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 
 from solward.database.database import Database
 from solward.database.tables import transactions, wallets

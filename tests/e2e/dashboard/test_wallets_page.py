@@ -12,7 +12,7 @@ import pytest
 import segno
 from selenium.webdriver.common.action_chains import ActionChains
 from tests.support.browser import Browser
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.support.jsontext import loads
 

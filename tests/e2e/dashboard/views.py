@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nicegui import Client
 from tests.support.browser import DESKTOP, Browser
-from tests.support.keeping_distribution import DISTRIBUTION, SKILL
+from tests.support.plugins import DISTRIBUTION, SKILL
 
 import solward_dashboard
 from solward_dashboard import pages

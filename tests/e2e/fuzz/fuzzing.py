@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.agents import agent_body
-from tests.support.service_process import SECRET, Service, funded_wallet
+from tests.support.processes import SECRET, Service, funded_wallet
 
 HERE = Path(__file__).parent
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

@@ -10,7 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from tests.e2e.fuzz.fuzzing import ENDLESS
-from tests.support.service_process import SECRET, Service
+from tests.support.processes import SECRET, Service
 
 pytestmark = pytest.mark.more
 

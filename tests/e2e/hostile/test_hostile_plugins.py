@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.hostile.broken import PLUGINS
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.processes import Service, funded_wallet, sol_of
 
 THEFTS = Path(__file__).with_name("thefts.py").read_text()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.worker_cluster import Cluster, running_cluster
+from tests.support.processes import Cluster, running_cluster
 
 from solward.vault.money.steps import PAID_STEPS, Step
 

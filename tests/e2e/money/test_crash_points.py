@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.service_process import Service, free_port, funded_wallet, sol_of
+from tests.support.processes import Service, free_port, funded_wallet, sol_of
 
 from solward.vault.money.steps import PAID_STEPS, Step
 

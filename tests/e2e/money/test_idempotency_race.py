@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
-from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 
 async def fifty(service: Service, wallet: str, recipient: str) -> list[httpx.Response]:

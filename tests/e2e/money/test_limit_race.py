@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 pytestmark = pytest.mark.samples("test_one_wallet_spends_its_day_exactly")
 

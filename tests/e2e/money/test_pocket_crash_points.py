@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 from tests.e2e.money.test_crash_points import settled
-from tests.support.service_process import Service, funded_wallet, sol_of
+from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.database.database import Database
 from solward.database.tables import attempts, pockets

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.plugin_distributions import HEAD, skill_source
+from tests.support.plugins import HEAD, skill_source
+from tests.support.processes import Service, funded_wallet, sol_of
 from tests.support.repository import ROOT
-from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward.vault.money.steps import PAID_STEPS, Step
 

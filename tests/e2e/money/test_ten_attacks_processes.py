@@ -31,13 +31,13 @@ from spl.token.instructions import (
     get_associated_token_address,
 )
 from spl.token.models import BurnParams, CloseAccountParams
-from tests.support.front_run import RENT, Trap, submit
-from tests.support.postgres_server import Postgres
-from tests.support.rpc_nodes import RpcNode, in_front_of
-from tests.support.service_process import NO_TLS, SECRET
+from tests.support.database import Postgres
+from tests.support.engine import TOKEN_RENT, Trap
+from tests.support.localnet import land
+from tests.support.processes import NO_TLS, SECRET, SOL, Cluster, Node, running_cluster
+from tests.support.rpc import RpcNode, node_in_front_of
 from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
-from tests.support.worker_cluster import SOL, Cluster, Node, running_cluster
 
 from solward.client import sign_decision
 from solward.solana.programs import CLOCK_SYSVAR
@@ -206,7 +206,7 @@ class Ground:
 
     def land(self, instructions: list[Any], *signers: Keypair) -> None:
         """A transaction of the attacker's own."""
-        self.portal.call(submit, self.node.answers, instructions, *signers)
+        self.portal.call(land, self.node.answers, instructions, *signers)
 
     @staticmethod
     def anew(key: Keypair) -> Any:
@@ -282,7 +282,7 @@ def ground(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
             APPROVAL_WEBHOOK_URL=f"{vendor.url}/webhook",
             APPROVAL_WEBHOOK_SECRET=WEBHOOK_SECRET,
         ) as cluster,
-        portal.wrap_async_context_manager(in_front_of(cluster.ledger)) as node,
+        portal.wrap_async_context_manager(node_in_front_of(cluster.ledger)) as node,
     ):
         cluster.add(apis=1, SOLANA_RPC_URL=node.url)
         yield Ground(cluster, portal, node, model)
@@ -505,7 +505,7 @@ def test_27_an_account_that_changes_after_the_simulation(ground: Ground) -> None
                 )
             ),
         ]
-        await submit(ground.node.answers, shutting, robber)
+        await land(ground.node.answers, shutting, robber)
 
     rents, _ = ground.key(spends("10", "USDC", to=[str(thief)], costs="0.005"))
     before, had = ground.cluster.lamports(address), ground.units(address, USDC)
@@ -513,7 +513,7 @@ def test_27_an_account_that_changes_after_the_simulation(ground: Ground) -> None
         ground.land([ground.anew(robber), opening], robber)
         with ground.before_it_lands(shut):
             ground.send(paying(rents, thief, 1), apis=[ground.cluster.apis[api]])
-    assert RENT < before - ground.cluster.lamports(address) <= 5_000_000
+    assert TOKEN_RENT < before - ground.cluster.lamports(address) <= 5_000_000
     assert had - ground.units(address, USDC) <= 10 * 10**6
 
     # An account that is a vendor's when the payment is judged, and the thief's when it lands.

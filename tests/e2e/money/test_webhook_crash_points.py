@@ -3,16 +3,15 @@ paid at most once, and the receiver is told how it ended."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
 import pytest
-from tests.support.service_process import NO_TLS, Service, funded_wallet, sol_of
+from tests.support.clock import wait_until
+from tests.support.http import Handler, served_in_thread
+from tests.support.processes import NO_TLS, Service, funded_wallet, sol_of
 
 from solward.client import Delivery, sign_decision, verify_delivery
 from solward.vault.money.steps import PAID_STEPS, Step
@@ -35,29 +34,13 @@ def receiver() -> Iterator[tuple[str, list[Delivery]]]:
     """The address of one, and what it heard."""
     heard: list[Delivery] = []
 
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            heard.append(verify_delivery(SECRET, dict(self.headers), body))
-            self.send_response(204)
-            self.end_headers()
+    class Receiver(Handler):
+        def post(self) -> None:
+            heard.append(verify_delivery(SECRET, dict(self.headers), self.body()))
+            self.reply(204)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/", heard
-    server.shutdown()
-    server.server_close()
-
-
-def until(found: Callable[[], Any], seconds: float = 40) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
+    with served_in_thread(Receiver) as url:
+        yield f"{url}/", heard
 
 
 def approve(told: Delivery) -> httpx.Response:
@@ -97,19 +80,19 @@ def test_approved_and_killed_it_is_paid_at_most_once(
                 client.post(path, json=body, headers=headers)
         else:
             assert client.post(path, json=body, headers=headers).status_code == 202
-            created = until(lambda: told("hold:created"))[0]
+            created = wait_until(lambda: told("hold:created"))[0]
             with pytest.raises(httpx.TransportError):
                 approve(created)
     service.wait_killed()
 
     service.start("asking")
     if step is Step.HELD:
-        created = until(lambda: told("hold:created"))[0]
+        created = wait_until(lambda: told("hold:created"))[0]
         assert approve(created).json()["state"] == "executed"
-    ended = until(lambda: told("hold:executed"))[0]
+    ended = wait_until(lambda: told("hold:executed"))[0]
     assert ended.hold["decidedBy"] == "webhook"
     with service.client() as admin, service.client(key) as client:
-        answer = until(lambda: settled(client, path, body, headers))
+        answer = wait_until(lambda: settled(client, path, body, headers))
         # Whoever approves or asks again moves nothing more.
         assert approve(created).json()["state"] == "executed"
         assert client.post(path, json=body, headers=headers).status_code == answer.status_code

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.paying_service import armed, beside
-from tests.support.payment_sellers import Counterparts, payment_stage
-from tests.support.service_process import Service
+from tests.e2e.payments.buyers import armed, beside
+from tests.e2e.payments.stage import Counterparts, payment_stage
+from tests.support.processes import Service
 
 
 @pytest.fixture(scope="module")

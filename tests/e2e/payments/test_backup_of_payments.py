@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.paying_service import Buyer, may_pay, rpc_of, with_ledger
-from tests.support.payment_sellers import Ledger
-from tests.support.service_process import Service
-from tests.support.settling_seller import SettlingSeller
+from tests.e2e.payments.buyers import Buyer, may_pay, rpc_of, with_ledger
+from tests.e2e.payments.settling_seller import SettlingSeller
+from tests.e2e.payments.stage import Ledger
+from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.payment_sellers import LAMPORTS, Counterparts, Seller
-from tests.support.settling_seller import SettlingSeller
+from tests.e2e.payments.settling_seller import SettlingSeller
+from tests.e2e.payments.stage import LAMPORTS, Counterparts, Seller
 
 # The first run makes the environments.
 pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]

@@ -16,10 +16,10 @@ import httpx
 import pytest
 from solders.keypair import Keypair
 from solders.signature import Signature
-from tests.support.paying_service import Buyer, may_pay, rpc_of, with_ledger
-from tests.support.payment_sellers import LAMPORTS, MINT, Counterparts, Ledger
-from tests.support.service_process import Service
-from tests.support.settling_seller import Handed, Reply, SettlingSeller
+from tests.e2e.payments.buyers import Buyer, may_pay, rpc_of, with_ledger
+from tests.e2e.payments.settling_seller import Handed, Reply, SettlingSeller
+from tests.e2e.payments.stage import LAMPORTS, MINT, Counterparts, Ledger
+from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 

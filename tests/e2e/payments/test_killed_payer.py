@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.paying_service import Buyer, armed, beside, may_pay, rpc_of, with_ledger
-from tests.support.payment_sellers import Counterparts, Ledger
-from tests.support.service_process import Service
-from tests.support.settling_seller import Handed, Reply, SettlingSeller
+from tests.e2e.payments.buyers import Buyer, armed, beside, may_pay, rpc_of, with_ledger
+from tests.e2e.payments.settling_seller import Handed, Reply, SettlingSeller
+from tests.e2e.payments.stage import Counterparts, Ledger
+from tests.support.processes import Service
 
 from solward.vault.money.steps import Step
 

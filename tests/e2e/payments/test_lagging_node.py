@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.paying_service import Buyer, beside, may_pay
-from tests.support.payment_sellers import Ledger, payment_stage
-from tests.support.rpc_faults import FaultyProvider
-from tests.support.settling_seller import SettlingSeller
+from tests.e2e.payments.buyers import Buyer, beside, may_pay
+from tests.e2e.payments.settling_seller import SettlingSeller
+from tests.e2e.payments.stage import Ledger, payment_stage
+from tests.support.rpc import FaultyProvider
 
 from solward_localnet.errors import RpcError
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.paying_service import Buyer, armed, may_pay, rpc_of, with_ledger
-from tests.support.payment_sellers import Ledger
-from tests.support.service_process import Service
-from tests.support.settling_seller import Reply, SettlingSeller
+from tests.e2e.payments.buyers import Buyer, armed, may_pay, rpc_of, with_ledger
+from tests.e2e.payments.settling_seller import Reply, SettlingSeller
+from tests.e2e.payments.stage import Ledger
+from tests.support.processes import Service
 
 PRICE = 10_000
 BUYERS = 10

@@ -10,16 +10,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
-from tests.support.payment_sellers import LAMPORTS, MINT, Counterparts
+from tests.e2e.payments.stage import LAMPORTS, MINT, Counterparts
+from tests.support.http import Handler, served_in_thread
+from tests.support.processes import free_port
 from tests.support.repository import ROOT
-from tests.support.service_process import free_port
 
 # The first run makes the environments.
 pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]
@@ -78,34 +77,21 @@ def url(stage: Counterparts, pay_to: str, facilitator: str) -> Iterator[str]:
 def of_version_1(facilitator: str) -> Iterator[str]:
     """The facilitator, as one that knows the first version alone."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Facilitator(Handler):
+        def get(self) -> None:
             answer = httpx.get(facilitator + self.path)
             known = answer.json()
             known["kinds"] = [each for each in known["kinds"] if each["x402Version"] == 1]
             self.reply(answer.status_code, json.dumps(known).encode())
 
-        def do_POST(self) -> None:
-            asked = self.rfile.read(int(self.headers["Content-Length"]))
+        def post(self) -> None:
+            asked = self.body()
             kind = {"Content-Type": "application/json"}
             answer = httpx.post(facilitator + self.path, content=asked, headers=kind, timeout=30)
             self.reply(answer.status_code, answer.content)
 
-        def reply(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with served_in_thread(Facilitator) as url:
+        yield url
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import httpx
 import pytest
-from tests.support.payment_sellers import Counterparts, Seller
+from tests.e2e.payments.stage import Counterparts, Seller
 
 from solward.plugins import load_registry
 from solward.types.payment import HttpAnswer, PaymentMode, PaymentOffer

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.payments.buyers import Buyer, command, may_pay
+from tests.e2e.payments.settling_seller import Handed, Reply, SettlingSeller
+from tests.e2e.payments.stage import Counterparts
 from tests.support.browser import DESKTOP, PHONE, Browser, Pages
-from tests.support.paying_service import Buyer, command, may_pay
-from tests.support.payment_sellers import Counterparts
-from tests.support.service_process import Service
-from tests.support.settling_seller import Handed, Reply, SettlingSeller
+from tests.support.processes import Service
 
 pytestmark = pytest.mark.more
 

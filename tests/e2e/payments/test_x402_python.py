@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from tests.support.paying_service import Buyer, may_pay
-from tests.support.payment_sellers import Counterparts, Seller
-from tests.support.purchases import CLIENTS, purchase
-from tests.support.service_process import Service
+from tests.e2e.payments.buyers import CLIENTS, Buyer, may_pay, purchase
+from tests.e2e.payments.stage import Counterparts, Seller
+from tests.support.processes import Service
 
 from solward.client import SolwardClient
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.e2e.plugin_author.environments import Environment
 from tests.support.agents import agent_body
-from tests.support.service_process import Service, funded_wallet
+from tests.support.processes import Service, funded_wallet
 
 # pip and a service's start, several times over: minutes on a busy machine.
 pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]

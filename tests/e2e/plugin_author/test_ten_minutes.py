@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.plugin_author.quickstart import blocks, empty_environment, script, shell
-from tests.support.service_process import free_port
+from tests.support.processes import free_port
 
 # Half of ten minutes. What the clock says is only told: other tests may share the machine.
 PROCESSOR_S = 300

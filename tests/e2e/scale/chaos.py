@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from tests.support.worker_cluster import Cluster, Node
+from tests.support.processes import Cluster, Node
 
 from solward.vault.money.send.lease import LEASE_S
 

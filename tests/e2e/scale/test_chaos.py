@@ -19,8 +19,8 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.e2e.scale.chaos import LAMPORTS, Client, Supervisor, Witness, percentile
-from tests.support.rpc_weather import weather_process
-from tests.support.worker_cluster import SOL, Cluster, running_cluster
+from tests.support.processes import SOL, Cluster, running_cluster
+from tests.support.scripts.weather import weather_process
 
 AGENTS = 100
 CLIENTS = 4

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.rpc_weather import weather_process
-from tests.support.service_process import SECRET
-from tests.support.worker_cluster import SOL, Node, running_cluster
+from tests.support.processes import SECRET, SOL, Node, running_cluster
+from tests.support.scripts.weather import weather_process
 
 AGENTS = 12
 FROZEN_S = 20.0

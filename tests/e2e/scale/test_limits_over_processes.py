@@ -10,8 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.service_process import SECRET
-from tests.support.worker_cluster import SOL, Cluster, running_cluster
+from tests.support.processes import SECRET, SOL, Cluster, running_cluster
 
 pytestmark = pytest.mark.more
 

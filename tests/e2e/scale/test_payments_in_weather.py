@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from solders.keypair import Keypair
-from tests.support.localnet_process import localnet_process
-from tests.support.rpc_weather import Weather
-from tests.support.service_process import SECRET
+from tests.support.localnet import localnet_process
+from tests.support.processes import SECRET
+from tests.support.scripts.weather import Weather
 
 pytestmark = pytest.mark.more
 

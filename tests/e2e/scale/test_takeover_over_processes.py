@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.worker_cluster import Cluster, Node, running_cluster
+from tests.support.processes import Cluster, Node, running_cluster
 
 pytestmark = pytest.mark.more
 

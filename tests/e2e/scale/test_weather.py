@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.rpc_nodes import RpcNode, listening
-from tests.support.rpc_weather import CHANCES, Weather, weather_process
+from tests.support.rpc import RpcNode, listening
+from tests.support.scripts.weather import CHANCES, Weather, weather_process
 
 pytestmark = pytest.mark.more
 

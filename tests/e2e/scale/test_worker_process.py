@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator
 
 import httpx
 import pytest
-from tests.support import postgres_server as servers
-from tests.support.service_process import SECRET
-from tests.support.worker_cluster import Cluster, running_cluster
+from tests.support import database as servers
+from tests.support.processes import SECRET, Cluster, running_cluster
 
 # Two processes take a while to start on a busy machine, and each test starts some again.
 pytestmark = [

@@ -16,8 +16,8 @@ import httpx
 import pytest
 from tests.e2e.agents.paying_agents import RELEASED
 from tests.e2e.agents.supervised import Supervised
+from tests.support.processes import funded_wallet, sol_of
 from tests.support.repository import ROOT
-from tests.support.service_process import funded_wallet, sol_of
 
 from solward.schedules.run import SchedulePhase
 from solward.vault.money.steps import PAID_STEPS, Step

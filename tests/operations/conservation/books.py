@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 from tests.operations.conservation.ledger import Landed
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 
 from solward.database.tables import attempts, reservations, transactions
 from solward.solana.programs import WRAPPED_SOL_MINT

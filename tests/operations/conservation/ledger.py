@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solders.transaction import VersionedTransaction
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward_localnet.records import Commit

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from solders.keypair import Keypair
 from tests.operations.conservation.support import SOL, Call, Limits, Way, World, open_world
 from tests.operations.conservation.weather import WEATHERS
-from tests.support.swap import BONK, USDC
+from tests.support.swaps import BONK, USDC
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.record import TransactionRecord

@@ -15,8 +15,8 @@ from solders.system_program import TransferParams, transfer
 from tests.operations.conservation.books import PAYS_RENT, Books, Fact, Told, told
 from tests.operations.conservation.ledger import Landed, Watch, check_supply, holdings, rent_of
 from tests.operations.conservation.weather import weather
-from tests.support.engine_harness import UNLIMITED, Bench
-from tests.support.swap import BONK, USDC, SwapBench, open_swaps
+from tests.support.engine import UNLIMITED, Bench
+from tests.support.swaps import BONK, USDC, SwapBench, open_swaps
 from tests.support.tokens import TokenBench
 
 from solward.operations.perform import Operations

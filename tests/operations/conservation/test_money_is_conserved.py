@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.operations.conservation.machine import STRANGERS, Amount, Purse
 from tests.operations.conservation.support import Limits, Way
-from tests.support.swap import BONK
+from tests.support.swaps import BONK
 
 from solward.vault.guardrails import ScopeLimits
 

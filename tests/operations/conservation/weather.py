@@ -10,9 +10,8 @@ from typing import Any
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from tests.support.engine_harness import Bench
-from tests.support.staking import by_hand
-from tests.support.swap import SwapBench
+from tests.support.engine import Bench, by_hand
+from tests.support.swaps import SwapBench
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.custody import Wallet

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from tests.support.agents import Scripted, agent_body, calls
-from tests.support.api import Answer, Api
+from tests.support.services import Answer, Api
 
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of

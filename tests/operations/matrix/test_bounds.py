@@ -12,7 +12,7 @@ from sqlalchemy import select
 from tests.operations.matrix.cases import ROWS
 from tests.operations.matrix.row import Params, Route, Spends
 from tests.operations.matrix.stand import SOL, Stand, by_rest, by_skill, new_stand
-from tests.support.api import Api, serving_api
+from tests.support.services import Api, serving_api
 
 from solward.database.tables import attempts
 from solward.operations.declared import OPERATIONS

@@ -23,7 +23,7 @@ from tests.operations.matrix.stand import (
     new_stand,
     unplugged,
 )
-from tests.support.api import NOBODY, Api, serving_api
+from tests.support.services import NOBODY, Api, serving_api
 
 from solward.plugins.discovery import BUILT_IN
 from solward.types.skill import Effects

@@ -14,9 +14,9 @@ import pytest
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.engine_harness import until
-from tests.support.fake_seller import Asked, Reply, fake_seller, receipt
-from tests.support.shop import OWNER, PRICE, SPONSOR, Shop, charge, mpp, open_shop
+from tests.support.clock import until
+from tests.support.payments import OWNER, PRICE, SPONSOR, Shop, charge, mpp, open_shop
+from tests.support.sellers import Asked, Reply, fake_seller, receipt
 
 from solward.operations.payments import pay
 from solward.operations.payments.sites import MAX_ANSWER_BYTES

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.fake_seller import DEVNET, Reply, encoded, requirement
 from tests.support.market import BONK, USDC
-from tests.support.shop import OWNER, SPONSOR, Shop, charge, mpp, open_shop
+from tests.support.payments import OWNER, SPONSOR, Shop, charge, mpp, open_shop
+from tests.support.sellers import DEVNET, Reply, encoded, requirement
 
 from solward.operations.payments.offers import acceptable
 from solward.operations.payments.requests import read_request

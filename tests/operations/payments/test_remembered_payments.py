@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.fake_seller import Reply
-from tests.support.keeping_plugins import module
-from tests.support.shop import PRICE, Shop, open_shop
+from tests.support.payments import PRICE, Shop, open_shop
+from tests.support.plugins import keeping_module
+from tests.support.sellers import Reply
 
 from solward import Put, SkillContext, SkillError
 from solward.testing.targets import target_of
@@ -26,7 +26,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 async def context_of(shop: Shop) -> SkillContext:
     """Of a plugin's skill on the wallet that pays."""
-    loaded = replace(target_of(module()).loaded, distribution="keeper")
+    loaded = replace(target_of(keeping_module()).loaded, distribution="keeper")
     wallet = await shop.service.wallets.get(shop.wallet)
     return shop.service.skill_context(loaded, wallet, ADMIN)
 

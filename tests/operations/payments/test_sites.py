@@ -10,7 +10,7 @@ from typing import Any
 
 import httpcore
 import pytest
-from tests.support.fake_seller import Asked, FakeSeller, Reply, fake_seller
+from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller
 
 from solward.operations.payments.requests import SellerRequest, read_request
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, Sites

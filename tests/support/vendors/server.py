@@ -22,6 +22,7 @@ from itertools import chain, repeat
 
 import pytest
 from aiohttp import web
+from tests.support.http import served
 from tests.support.vendors import anthropic_wire, gemini_wire, openai_wire
 from tests.support.vendors.scenarios import FIXED, answer_for, scenario_of
 from tests.support.vendors.wire import Answer, CapturedRequest, Vendor
@@ -203,15 +204,9 @@ async def vendor_server(
     app = web.Application(client_max_size=32 * 1024 * 1024)
     app.router.add_route("POST", "/{path:.*}", server.handle)
     app.router.add_route("GET", "/{path:.*}", server.show)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", port, backlog=4096)
-        await site.start()
-        server.port = runner.addresses[0][1]
+    async with served(app, port) as url:
+        server.port = int(url.rpartition(":")[2])
         yield server
-    finally:
-        await runner.cleanup()
     if server.faults:
         raise server.faults[0]
 

@@ -18,7 +18,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.instructions import get_associated_token_address
-from tests.support.hostile_programs import name_owner, name_victim, take_lamports, take_tokens
+from tests.support.programs import name_owner, name_victim, take_lamports, take_tokens
 from tests.vault.guardrails.attacks import CLOCK, HISTORY, RECENT, RENT, call, u64
 from tests.vault.guardrails.bank import SOL, key
 from tests.vault.guardrails.world import (

@@ -19,7 +19,7 @@ from solders.transaction import VersionedTransaction
 from spl.token import instructions as spl
 from spl.token import models
 from spl.token.instructions import get_associated_token_address
-from tests.support.raydium import fee_mint
+from tests.support.market import fee_mint
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
 from solward.solana.accounts import rent_exempt_minimum

@@ -17,15 +17,18 @@ from solders.message import MessageAddressTableLookup, MessageHeader, MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
-from tests.support.hostile_programs import (
+from tests.support.programs import (
+    SOL,
     TAKES_LAMPORTS,
+    Machine,
+    error_of,
     hostile_accounts,
     name_owner,
     name_victim,
+    succeeded,
     take_lamports,
     take_tokens,
 )
-from tests.support.svm import SOL, Machine, error_of, succeeded
 
 FEE = 5_000
 

@@ -17,7 +17,7 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.examples import examples
-from tests.support.hostile_programs import PROGRAMS
+from tests.support.programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, key
 from tests.vault.guardrails.generated_messages import BESET, Case
 from tests.vault.guardrails.hunt import Report, compile_case, hunt

@@ -26,7 +26,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 from spl.token.instructions import get_associated_token_address
-from tests.support.hostile_programs import PROGRAMS
+from tests.support.programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, key, mint_data, token_data
 
 from solward.solana.programs import (

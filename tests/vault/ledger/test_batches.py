@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.support.rpc_nodes import RpcNode, listening
+from tests.support.http import served
+from tests.support.rpc import RpcNode, listening
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import MOST_ANSWER_BYTES
@@ -322,17 +323,13 @@ async def test_what_is_compressed_counts_as_it_is_read(node: RpcNode, http: Http
                 parts += 1
         return answer
 
-    runner = web.AppRunner(app := web.Application(), access_log=None, shutdown_timeout=0.05)
-    app.router.add_post("/", bomb)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    hostile = HttpTransport(f"http://127.0.0.1:{runner.addresses[0][1]}", 60.0, retries=0)
-    try:
-        with pytest.raises(LedgerUnavailable, match="longer than 32 MiB"):
-            await hostile.call("getHealth", [])
-    finally:
-        await hostile.close()
-        await runner.cleanup()
+    async with served(bomb) as url:
+        hostile = HttpTransport(url, 60.0, retries=0)
+        try:
+            with pytest.raises(LedgerUnavailable, match="longer than 32 MiB"):
+                await hostile.call("getHealth", [])
+        finally:
+            await hostile.close()
     assert 4 <= parts < 1_000
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 from tests.support.tokens import TokenBench, tokens
 
 from solward.service.display_reads import BEHIND_S, FRESH_S, LISTED_S, Display

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
-from tests.support.rpc_nodes import GENESIS, RpcNode, listening, named
+from tests.support.rpc import GENESIS, RpcNode, answers_name, listening
 
 from solward.service.cluster import GENESIS as GENESIS_HASHES
 from solward.service.cluster import WrongCluster, open_cluster
@@ -71,7 +71,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def pair(clock: Clock) -> AsyncIterator[Pair]:
     """Two nodes, which answer with their names, and the transport over them."""
-    async with listening(named("a"), named("b")) as (a, b):
+    async with listening(answers_name("a"), answers_name("b")) as (a, b):
         transport = failover(clock, a, b)
         yield a, b, transport
         await transport.close()
@@ -148,7 +148,7 @@ async def test_a_node_that_failed_rests_longer_each_time_and_comes_back(
 
 
 async def test_a_resting_node_is_left_alone() -> None:
-    async with listening(named("a"), named("b"), named("c")) as (a, b, c):
+    async with listening(answers_name("a"), answers_name("b"), answers_name("c")) as (a, b, c):
         clock = Clock()
         transport = failover(clock, a, b, c)
         a.faults["getSlot"] = 500
@@ -238,7 +238,7 @@ async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one(
 
 
 async def test_a_node_of_another_cluster_is_never_believed() -> None:
-    async with listening(named("a"), named("wrong", "another genesis")) as (a, wrong):
+    async with listening(answers_name("a"), answers_name("wrong", "another genesis")) as (a, wrong):
         clock = Clock()
         transport = failover(clock, a, wrong)
         with structlog.testing.capture_logs() as logs:
@@ -264,7 +264,7 @@ async def test_a_node_that_came_back_as_another_cluster_is_not_believed(
     assert await each(transport) == ["a", "b"]
     a.faults["getSlot"] = 500
     assert await each(transport) == ["b", "b"]
-    a.faults = {"*": named("wrong", "another genesis")}
+    a.faults = {"*": answers_name("wrong", "another genesis")}
     clock.now += MAX_REST_S
     b.faults["getSlot"] = 500
     with pytest.raises(LedgerUnavailable):
@@ -278,14 +278,14 @@ async def test_a_node_that_changed_its_cluster_without_a_failure_is_found_out(
 ) -> None:
     a, _, transport = pair
     assert await each(transport) == ["a", "b"]
-    a.faults = {"*": named("wrong", "another genesis")}
+    a.faults = {"*": answers_name("wrong", "another genesis")}
     clock.now += ADMISSION_S
     assert await each(transport, 4) == ["b"] * 4
     assert a.calls["getSlot"] == 1
 
 
 async def test_only_nodes_of_another_cluster_are_a_wrong_cluster() -> None:
-    async with listening(named("a", "other"), named("b", "other")) as nodes:
+    async with listening(answers_name("a", "other"), answers_name("b", "other")) as nodes:
         transport = failover(Clock(), *nodes)
         with pytest.raises(WrongCluster):
             await transport.call("getSlot", [])
@@ -305,7 +305,7 @@ def settings(home: Path, network: str, *urls: str) -> Settings:
 
 
 async def test_a_start_with_nodes_of_two_clusters_is_refused(tmp_path: Path) -> None:
-    async with listening(named("a"), named("b", "another genesis")) as (a, b):
+    async with listening(answers_name("a"), answers_name("b", "another genesis")) as (a, b):
         with pytest.raises(WrongCluster, match="nodes of different clusters"):
             async with open_cluster(settings(tmp_path, "localnet", a.url, b.url)):
                 raise AssertionError("two clusters were opened as one")
@@ -317,7 +317,7 @@ async def test_a_start_with_nodes_of_two_clusters_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_wrong_cluster_is_named_and_so_is_the_right_one(tmp_path: Path, count: int) -> None:
     mainnet, devnet = GENESIS_HASHES["mainnet-beta"], GENESIS_HASHES["devnet"]
-    async with listening(*(named("a", mainnet) for _ in range(count))) as nodes:
+    async with listening(*(answers_name("a", mainnet) for _ in range(count))) as nodes:
         with pytest.raises(WrongCluster) as refused:
             async with open_cluster(settings(tmp_path, "devnet", *(each.url for each in nodes))):
                 raise AssertionError("another cluster was opened")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
-from tests.support.rpc_batches import answer_each
-from tests.support.rpc_nodes import GENESIS
+from tests.support.http import served
+from tests.support.rpc import GENESIS, answer_each
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import patience
@@ -76,18 +76,13 @@ async def provider(say: Said) -> AsyncIterator[tuple[RpcLedger, list[str]]]:
             {"jsonrpc": "2.0", "id": request["id"], **body}, status=status, headers=headers
         )
 
-    app = web.Application()
-    app.router.add_post("/", handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    http = HttpTransport(f"http://127.0.0.1:{runner.addresses[0][1]}", 2.0)
-    transport = FailoverTransport([Node("one", http, lambda _genesis: None)])
-    try:
-        yield RpcLedger(transport), asked
-    finally:
-        await transport.close()
-        await runner.cleanup()
+    async with served(handle) as url:
+        http = HttpTransport(url, 2.0)
+        transport = FailoverTransport([Node("one", http, lambda _genesis: None)])
+        try:
+            yield RpcLedger(transport), asked
+        finally:
+            await transport.close()
 
 
 def fine(_method: str) -> tuple[int, dict[str, str], dict[str, Any]]:

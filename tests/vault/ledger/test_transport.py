@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
-from tests.support.rpc_nodes import GENESIS, RpcNode
+from tests.support.rpc import GENESIS, RpcNode
 
 from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.transport import HttpTransport

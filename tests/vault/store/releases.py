@@ -15,8 +15,8 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, MetaData, create_engine, func, insert, select, text, update
-from tests.support import databases
-from tests.support.api import STRANGER, Api
+from tests.support import database as databases
+from tests.support.services import STRANGER, Api
 
 from solward.audit import heads_file
 from solward.database.schema import MIGRATIONS

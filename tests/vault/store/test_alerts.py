@@ -13,8 +13,8 @@ from solders.keypair import Keypair
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
-from tests.support.ended_records import permit_changes_of_ended_records
-from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
+from tests.support.database import permit_changes_of_ended_records
+from tests.support.engine import LIMITS, UNLIMITED, Bench, open_bench
 
 from solward.database.audit_tables import audit
 from solward.database.tables import attempts, reservations, transactions

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
-from tests.support.sql_steps import recorded_statements
+from tests.support.database import recorded_statements
 
 from solward.audit.log import AuditLog
 from solward.database import database as module

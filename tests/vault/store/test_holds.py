@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from tests.support.engine_harness import Bench, open_bench
-from tests.support.hold_rows import hold_row
+from tests.support.database import hold_row
+from tests.support.engine import Bench, open_bench
 
 from solward.database.audit_tables import audit
 from solward.database.database import Database

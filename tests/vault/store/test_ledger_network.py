@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import rpc_nodes
-from tests.support.api import STRANGER, serving_api
+from tests.support import rpc as rpc_nodes
+from tests.support.services import STRANGER, serving_api
 from tests.vault.store.releases import connected, rows_of, taken_back
 
 from solward.database.database import Database
@@ -44,7 +44,7 @@ async def test_another_network_is_refused_before_its_ledger_is_asked_for_fates(
         connection.exec_driver_sql("UPDATE transactions SET status = 'pending'")
     before = rows_of(tmp_path, "SELECT * FROM transactions ORDER BY id")
 
-    async with rpc_nodes.listening(rpc_nodes.named("x", GENESIS["devnet"])) as (node,):
+    async with rpc_nodes.listening(rpc_nodes.answers_name("x", GENESIS["devnet"])) as (node,):
         other = {"solana_rpc_url": node.url, "solana_network": "devnet"}
         with pytest.raises(ConfigError, match="SOLANA_NETWORK is devnet, and the database"):
             await started(tmp_path, **other)
@@ -72,7 +72,7 @@ async def test_a_network_that_its_rpc_is_not_of_binds_nothing(
 async def test_a_network_whose_rpc_is_away_is_bound_before_the_first_transaction(
     tmp_path: Path, localnet: Localnet
 ) -> None:
-    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
         node.faults["*"] = 503
         async with serving_api(tmp_path, solana_rpc_url=node.url, solana_network="localnet") as api:
             assert rows_of(tmp_path, NETWORK) == [(1, None)]

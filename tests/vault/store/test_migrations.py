@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
-from tests.support.postgres_server import Postgres
+from tests.support.database import Postgres
 from tests.vault.store.releases import connected, empty, make_at, tables_of
 
 from solward.database import schema as schema_module

@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.hold_rows import hold_row
-from tests.support.query_plans import OF_NEEDS, query_plans
+from tests.support.database import OF_NEEDS, hold_row, query_plans
 
 from solward.database.database import Database
 from solward.database.window_clock import Moment

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.query_plans import query_plans
+from tests.support.database import query_plans
 
 from solward.database.database import Database
 from solward.service import record_filter

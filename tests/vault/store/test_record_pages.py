@@ -9,9 +9,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.ended_records import refuse_changes_of_ended_records
-from tests.support.engine_harness import Bench
-from tests.support.query_plans import query_plans
+from tests.support.database import query_plans, refuse_changes_of_ended_records
+from tests.support.engine import Bench
 
 from solward.database.database import Database
 from solward.service.record_pages import RecordPages

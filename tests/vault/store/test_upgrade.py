@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from tests.support import databases
+from tests.support import database as databases
 from tests.support.agents import hire
-from tests.support.api import serving_api
+from tests.support.services import serving_api
 from tests.vault.store.releases import (
     OLD_AUDIT,
     connected,

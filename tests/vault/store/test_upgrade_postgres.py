@@ -7,9 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.api import serving_api
-from tests.support.postgres_server import DRIVER
-from tests.support.queue_placement import Beside
+from tests.support.agents import WorkerBeside
+from tests.support.database import DRIVER
+from tests.support.services import serving_api
 from tests.vault.store.releases import goes_on, pays, stored_home
 
 from solward.agents import placement
@@ -26,7 +26,7 @@ async def test_a_home_that_the_last_release_stored_goes_on(
     with psycopg.connect(plain, autocommit=True) as connection:
         connection.execute((tmp_path / "home" / "dump.sql").read_bytes())
     # A worker of this process runs the agent's cycles.
-    monkeypatch.setattr(placement, "default", Beside)
+    monkeypatch.setattr(placement, "default", WorkerBeside)
     shop = listen_for_buyers()
     given: dict[str, Any] = {
         "database_url": postgres_url,

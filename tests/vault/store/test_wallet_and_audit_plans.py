@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.query_plans import query_plans
+from tests.support.database import query_plans
 
 from solward.audit import log as audit_log
 from solward.database import outbox

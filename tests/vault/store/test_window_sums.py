@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.query_plans import OF_NEEDS, query_plans
+from tests.support.database import OF_NEEDS, query_plans
 
 from solward.database.database import Database
 from solward.database.tables import reservation_totals, reservations

@@ -19,17 +19,17 @@ from solders.system_program import TransferParams, transfer
 from spl.token.instructions import close_account, create_idempotent_associated_token_account
 from spl.token.models import CloseAccountParams
 from sqlalchemy import insert, select, update
-from tests.support.engine_harness import Bench, until
-from tests.support.front_run import front_run
-from tests.support.localnet_wire import TOKEN, TOKEN_2022
-from tests.support.staking import by_hand
-from tests.support.statements import statements_of
-from tests.support.swap import FEE as SWAP_FEE
-from tests.support.swap import USDC_POOL, SwapBench, ata, swaps
+from tests.support.clock import until
+from tests.support.database import statements_of
+from tests.support.engine import Bench, by_hand, front_run
+from tests.support.swaps import FEE as SWAP_FEE
+from tests.support.swaps import USDC_POOL, SwapBench, ata, swaps
 from tests.support.tokens import (
     FEE,
     RENT,
     SOL,
+    TOKEN,
+    TOKEN_2022,
     TokenBench,
     open_tokens,
     tokens,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from solders.instruction import Instruction
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.engine_harness import Bench, bench, until
+from tests.support.clock import until
+from tests.support.engine import Bench, bench
 
 from solward.context.pocket import PocketRequest
 from solward.operations.transfer import plan_airdrop

@@ -14,7 +14,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
-from tests.support.engine_harness import LIMITS, Bench, open_bench
+from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.database.tables import reservations
 from solward.operations.transfer import plan_airdrop

@@ -14,7 +14,8 @@ from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from sqlalchemy import select, update
-from tests.support.engine_harness import LIMITS, Bench, open_bench, until
+from tests.support.clock import until
+from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.database.tables import attempts, reservations
 from solward.types.errors import (

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from solders.pubkey import Pubkey
 from sqlalchemy import select
-from tests.support.engine_harness import Bench, bench, until
+from tests.support.clock import until
+from tests.support.engine import Bench, bench
 from tests.vault.transactions.test_fates import HALF_LAMPORTS, pair, swallows
 
 from solward.database.tables import attempts

@@ -17,8 +17,9 @@ from uuid import uuid4
 import pytest
 import structlog
 from sqlalchemy import select
-from tests.support.engine_harness import UNLIMITED, Bench, open_bench, until
-from tests.support.rpc_nodes import RpcNode, listening, of
+from tests.support.clock import until
+from tests.support.engine import UNLIMITED, Bench, open_bench
+from tests.support.rpc import RpcNode, answers_of, listening
 
 from solward.database.tables import attempts
 from solward.types.errors import LedgerRejected, TransactionFailed
@@ -108,7 +109,7 @@ async def pair(
     """The two listen on loopback, and count as nodes of `hosts`."""
     async with (
         open_bench(tmp_path) as bench,
-        listening(of(bench.localnet), of(bench.localnet)) as nodes,
+        listening(answers_of(bench.localnet), answers_of(bench.localnet)) as nodes,
     ):
         transport = FailoverTransport(
             [

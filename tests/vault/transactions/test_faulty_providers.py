@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
-from tests.support import rpc_faults
-from tests.support.rpc_faults import FAULTS, RETRY_AFTER_S, FaultyProvider, Payer, payer
+from tests.support import rpc as rpc_faults
+from tests.support.engine import Payer, payer
+from tests.support.rpc import FAULTS, RETRY_AFTER_S, FaultyProvider
 
 from solward.types.errors import TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus

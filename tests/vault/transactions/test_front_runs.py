@@ -15,10 +15,9 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import ApproveCheckedParams, TransferCheckedParams
-from tests.support.engine_harness import Bench
-from tests.support.front_run import RENT, Trap, front_run, put, send, thief
-from tests.support.hostile_programs import TAKES_LAMPORTS, take_lamports
-from tests.support.swap import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
+from tests.support.engine import TOKEN_RENT, Bench, Trap, front_run, put_accounts, thief
+from tests.support.programs import TAKES_LAMPORTS, take_lamports
+from tests.support.swaps import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
 
 from solward.context.pocket import PocketRequest
 from solward.operations.perform import SkillCalls
@@ -102,22 +101,24 @@ async def test_an_account_that_changes_hands_before_it_lands_counts_what_it_got(
 
 async def test_accounts_that_are_gone_before_it_lands_count_their_rent(tmp_path: Path) -> None:
     """Opened where there is one, it costs nothing when it is judged."""
-    async with open_swaps(tmp_path, limits=ScopeLimits(daily_costs_lamports=2 * RENT)) as swaps:
+    async with open_swaps(
+        tmp_path, limits=ScopeLimits(daily_costs_lamports=2 * TOKEN_RENT)
+    ) as swaps:
         bench = swaps.bench
         robber = await thief(bench)
         owner = robber.pubkey()
         own = [create_idempotent_associated_token_account(owner, owner, MINT)]
-        await send(bench, own, robber)
+        await bench.land(own, robber)
         opening = create_idempotent_associated_token_account(swaps.user, owner, MINT)
 
         async def shut() -> None:
-            await send(bench, [close(owner, MINT, owner)], robber)
+            await bench.land([close(owner, MINT, owner)], robber)
 
         before = await swaps.lamports()
         async with front_run(bench, shut):
             await transact(bench, opening)
-        assert await swaps.lamports() == before - RENT - 5_000
-        assert await counted(bench, "COSTS") == RENT + 5_000
+        assert await swaps.lamports() == before - TOKEN_RENT - 5_000
+        assert await counted(bench, "COSTS") == TOKEN_RENT + 5_000
         with pytest.raises(GuardrailBlocked) as caught:
             await transact(bench, opening)
         assert caught.value.rule == "costs_limit"
@@ -132,7 +133,7 @@ async def test_what_the_wallet_takes_as_anothers_delegate_is_counted(tmp_path: P
         other = await thief(bench)
         owner = other.pubkey()
         theirs = ata(owner, MINT)
-        await send(bench, [create_idempotent_associated_token_account(owner, owner, MINT)], other)
+        await bench.land([create_idempotent_associated_token_account(owner, owner, MINT)], other)
         await transact(bench, send_tokens(swaps, theirs, 400_000), units=400_000)
         approval = approve_checked(
             ApproveCheckedParams(
@@ -145,7 +146,7 @@ async def test_what_the_wallet_takes_as_anothers_delegate_is_counted(tmp_path: P
                 decimals=6,
             )
         )
-        await send(bench, [approval], other)
+        await bench.land([approval], other)
         stranger = Trap.of(bench, other, MINT)
         await stranger.set()
         with pytest.raises(GuardrailBlocked) as caught:
@@ -166,10 +167,12 @@ async def test_a_program_that_is_upgraded_before_it_lands_never_had_the_wallets_
     async with open_swaps(tmp_path, sol=50, limits=limits) as swaps:
         bench = swaps.bench
         robber = (await thief(bench)).pubkey()
-        await put(bench, {TAKES_LAMPORTS.address: HARMLESS})
+        await put_accounts(bench, {TAKES_LAMPORTS.address: HARMLESS})
 
         async def upgrade() -> None:
-            await put(bench, {TAKES_LAMPORTS.address: program_account(TAKES_LAMPORTS.file())})
+            await put_accounts(
+                bench, {TAKES_LAMPORTS.address: program_account(TAKES_LAMPORTS.file())}
+            )
 
         theft: Sequence[Instruction] = [take_lamports(swaps.user, robber)]
         bench.wire.faults["sendTransaction"] = _never
@@ -182,7 +185,7 @@ async def test_a_program_that_is_upgraded_before_it_lands_never_had_the_wallets_
         # With a pocket it takes what was put in.
         async def build(address: str) -> Sequence[Instruction]:
             await upgrade()
-            await put(bench, {TAKES_LAMPORTS.address: HARMLESS})
+            await put_accounts(bench, {TAKES_LAMPORTS.address: HARMLESS})
             return [take_lamports(Pubkey.from_string(address), robber)]
 
         sent = bench.wire.calls["sendTransaction"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 
 from solward.database.window_clock import Moment

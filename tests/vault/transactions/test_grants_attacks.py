@@ -15,12 +15,10 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from sqlalchemy import insert
-from tests.support.agent_rows import WALLET
-from tests.support.database_clock import set_clock
-from tests.support.engine_harness import UNLIMITED, Bench, open_bench
-from tests.support.grants import grant, limit
-from tests.support.prices import SaidPrices
-from tests.support.swap import MAKER, SOL, USDC, USDC_POOL, SwapBench, pay, pay_sol
+from tests.support.database import WALLET_ROW, set_database_clock
+from tests.support.engine import UNLIMITED, Bench, open_bench
+from tests.support.grants import SaidPrices, grant, limit
+from tests.support.swaps import MAKER, SOL, USDC, USDC_POOL, SwapBench, pay, pay_sol
 from tests.support.tokens import TokenBench
 from tests.vault.transactions.test_grants_engine import (
     AGENT,
@@ -97,7 +95,7 @@ class Desk:
 async def open_desk(database: Database) -> Desk:
     async with database.write() as connection:
         for name in ("w", "v"):
-            row = WALLET | {"id": name, "public_key": name}
+            row = WALLET_ROW | {"id": name, "public_key": name}
             await connection.execute(insert(wallets), [row])
     return Desk(database, Reserver(database, Policy(), UNLIMITED))
 
@@ -141,14 +139,14 @@ async def test_no_window_is_ever_exceeded_whatever_the_times(
     """By what was let through, summed here: no sum of the database is trusted."""
     chance = random.Random(seed)
     now = 1_800_000_000_000
-    set_clock(monkeypatch, lambda at=now: at, f"{now}::bigint")
+    set_database_clock(monkeypatch, lambda at=now: at, f"{now}::bigint")
     windows = {5 * MINUTE_MS: 60, 2 * HOUR_MS: 150, DAY_MS: 400}
     agents, key = grant(AGENT, SOL=limit("SOL", windows)), grant(KEY, SOL=limit("SOL", 300))
     await replace_policy(desk.database, {AGENT: [agents], KEY: [key]}, {})
     paid: list[tuple[int, str, int]] = []
     for _ in range(150):
         now += chance.choice((0, 1, MINUTE_MS, 4 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS))
-        set_clock(monkeypatch, lambda at=now: at, f"{now}::bigint")
+        set_database_clock(monkeypatch, lambda at=now: at, f"{now}::bigint")
         who, units = chance.choice((AGENT, KEY)), chance.randrange(1, 90)
         if await desk.is_allowed(paying(units), actor(who)):
             paid.append((now, who, units))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 from tests.support.grants import grant, limit
-from tests.support.swap import (
+from tests.support.swaps import (
     BONK_MAKER,
     BONK_POOL,
     MAKER,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from sqlalchemy import select
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 from tests.support.tokens import TokenBench
 

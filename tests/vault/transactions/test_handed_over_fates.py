@@ -17,15 +17,16 @@ from spl.token.instructions import (
     create_idempotent_associated_token_account,
     get_associated_token_address,
 )
-from tests.support.engine_harness import UNLIMITED, until
-from tests.support.handed_payments import (
+from tests.support.clock import until
+from tests.support.engine import UNLIMITED
+from tests.support.rpc import RpcNode, answers_of, listening
+from tests.vault.transactions.handed_payments import (
     FUNDS,
     PRICE,
     Shop,
     foreign_signature,
     open_shop,
 )
-from tests.support.rpc_nodes import RpcNode, listening, of
 
 from solward.types.errors import LedgerRejected
 from solward.types.payment import Served
@@ -418,7 +419,7 @@ class Pair:
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     async with (
         open_shop(tmp_path) as shop,
-        listening(of(shop.bench.localnet), of(shop.bench.localnet)) as (one, other),
+        listening(answers_of(shop.bench.localnet), answers_of(shop.bench.localnet)) as (one, other),
     ):
         nodes = []
         for node, host in ((one, "one.example"), (other, "two.example")):

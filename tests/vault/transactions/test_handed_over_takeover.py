@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.engine_harness import UNLIMITED
-from tests.support.handed_payments import PRICE, Shop, open_shop
+from tests.support.engine import UNLIMITED
+from tests.vault.transactions.handed_payments import PRICE, Shop, open_shop
 
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionRecord, TransactionStatus

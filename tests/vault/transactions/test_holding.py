@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.hold_rows import hold_row
+from tests.support.database import hold_row
 
 from solward.types.guardrail import Intent, Line, Operation
 from solward.types.hold import Hold

@@ -9,8 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.engine_harness import UNLIMITED, Bench, open_bench, until
-from tests.support.rpc_nodes import RpcNode, listening, of
+from tests.support.clock import until
+from tests.support.engine import UNLIMITED, Bench, open_bench
+from tests.support.rpc import RpcNode, answers_of, listening
 
 from solward.database.database import Database
 from solward.operations.transfer import plan_transfer
@@ -83,7 +84,7 @@ async def test_over_http(bench: Bench, tmp_path: Path, addresses: int) -> None:
     # To a second address only the bytes go, too.
     more = addresses - 1
     async with (
-        listening(*[of(bench.localnet)] * addresses) as nodes,
+        listening(*[answers_of(bench.localnet)] * addresses) as nodes,
         engine_over(bench, tmp_path / "http", nodes) as (database, transfer),
     ):
         for node in nodes:
@@ -105,7 +106,7 @@ async def test_over_http(bench: Bench, tmp_path: Path, addresses: int) -> None:
 
 
 async def test_over_http_to_a_node_that_takes_no_batches(bench: Bench, tmp_path: Path) -> None:
-    async with listening(of(bench.localnet)) as (node,):
+    async with listening(answers_of(bench.localnet)) as (node,):
         node.faults["batch"] = 403
         async with engine_over(bench, tmp_path / "http", (node,)) as (_database, transfer):
             node.calls.clear()

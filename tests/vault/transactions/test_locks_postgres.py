@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.agent_rows import WALLET, fields
+from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.store import agents as agent_store
 from solward.agents.store import cycles
@@ -40,9 +40,9 @@ async def database(postgres_database: Database) -> Database:
     async with postgres_database.write() as connection:
         for name in ("w1", "w2"):
             await connection.execute(
-                insert(wallets).values(WALLET | {"id": name, "public_key": name})
+                insert(wallets).values(WALLET_ROW | {"id": name, "public_key": name})
             )
-        await agent_store.insert_agent(connection, fields("a1", cycle_no=1, fence=1))
+        await agent_store.insert_agent(connection, agent_row("a1", cycle_no=1, fence=1))
     return postgres_database
 
 
@@ -182,7 +182,7 @@ async def test_another_secret_waits_for_what_the_key_reserves_and_ends_what_wait
 async def test_many_in_any_mixture_never_wait_for_ever(database: Database) -> None:
     async with database.write() as connection:
         for name in ("a2", "a3"):
-            await agent_store.insert_agent(connection, fields(name, cycle_no=1, fence=1))
+            await agent_store.insert_agent(connection, agent_row(name, cycle_no=1, fence=1))
 
     async def enter(connection: AsyncConnection) -> None:
         await cycles.enter(connection, [(f"a{n}", 9) for n in (3, 1, 2)])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.engine_harness import UNLIMITED, Bench
-from tests.support.swap import USDC_POOL, open_swaps
+from tests.support.engine import UNLIMITED, Bench
+from tests.support.swaps import USDC_POOL, open_swaps
 from tests.support.tokens import open_tokens
 
 from solward.service.cluster import WrongCluster, open_cluster

@@ -17,8 +17,8 @@ from spl.token.instructions import (
     get_associated_token_address,
 )
 from spl.token.models import FreezeAccountParams
-from tests.support.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
-from tests.support.localnet_wire import TOKEN, TOKEN_2022
+from tests.support.tokens import TOKEN, TOKEN_2022
+from tests.vault.transactions.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
 
 from solward.operations.transfer import plan_transfer
 from solward.support.clock import now_ms

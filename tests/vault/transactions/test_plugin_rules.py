@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engine_harness import UNLIMITED, open_bench
+from tests.support.engine import UNLIMITED, open_bench
 
 from solward.plugins.loaded import LoadedGuardrail
 from solward.plugins.threaded import ThreadedRule

@@ -14,8 +14,8 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.engine_harness import UNLIMITED, Bench, open_bench
-from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
+from tests.support.engine import UNLIMITED, Bench, open_bench
+from tests.support.swaps import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
 from tests.support.tokens import RENT, open_tokens
 
 from solward.context.pocket import PocketRequest

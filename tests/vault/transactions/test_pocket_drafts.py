@@ -12,7 +12,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy import select
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 
 from solward.database.tables import attempts, pockets
 from solward.types.errors import InvalidRequest, TransactionFailed

@@ -12,11 +12,9 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AssignParams, assign
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
-from tests.support.engine_harness import Bench, open_bench, until
-from tests.support.swap import (
-    USDC,
-    pay_sol,
-)
+from tests.support.clock import until
+from tests.support.engine import Bench, open_bench
+from tests.support.swaps import USDC, pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.types.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.support.prices import NOW_MS, Clock, SaidPrices
+from tests.support.grants import NOW_MS, Clock, SaidPrices
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.grants.dollars import AssetPrice, NoPrice, Price

@@ -16,9 +16,9 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from sqlalchemy import update
-from tests.support.congestion import Congestion
-from tests.support.engine_harness import Bench, open_bench
-from tests.support.swap import SOL, open_swaps, pay_sol
+from tests.support.engine import Bench, open_bench
+from tests.support.rpc import Congestion
+from tests.support.swaps import SOL, open_swaps, pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.database.tables import attempts

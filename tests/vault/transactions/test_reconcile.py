@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.engine_harness import LIMITS, Bench, open_bench
+from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.operations.transfer import plan_airdrop
 from solward.types.money import LAMPORTS_PER_SOL

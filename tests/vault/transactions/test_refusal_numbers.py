@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
-from tests.support.agent_rows import WALLET
-from tests.support.engine_harness import UNLIMITED
-from tests.support.grants import grant, limit
-from tests.support.prices import SaidPrices
-from tests.support.statements import statements_of
+from tests.support.database import WALLET_ROW, statements_of
+from tests.support.engine import UNLIMITED
+from tests.support.grants import SaidPrices, grant, limit
 from tests.vault.store.releases import connected, make_at, tables_of
 
 from solward.database.database import Database
@@ -311,7 +309,7 @@ OF_GRANTS = {
 async def stored(database: Database) -> Database:
     """A database with a wallet."""
     async with database.write() as connection:
-        await connection.execute(insert(wallets), [WALLET])
+        await connection.execute(insert(wallets), [WALLET_ROW])
     return database
 
 
@@ -483,7 +481,7 @@ async def test_what_an_earlier_release_refused_has_none(tmp_path: Path) -> None:
     with connected(tmp_path) as connection:
         old = tables_of(connection).tables
         assert "refusal_numbers" not in old["transactions"].columns
-        for name, each in (("wallets", WALLET), ("transactions", row)):
+        for name, each in (("wallets", WALLET_ROW), ("transactions", row)):
             table = {"wallets": wallets, "transactions": transactions}[name]
             connection.execute(insert(table).values(each))
     database = await Database.open(None, tmp_path)

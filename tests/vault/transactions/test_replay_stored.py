@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from sqlalchemy import insert, select, update
-from tests.support.prices import SaidPrices
+from tests.support.grants import SaidPrices
 
 from solward.database.database import Database
 from solward.database.tables import judged_effects, transactions, wallets

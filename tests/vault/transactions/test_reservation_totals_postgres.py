@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import func, insert, select
-from tests.support.agent_rows import WALLET
+from tests.support.database import WALLET_ROW
 
 from solward.database.database import Database
 from solward.database.tables import reservation_totals, reservations, wallets
@@ -43,7 +43,9 @@ async def test_ends_and_reservations_of_the_same_scopes_never_deadlock(
 ) -> None:
     database, count = postgres_database, 60
     async with database.write() as connection:
-        await connection.execute(insert(wallets).values(WALLET | {"id": "w", "public_key": "w"}))
+        await connection.execute(
+            insert(wallets).values(WALLET_ROW | {"id": "w", "public_key": "w"})
+        )
     await begin(database, range(count))
     ids = [f"{number * 7919 % 1000:03}" for number in range(count)]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.support.engine_harness import LIMITS, Bench, open_bench
+from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.database.database import Database
 from solward.database.window_clock import Moment

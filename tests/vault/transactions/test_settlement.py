@@ -18,9 +18,8 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from sqlalchemy import delete, insert, select
-from tests.support.engine_harness import Bench, Wire, open_bench
-from tests.support.staking import by_hand
-from tests.support.swap import (
+from tests.support.engine import Bench, Wire, by_hand, open_bench
+from tests.support.swaps import (
     FEE,
     MAKER,
     RENT,

@@ -8,9 +8,9 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
-from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
-from tests.support.handed_payments import open_shop
-from tests.support.statements import statements_of
+from tests.support.database import statements_of
+from tests.support.engine import LIMITS, UNLIMITED, Bench, open_bench
+from tests.vault.transactions.handed_payments import open_shop
 
 from solward.database.database import Database
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, insert, select
-from tests.support.agent_rows import fields
-from tests.support.engine_harness import LIMITS, Bench, Wire, open_bench
+from tests.support.database import agent_row
+from tests.support.engine import LIMITS, Bench, Wire, open_bench
 
 from solward.agents.store import agents as agent_store
 from solward.database.tables import attempts, transactions
@@ -235,7 +235,7 @@ async def test_two_who_look_after_the_dead_never_take_the_same(bench: Bench) -> 
 
 
 async def agent(bench: Bench, cycle: int, fence: int) -> str:
-    row = fields("agent-1", wallet_id=bench.wallet.id, cycle_no=cycle, fence=fence)
+    row = agent_row("agent-1", wallet_id=bench.wallet.id, cycle_no=cycle, fence=fence)
     async with bench.database.write() as connection:
         await agent_store.insert_agent(connection, row)
     return "agent-1"

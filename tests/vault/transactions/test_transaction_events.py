@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engine_harness import LIMITS, Bench, open_bench, until
+from tests.support.clock import until
+from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.events import Event

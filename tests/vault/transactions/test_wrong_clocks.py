@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.database_clock import set_clock
-from tests.support.engine_harness import LIMITS, Bench, open_bench
+from tests.support.database import set_database_clock
+from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.agents.model_budget import usage_row
 from solward.agents.remember import tokens_of
@@ -41,7 +41,7 @@ class TimeOfDay:
 
     def set_by(self, ms: int) -> None:
         sql = f"{database_module._CLOCK} + {ms}"
-        set_clock(self._patch, lambda: now_ms() + ms, sql)
+        set_database_clock(self._patch, lambda: now_ms() + ms, sql)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.confined import USERS, answers_of
+from tests.support.processes import USERS, answers_of
 from tests.support.repository import ROOT
 
 ORDINARY = next(user for user in USERS if user != "root")

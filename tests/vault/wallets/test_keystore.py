@@ -13,7 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import func, select, text
-from tests.support import databases
+from tests.support import database as databases
 
 from solward.audit.log import AuditLog
 from solward.database.database import Database

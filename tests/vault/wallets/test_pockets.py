@@ -8,7 +8,7 @@ import hmac
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.signature import Signature
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 
 from solward.vault.custody.pockets import pocket_keypair
 from solward.vault.store import pockets as store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
-from tests.support.engine_harness import Bench
+from tests.support.engine import Bench
 
 from solward.database import tables
 from solward.support import jsontext

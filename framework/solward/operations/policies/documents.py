@@ -1,6 +1,6 @@
 """The policy as people write it: documents and sentences, read and shown with this service's names.
 
-A policy says who may do what; the vault keeps it and judges by it (`vault.transactions.policy`).
+A policy says who may do what; the vault keeps it and judges by it (`operations.policies.changes`).
 Wherever grants are read, one of them may be the sentence that says it.
 """
 
