@@ -21,11 +21,11 @@ BRIEF := not long and not llm and not devnet and not agentdojo
 
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
 ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(PYTEST)
-POSTGRES_HEART := $(addprefix tests/,vault/transactions/test_engine.py store/test_agents_store.py \
+POSTGRES_HEART := $(addprefix tests/,vault/money/test_engine.py store/test_agents_store.py \
 	server/test_idempotent_requests.py)
-POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling_limits.py \
+POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/money/test_,rolling_limits.py \
 	reconcile.py takeover.py fates.py dry_run.py transaction_events.py wrong_clocks.py \
-	grants_attacks.py) vault/wallets vault/store \
+	grants_attacks.py) vault/custody vault/store \
 	audit store/test_retention.py agents/test_agents_on_localnet.py agents/test_agent_service.py agents/test_lifecycle.py \
 	server/test_agent_routes.py server/test_key_routes.py server/test_resource_routes.py \
 	e2e/test_contract_money.py e2e/money/test_idempotency_race.py)

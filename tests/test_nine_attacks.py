@@ -28,7 +28,7 @@ from tests.vault.guardrails.test_31_attacks import defined
 
 ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
     1: {
-        "vault/transactions/test_front_runs.py": (
+        "vault/money/test_front_runs.py": (
             "test_an_account_that_changes_hands_before_it_lands_counts_what_it_got",
             "test_accounts_that_are_gone_before_it_lands_count_their_rent",
         ),
@@ -43,7 +43,7 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
         ),
     },
     2: {
-        "vault/transactions/test_front_runs.py": (
+        "vault/money/test_front_runs.py": (
             "test_a_program_that_is_upgraded_before_it_lands_never_had_the_wallets_key",
         ),
         "operations/test_hostile_venue.py": (
@@ -57,7 +57,7 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
             "test_bytes_that_want_the_wallets_signature_are_refused",
             "test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes",
         ),
-        "vault/transactions/test_pocket_run.py": (
+        "vault/money/test_pocket_run.py": (
             "test_a_call_that_takes_everything_takes_what_was_put_in",
         ),
         "vault/guardrails/test_program_accounts.py": (
@@ -89,23 +89,23 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
         ),
     },
     5: {
-        "vault/transactions/test_fates.py": (
+        "vault/money/test_fates.py": (
             "test_a_node_that_lags_does_not_make_dead_what_landed",
             "test_one_remote_node_that_lies_gives_no_budget_back",
             "test_one_remote_node_that_calls_a_payment_failed_gives_no_budget_back",
             "test_money_comes_back_at_once_only_by_the_word_of_two_hosts",
         ),
-        "vault/transactions/test_expiry.py": (
+        "vault/money/test_expiry.py": (
             "test_bytes_made_elsewhere_are_not_dead_while_they_live",
             "test_of_several_nodes_the_highest_height_counts",
             "test_nodes_some_blocks_apart_fail_no_transaction",
             "test_state_and_simulation_of_different_slots_are_told_apart",
         ),
-        "vault/transactions/test_lying_ledger.py": (
+        "vault/money/test_lying_ledger.py": (
             "test_decimals_that_a_listed_mint_has_not_are_no_ground_to_sign",
             "test_wrong_decimals_of_any_mint_fail_on_the_ledger",
         ),
-        "vault/transactions/test_settlement.py": (
+        "vault/money/test_settlement.py": (
             "test_a_swap_reports_what_arrived_and_not_what_was_simulated",
             "test_balances_give_back_only_where_two_hosts_have_the_same",
         ),
@@ -119,7 +119,7 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
             "test_two_money_calls_at_once_are_each_counted_and_numbered",
             "test_each_call_has_an_http_client_of_its_own",
         ),
-        "vault/transactions/test_plugin_rules.py": (
+        "vault/money/test_plugin_rules.py": (
             "test_what_one_changes_is_not_what_is_counted",
             "test_the_database_can_be_written_while_one_thinks",
         ),
@@ -133,13 +133,13 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
             "test_a_second_service_on_the_file_from_another_home_is_refused",
             "test_another_process_has_it_until_it_is_killed",
         ),
-        "vault/transactions/test_wrong_clocks.py": (
+        "vault/money/test_wrong_clocks.py": (
             "test_a_clock_a_day_ahead_gives_nothing_back",
             "test_a_node_that_says_the_future_gives_nothing_back",
         ),
     },
     8: {
-        "vault/transactions/test_front_runs.py": (
+        "vault/money/test_front_runs.py": (
             "test_what_the_wallet_takes_as_anothers_delegate_is_counted",
         ),
         "cli/test_import_of_used_keys.py": (

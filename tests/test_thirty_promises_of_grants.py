@@ -44,10 +44,10 @@ import pytest
 from tests.support.repository import TESTS as FOLDER
 from tests.vault.guardrails.test_31_attacks import defined
 
-_DECIDE = "vault/guardrails/grants/test_decide.py"
-_PROPERTY = "vault/guardrails/grants/test_decide_property.py"
-_ENGINE = "vault/transactions/test_grants_engine.py"
-_ATTACKS = "vault/transactions/test_grants_attacks.py"
+_DECIDE = "vault/grants/test_decide.py"
+_PROPERTY = "vault/grants/test_decide_property.py"
+_ENGINE = "vault/money/test_grants_engine.py"
+_ATTACKS = "vault/money/test_grants_attacks.py"
 _APPROVALS = "operations/test_approvals.py"
 # Each attack again, against running processes.
 _PROCESSES = "e2e/money/test_ten_attacks_processes.py"
@@ -100,28 +100,28 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
     },
     13: {_DECIDE: ("test_hours_may_pass_midnight_and_end_before_their_end",)},
     14: {
-        "vault/guardrails/grants/test_sentences.py": (
+        "vault/grants/test_sentences.py": (
             "test_14_every_grant_is_the_same_read_from_its_sentence",
         ),
-        "vault/guardrails/grants/test_document.py": (
+        "vault/grants/test_document.py": (
             "test_14_every_grant_is_the_same_read_from_its_json_and_from_its_stored_form",
         ),
     },
     15: {
-        "vault/guardrails/grants/test_sentences.py": (
+        "vault/grants/test_sentences.py": (
             "test_15_a_refusal_says_what_was_asked_what_is_allowed_and_what_is_left",
         ),
     },
     16: {"e2e/test_contract_money.py": (), "e2e/test_contract_resources.py": ()},
     17: {
-        "vault/transactions/test_replay_stored.py": (
+        "vault/money/test_replay_stored.py": (
             "test_replay_of_the_live_policy_changes_nothing",
             "test_what_a_real_service_made_is_judged_alike",
         ),
     },
     18: {_APPROVALS: ("test_held_twice_is_one_hold",)},
     19: {
-        "vault/transactions/test_holding.py": ("test_anything_else_is_not",),
+        "vault/money/test_holding.py": ("test_anything_else_is_not",),
         "operations/test_approval_swaps.py": ("test_a_price_that_moved_refuses_it",),
     },
     20: {_ATTACKS: ("test_counters_survive_a_restart",)},
@@ -139,7 +139,7 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
         _PROCESSES: ("test_22_splitting_over_transactions_recipients_grants_wallets_keys",),
     },
     23: {
-        "vault/guardrails/grants/test_document.py": (
+        "vault/grants/test_document.py": (
             "test_23_an_amount_is_a_plain_decimal_string",
             "test_23_an_amount_is_no_json_number",
             "test_23_a_symbol_that_looks_like_a_listed_one_is_none",
@@ -164,7 +164,7 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
     },
     27: {
         _ATTACKS: ("test_rebuilt_bytes_may_not_take_more_than_was_judged",),
-        "vault/transactions/test_front_runs.py": (
+        "vault/money/test_front_runs.py": (
             "test_an_account_that_changes_hands_before_it_lands_counts_what_it_got",
         ),
         _PROCESSES: ("test_27_an_account_that_changes_after_the_simulation",),

@@ -78,7 +78,7 @@ TESTS = {
          "test_19_a_single_account_for_a_stranger_is_refused_too"],
     22: ["vault/guardrails/test_attacks_are_refused.py::"
          "test_22_a_second_managed_wallet_may_not_sign_along",
-         "vault/transactions/test_dry_run.py::"
+         "vault/money/test_dry_run.py::"
          "test_what_cannot_be_a_transaction_is_bad_input_here_too"],
     23: ["vault/guardrails/test_attacks_are_refused.py::"
          "test_23_a_blocked_key_in_instruction_data_is_found"],
@@ -87,9 +87,9 @@ TESTS = {
     26: ["e2e/money/test_limit_race.py::test_one_wallet_spends_its_day_exactly",
          "e2e/money/test_limit_race.py::test_one_key_over_ten_wallets_spends_its_day_exactly",
          "server/test_token_limits.py::test_20_swaps_at_once_take_the_day_and_no_unit_more",
-         "vault/transactions/test_rolling_limits.py::"
+         "vault/money/test_rolling_limits.py::"
          "test_26_midnight_gives_nothing_back_and_24_hours_do",
-         "vault/transactions/test_rolling_limits.py::test_26_a_minute_slides_too"],
+         "vault/money/test_rolling_limits.py::test_26_a_minute_slides_too"],
     27: ["solana/test_message_decoding.py::test_truncated_and_trailing_bytes_are_refused",
          "solana/test_message_decoding.py::"
          "test_bad_indexes_headers_and_duplicates_are_refused",
@@ -104,9 +104,9 @@ TESTS = {
          "test_30_a_ledger_that_hides_inner_instructions_is_not_believed",
          "vault/guardrails/test_attacks_are_refused.py::"
          "test_30_a_writable_account_that_is_not_shown_is_refused",
-         "vault/transactions/test_lying_ledger.py::"
+         "vault/money/test_lying_ledger.py::"
          "test_30_an_answer_that_cannot_be_is_no_ground_to_sign",
-         "vault/transactions/test_lying_ledger.py::"
+         "vault/money/test_lying_ledger.py::"
          "test_30_another_cluster_than_the_configured_one_is_refused"],
     31: ["operations/test_pocket_swap.py::"
          "test_an_instruction_that_wants_more_than_the_pocket_is_refused"],

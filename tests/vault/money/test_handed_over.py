@@ -10,7 +10,7 @@ import pytest
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.vault.transactions.handed_payments import FUNDS, PRICE, open_shop
+from tests.vault.money.handed_payments import FUNDS, PRICE, open_shop
 
 from solward.solana.fees import fee_terms
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT

@@ -20,7 +20,7 @@ from spl.token.instructions import (
 from tests.support.clock import until
 from tests.support.engine import UNLIMITED
 from tests.support.rpc import RpcNode, answers_of, listening
-from tests.vault.transactions.handed_payments import (
+from tests.vault.money.handed_payments import (
     FUNDS,
     PRICE,
     Shop,

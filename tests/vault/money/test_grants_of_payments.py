@@ -18,7 +18,7 @@ from spl.token.instructions import (
 )
 from sqlalchemy import select
 from tests.support.grants import grant, limit
-from tests.vault.transactions.handed_payments import PRICE, Shop, open_shop
+from tests.vault.money.handed_payments import PRICE, Shop, open_shop
 
 from solward.database.tables import judged_effects, payments, reservations
 from solward.operations.policies.changes import replace_policy, replace_set

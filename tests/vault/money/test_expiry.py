@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from sqlalchemy import select
 from tests.support.clock import until
 from tests.support.engine import Bench, bench
-from tests.vault.transactions.test_fates import HALF_LAMPORTS, pair, swallows
+from tests.vault.money.test_fates import HALF_LAMPORTS, pair, swallows
 
 from solward.database.tables import attempts
 from solward.types.errors import LedgerRejected, TransactionFailed

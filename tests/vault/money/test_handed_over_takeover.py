@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.engine import UNLIMITED
-from tests.vault.transactions.handed_payments import PRICE, Shop, open_shop
+from tests.vault.money.handed_payments import PRICE, Shop, open_shop
 
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionRecord, TransactionStatus

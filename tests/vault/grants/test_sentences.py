@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
-from tests.vault.guardrails.grants.names import (
+from tests.vault.grants.names import (
     BONK,
     PEPE,
     POCKET,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
-from tests.vault.guardrails.grants.cases import (
+from tests.vault.grants.cases import (
     AGENT,
     BONK,
     DAY,
@@ -40,7 +40,7 @@ from tests.vault.guardrails.grants.cases import (
     limit,
     paid,
 )
-from tests.vault.guardrails.grants.oracle import Ledger, charges, rule
+from tests.vault.grants.oracle import Ledger, charges, rule
 
 from solward.types.guardrail import COSTS, SOL, Operation
 from solward.vault.grants.decide import compile_grants, decide

@@ -18,7 +18,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import FreezeAccountParams
 from tests.support.tokens import TOKEN, TOKEN_2022
-from tests.vault.transactions.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
+from tests.vault.money.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
 
 from solward.operations.transfer import plan_transfer
 from solward.support.clock import now_ms

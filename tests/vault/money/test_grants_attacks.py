@@ -20,7 +20,7 @@ from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.grants import SaidPrices, grant, limit
 from tests.support.swaps import MAKER, SOL, USDC, USDC_POOL, SwapBench, pay, pay_sol
 from tests.support.tokens import TokenBench
-from tests.vault.transactions.test_grants_engine import (
+from tests.vault.money.test_grants_engine import (
     AGENT,
     KEY,
     UNITS,
@@ -29,7 +29,7 @@ from tests.vault.transactions.test_grants_engine import (
     refused,
     under,
 )
-from tests.vault.transactions.test_wrong_clocks import TimeOfDay, time_of_day
+from tests.vault.money.test_wrong_clocks import TimeOfDay, time_of_day
 
 from solward.context.pocket import PocketRequest
 from solward.database.database import Database

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.vault.guardrails.grants.cases import (
+from tests.vault.grants.cases import (
     AGENT,
     BONK,
     DAY,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.database import statements_of
 from tests.support.engine import LIMITS, UNLIMITED, Bench, open_bench
-from tests.vault.transactions.handed_payments import open_shop
+from tests.vault.money.handed_payments import open_shop
 
 from solward.database.database import Database
 

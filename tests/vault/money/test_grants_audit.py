@@ -20,8 +20,8 @@ from tests.support.swaps import (
     pay,
     pay_sol,
 )
-from tests.vault.transactions.test_grants_engine import AGENT, KEY, UNITS, actor, counted, under
-from tests.vault.transactions.test_pocket_run import paying, row_of, use
+from tests.vault.money.test_grants_engine import AGENT, KEY, UNITS, actor, counted, under
+from tests.vault.money.test_pocket_run import paying, row_of, use
 
 from solward.operations.policies.changes import replace_set
 from solward.types.errors import GuardrailBlocked, Held
