@@ -18,7 +18,7 @@ def test_every_module_of_the_vocabulary_has_its_row() -> None:
     named = re.findall(r"^\| `(\w+)` \|", PAGE, re.M)
     assert sorted(named) == sorted(each.stem for each in (TESTS / "support").glob("*.py"))
     assert len(EXAMPLES) == 10
-    assert PAGE.count("\n") <= 120
+    assert PAGE.count("\n") <= 125
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ STILL = {
     "store/test_migrations.py",
     "store/test_upgrade.py",
     "store/test_upgrade_postgres.py",
-    "transactions/test_refusal_numbers.py",
+    "money/test_refusal_numbers.py",
 }
 
 
