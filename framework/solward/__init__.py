@@ -201,7 +201,7 @@ _AT_FIRST_USE = {
     "Entry": "solward.types.entries",
     "Put": "solward.types.entries",
     "Store": "solward.context.store",
-    "Account": "solward.solana.accounts",
+    "Account": "solward.types.ledger",
     "CHAIN_IDS": "solward.solana.clusters",
     "ReadLedger": "solward.types.ledger",
     "TokenHolding": "solward.types.ledger",

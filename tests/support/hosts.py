@@ -29,8 +29,8 @@ from solward.hosts.wire.values import WalletView
 from solward.plugins import LoadedProvider, load_registry
 from solward.plugins.folders import install as folders
 from solward.plugins.folders.layout import Installed
-from solward.plugins.folders.models import default_root
 from solward.service import live_plugins
+from solward.settings.home import default_models_folder
 from solward.testing.stand import Stand, TestWallet, open_stand
 from solward.types.errors import SolwardError
 from solward.types.manifest import Terms
@@ -236,7 +236,7 @@ async def model_hosts(
     count: int = 1,
 ) -> AsyncIterator[tuple[ModelHosts, Mapping[str, LoadedProvider]]]:
     """The hosts, and the providers by name; they belong to the running event loop."""
-    hosts = ModelHosts(count, default_root())
+    hosts = ModelHosts(count, default_models_folder())
     try:
         yield hosts, load_registry(["solward"], demo=True, models=hosts).providers
     finally:
