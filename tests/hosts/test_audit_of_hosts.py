@@ -277,6 +277,7 @@ async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None
         assert await hosted.run("floods", wallet.id) == "too_many_reads"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("asks", "refused"),
     [("context.ledger.slot()", "too_many_reads"), ("context.history()", "too_many_store_calls")],
@@ -352,6 +353,7 @@ def test_json_nested_deep_is_one_plugins_problem(depth: int) -> None:
         values.from_json(text)
 
 
+@pytest.mark.more
 async def test_no_answer_of_a_host_keeps_the_service_from_starting(
     shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +373,7 @@ async def test_no_answer_of_a_host_keeps_the_service_from_starting(
         assert await hosted.run("fine", wallet.id) == "fine"
 
 
+@pytest.mark.more
 async def test_a_call_that_goes_on_with_refused_requests_ends_its_host(
     shelf: Shelf, opened: Opened
 ) -> None:

@@ -59,6 +59,7 @@ async def test_a_guardrail_whose_files_are_lost_judges_on_after_another_command(
         assert "not three, says 1" in await pays_of(wallet, OF_THREE)
 
 
+@pytest.mark.more
 async def test_another_guardrail_of_the_name_takes_no_missing_ones_place(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:

@@ -187,6 +187,7 @@ def test_a_module_that_the_service_has_is_refused(
     refused(service, home, path, f"brings a module '{name}', which the service has")
 
 
+@pytest.mark.more
 def test_what_would_have_to_be_built_is_refused_and_not_run(
     service: Service, home: Path, tmp_path: Path, ran: Path
 ) -> None:
@@ -391,6 +392,7 @@ def test_what_is_no_plugin_is_refused(service: Service, home: Path, tmp_path: Pa
     refused(service, home, path, "is no plugin: it has no entry point of solward.skills, ")
 
 
+@pytest.mark.more
 def test_a_group_that_is_misspelt_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
     said = "acme-tools 1.0: solward.types.skill is no group of Solward's entry points, which are "
     refused(service, home, wheel(tmp_path, group="solward.types.skill"), said)

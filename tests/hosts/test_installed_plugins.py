@@ -58,6 +58,7 @@ def with_manifest(*sites: str) -> str:
     return skill_source("acme", manifest=SITES.format(", ".join(map(repr, sites))))
 
 
+@pytest.mark.more
 def test_one_that_the_settings_do_not_name_is_not_said_to_take_effect(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_one_that_the_settings_do_not_name_is_not_said_to_take_effect(
     assert listed()[0]["acme"]["status"] == "loaded"
 
 
+@pytest.mark.more
 def test_it_is_listed_with_its_place_and_loaded_while_enabled(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +138,7 @@ async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
     assert (place["state"], place["accepted"]) == ("loaded", [])
 
 
+@pytest.mark.more
 def test_what_was_accepted_is_reported_also_while_nothing_is_loaded(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +167,7 @@ def test_what_was_accepted_is_reported_also_while_nothing_is_loaded(
     assert reported()["state"] == "problem"
 
 
+@pytest.mark.more
 def test_what_it_needs_is_shown_and_more_at_an_upgrade_is_asked_about(
     home: Path, tmp_path: Path
 ) -> None:
@@ -189,6 +193,7 @@ def test_what_it_needs_is_shown_and_more_at_an_upgrade_is_asked_about(
     assert listed()[0]["acme"]["needs"] == ["network: a.example.com", "network: b.example.com"]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "spec", "said"),
     [
@@ -240,6 +245,7 @@ async def provider_complete(request, options):
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("group", "accepted", "loaded", "words"),
     [
@@ -288,6 +294,7 @@ def test_one_that_cannot_be_loaded_is_not_installed(home: Path, tmp_path: Path) 
     assert layout.installed(home) == ([], {})
 
 
+@pytest.mark.more
 def test_what_the_environment_has_too_runs_from_there_and_is_said_to(
     home: Path, tmp_path: Path, shelf: Shelf
 ) -> None:

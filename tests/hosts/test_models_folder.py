@@ -117,6 +117,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(
     assert [*root.iterdir()] == []
 
 
+@pytest.mark.more
 def test_what_another_release_unpacked_is_not_this_ones(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ def test_the_command_says_what_is_there(root: Path, monkeypatch: pytest.MonkeyPa
     assert "beside keys" in shown.output
 
 
+@pytest.mark.more
 async def test_a_call_without_them_names_the_command_and_works_once_they_are_there(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

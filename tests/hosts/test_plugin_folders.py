@@ -86,6 +86,7 @@ def test_a_file_is_installed_with_what_it_is_recorded(home: Path, tmp_path: Path
     assert not any(path.stat().st_mode & 0o077 for path in read.folder.rglob("*"))
 
 
+@pytest.mark.more
 def test_a_dependency_that_the_service_lacks_comes_along(home: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     wheel(links, {"acme_core/__init__.py": ""}, name="acme_core", version="2.1", plugin=None)

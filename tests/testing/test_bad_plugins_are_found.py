@@ -178,6 +178,7 @@ async def test_what_is_doubtful_is_said_and_does_not_fail(
     assert said in report.finding(check).detail
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
 async def test_a_case_prepares_its_wallet(stand: Stand, mode: str) -> None:
     picky = given(mode, bad.PickyWithoutExamples)
@@ -199,6 +200,7 @@ async def test_a_case_prepares_its_wallet(stand: Stand, mode: str) -> None:
     assert said == "case 0 could not be prepared: ValueError: no tokens left"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
 async def test_the_good_provider_conforms(vendor: str, mode: str) -> None:
     report = await check_provider(**given(mode, bad.Provider), address=vendor)
@@ -209,6 +211,7 @@ async def test_the_good_provider_conforms(vendor: str, mode: str) -> None:
     assert report.finding("answers").outcome is Outcome.SKIPPED
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("mode", "plugin", "checks", "said"),
     both(
@@ -247,6 +250,7 @@ async def test_the_good_guardrail_conforms_and_its_cases_hold(mode: str) -> None
     assert said == "refused[0] is let through; allowed[0] is refused: swaps are not allowed"
 
 
+@pytest.mark.more
 async def test_what_a_guardrail_has_a_person_decide_is_a_case_of_its_own() -> None:
     asks = given(IN_HOST, bad.Asks)
     swap = (Intent("swap", "w"), TransactionEffects(0, 5_000))

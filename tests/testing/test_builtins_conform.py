@@ -18,7 +18,14 @@ from solward.testing import Stand
 from solward.testing.conformance import Outcome, Report, check_provider, check_skill
 from solward.testing.conformance.runner import open_conformance
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.samples(
+        "test_a_built_in_skill_conforms[transfer]",
+        "test_a_built_in_provider_conforms[openai]",
+        "test_all_of_them_are_here",
+    ),
+]
 
 BUILT_IN = [each for each in distribution("solward").entry_points if each.group != "pytest11"]
 SKILLS = sorted(each.name for each in BUILT_IN if each.group == "solward.skills")

@@ -33,6 +33,7 @@ async def stand() -> AsyncIterator[Stand]:
         yield opened
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
 async def test_a_skill_conforms_with_what_is_given_and_a_secret_that_is_made_up(
     stand: Stand, mode: str
@@ -43,6 +44,7 @@ async def test_a_skill_conforms_with_what_is_given_and_a_secret_that_is_made_up(
     assert report.finding("secrets").outcome == "ok"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
 async def test_no_call_runs_while_a_required_setting_is_not_set(stand: Stand, mode: str) -> None:
     report = await check_skill(**given(mode, bad.Signs), stand=stand)
@@ -90,6 +92,7 @@ async def test_a_secret_of_another_form_than_is_made_up_has_to_be_given(stand: S
     assert failed(report) == ""
 
 
+@pytest.mark.more
 def test_a_test_of_ones_own_gives_settings_and_is_told_of_a_wrong_one() -> None:
     skill_test(bad.Signs(), settings={"bank": "b"}, in_process=True)()
     with pytest.raises(InvalidRequest, match="settings: setting must be one of key, bank, floor"):

@@ -47,6 +47,7 @@ def project(folder: Path, entry_points: str, **modules: str) -> Path:
     return folder
 
 
+@pytest.mark.more
 def test_a_folder_is_checked_without_installing_it(tmp_path: Path) -> None:
     declared = (
         '[project.entry-points."solward.skills"]\ngreet = "greeter_package.greet"\n'
@@ -72,6 +73,7 @@ def test_a_folder_is_checked_without_installing_it(tmp_path: Path) -> None:
     assert "bad_hook" in half.finding("contract").detail
 
 
+@pytest.mark.more
 def test_a_folders_plugin_must_not_take_a_built_ins_name(tmp_path: Path) -> None:
     source = skill_source("transfer")
     declared = '[project.entry-points."solward.skills"]\ntransfer = "thief_package.transfer"\n'
@@ -100,6 +102,7 @@ def test_a_folder_that_is_no_plugin_is_refused(tmp_path: Path, text: str | None,
         check_path_or_name(str(tmp_path))
 
 
+@pytest.mark.more
 def test_a_distribution_is_checked_by_its_name_and_a_plugin_by_its_own(shelf: Shelf) -> None:
     shelf.install("Kind-Words", {"greet": GREET, "rude": RUDE})
     reports = check_path_or_name("kind_words")
@@ -166,6 +169,7 @@ async def test_a_host_imports_by_name_so_an_object_needs_this_process() -> None:
         await check_skill("tests.testing.bad_plugins:made.Nothing")
 
 
+@pytest.mark.more
 def test_a_report_is_found_by_its_checks(shelf: Shelf) -> None:
     shelf.install("kind-words", {"rude": RUDE})
     [report] = check_path_or_name("rude")

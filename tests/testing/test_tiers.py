@@ -121,6 +121,7 @@ async def stand() -> AsyncIterator[Stand]:
         yield opened
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("plugin", "check", "said"),
     [
@@ -206,6 +207,7 @@ async def test_money_that_no_record_accounts_for_or_that_leaves_a_frozen_wallet_
         assert said in found.detail
 
 
+@pytest.mark.more
 def test_a_wheel_reaches_platinum_and_its_folder_the_same(tmp_path: Path) -> None:
     from solward.plugins.folders.install import install
     from solward.types.manifest import Manifest, Terms

@@ -202,6 +202,7 @@ async def test_nothing_is_sold_where_an_answer_is_wrong_or_no_wallet_has_it(
     assert foreign in report.finding("executed").detail
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
 @pytest.mark.parametrize(
     ("venue", "check", "text"),
