@@ -42,7 +42,7 @@ from solward_server.http.admin_credentials import AdminCredentials, new_credenti
 from solward_server.http.api_keys import hash_of
 
 ONCE = f"{PASSPHRASE}\n"
-ROTATING = TESTS / "vault" / "wallets" / "rotating.py"
+ROTATING = TESTS / "vault" / "custody" / "rotating.py"
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
 
 
 _FORGED = """
-from solward import errors
+from solward.types import errors
 from solward.types.hold import Hold, HoldState
 from solward.types.record import TransactionRecord, TransactionStatus
 

@@ -34,16 +34,16 @@ ROOT = Path(__file__).parents[2]
 
 SERVICE = """
 import asyncio, sys
-from tests.support.hosts import config, run
+from tests.support.hosts import host_config, run_in
 from solward.hosts.supervisor import Hosts
 
 async def main():
     hosts = Hosts()
     await hosts.open()
-    calm, mad = [await hosts.start(config(name), {}) for name in ("calm", "mad")]
-    told = await run(calm, "tell")
+    calm, mad = [await hosts.start(host_config(name), {}) for name in ("calm", "mad")]
+    told = await run_in(calm, "tell")
     print(told["parent"], calm.pid, mad.pid, flush=True)
-    await run(mad, "spin", timeout_s=None)
+    await run_in(mad, "spin", timeout_s=None)
 
 asyncio.run(main())
 """

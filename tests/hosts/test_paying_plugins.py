@@ -108,7 +108,7 @@ async def test_what_may_not_be_paid_is_refused_with_its_code_in_the_plugin(
 ) -> None:
     seller.site.answer = says("pay me", "HTTP/1.1 402 Pay")
     asks = f"""
-        from solward import errors
+        from solward.types import errors
         try:
             await context.pay(url={URL!r}, max="0.01 USDC")
         except errors.PaymentRefused as error:

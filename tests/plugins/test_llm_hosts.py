@@ -256,7 +256,7 @@ async def provider_complete(request, options, context):
     if order.get("do") == "pid":
         return Completion(str(os.getpid()))
     if order.get("do") == "raise":
-        from solward import errors
+        from solward.types import errors
         raise getattr(errors, order["error"])()
     if order.get("do") == "frames":
         import os as o, random
