@@ -35,7 +35,7 @@ POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry 
 # Without compiled files each of the tests' processes compiles the whole product again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots changelog release clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock assurance operations bench screenshots changelog release clean
 install: $(DEV)
 
 # Wheels alone, each with a hash that its lock has, and nothing beside the lock: pip's resolver takes a
@@ -119,6 +119,10 @@ $(DOJO)/.installed: $(DEV_LOCKS) requirements/agentdojo.txt
 	$(DOJO)/bin/python $(LOCKED) requirements/agentdojo.txt
 	$(DOJO)/bin/python $(EDITABLE)
 	touch $@
+
+# docs/assurance.md from the marks of promises on pages and tests.
+assurance: install
+	$(BIN)/python -m tests.docs.assurance
 
 # The typed methods of client and context, from the operations' declarations.
 operations: install

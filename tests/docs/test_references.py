@@ -78,6 +78,7 @@ def prose() -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The headings as GitHub names them in a link."""
     titles = HEADING.findall(SAMPLE.sub("", page.read_text()))
