@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 from sqlalchemy import insert, select, text, update
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.database import WALLET_ROW, agent_row
 from tests.support.processes import free_port
@@ -175,6 +176,7 @@ async def test_a_refusal_is_told_with_its_rule_signed_and_without_more_than_it_n
     assert delivery.dashboard_url == "https://dashboard.example"
 
 
+@promise("refusal-flood-few-messages")
 async def test_ten_thousand_refusals_are_few_messages_with_their_count(
     database: Database, receiver: Receiver
 ) -> None:
@@ -192,6 +194,7 @@ async def test_ten_thousand_refusals_are_few_messages_with_their_count(
     assert receiver.told == [("transaction:blocked", 1), ("transaction:blocked", many)]
 
 
+@promise("refusal-flood-few-messages")
 async def test_what_goes_on_is_told_less_and_less_often_and_anew_after_an_hour_of_quiet(
     database: Database,
 ) -> None:
@@ -216,6 +219,7 @@ async def test_what_goes_on_is_told_less_and_less_often_and_anew_after_an_hour_o
             assert await alert_groups.next_due(connection, minute) == 0
 
 
+@promise("flood-delays-no-other")
 async def test_another_kind_is_told_after_the_interval_though_a_flood_goes_on(
     database: Database, receiver: Receiver
 ) -> None:
@@ -238,6 +242,7 @@ async def test_another_kind_is_told_after_the_interval_though_a_flood_goes_on(
     ]
 
 
+@promise("message-of-bounded-lines")
 async def test_a_message_is_bounded_and_says_how_many_it_leaves_out(
     database: Database, receiver: Receiver
 ) -> None:
@@ -252,6 +257,7 @@ async def test_a_message_is_bounded_and_says_how_many_it_leaves_out(
     assert receiver.heard[0].left_out == 14
 
 
+@promise("one-message-per-interval")
 async def test_while_the_receiver_is_away_one_message_waits_and_the_rest_gathers(
     database: Database,
 ) -> None:
@@ -273,6 +279,7 @@ async def test_while_the_receiver_is_away_one_message_waits_and_the_rest_gathers
     assert late.told == [("transaction:blocked", 1), ("transaction:blocked", 5)]
 
 
+@promise("alert-survives-kill")
 async def test_what_cannot_be_stored_to_be_told_does_not_happen(
     database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +362,7 @@ async def test_of_paused_schedules_those_that_paused_themselves_are_told(
     assert receiver.heard[0].alerts[0]["detail"] == "It failed"
 
 
+@promise("no-secret-in-alerts")
 async def test_a_strangers_words_are_one_bounded_line_without_secrets(
     database: Database, receiver: Receiver
 ) -> None:
@@ -372,6 +380,7 @@ async def test_a_strangers_words_are_one_bounded_line_without_secrets(
     assert detail.isprintable()
 
 
+@promise("no-secret-in-alerts")
 def test_for_slack_no_word_of_a_stranger_is_markup() -> None:
     shown_fields = json.dumps(
         {"rule": "r", "detail": shown("<!channel> `x` *bold* <http://e.example|ok>")}
@@ -386,6 +395,7 @@ def test_for_slack_no_word_of_a_stranger_is_markup() -> None:
     assert lines[-1] == "• and 3 more of 1 others"
 
 
+@promise("told-by-one-process")
 async def test_two_processes_on_one_database_tell_each_once(
     postgres_url: str, tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -442,6 +452,7 @@ async def raised(database: Database) -> list[str]:
     return [each["data"]["alert"] for each in entries if each["event"] == "alert:raised"][::-1]
 
 
+@promise("alerts-begin-and-end")
 async def test_conditions_are_raised_when_they_begin_and_again_when_they_come_back(
     database: Database,
 ) -> None:
@@ -500,6 +511,7 @@ async def test_a_broken_chain_is_told_without_an_event(
     assert await raised(database) == []
 
 
+@promise("health-shows-webhooks")
 async def test_a_service_tells_of_refusals_freezes_and_limits_and_health_says_how_it_goes(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -581,6 +593,7 @@ async def test_the_command_sends_one_message_and_says_what_became_of_it(
     assert "ALERT_WEBHOOK_URL" in result.output
 
 
+@promise("alert-survives-kill")
 @pytest.mark.more
 @pytest.mark.sqlite("the process's own file")
 async def test_a_process_that_is_killed_after_the_commit_tells_it_at_its_next_start(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.promises import promise
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
@@ -39,6 +40,7 @@ STARTERS = {
 }
 
 
+@promise("child-environment-is-minimal")
 def test_a_child_gets_path_language_and_time_zone_and_what_is_named() -> None:
     parent = HOSTILE | KEPT
     assert child_environment(parent=parent) == KEPT
@@ -70,6 +72,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
                 pipe.close()
 
 
+@promise("child-environment-is-minimal")
 def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(
     started: list[dict[str, str]], tmp_path: Path
 ) -> None:
@@ -88,6 +91,7 @@ def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(
     }
 
 
+@promise("child-environment-is-minimal")
 def test_every_child_of_the_service_has_such_an_environment() -> None:
     calls = [
         (f"{path.relative_to(ROOT)}:{call.lineno}", made_from_nothing(call, tree))

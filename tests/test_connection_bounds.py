@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from tests.promises import promise
 from tests.support.processes import NO_TLS
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -108,6 +109,7 @@ async def answered(client: Client) -> bool:
     return (await client[0].readline()).startswith(b"HTTP/1.1 200")
 
 
+@promise("dashboard-same-bounds")
 async def test_half_open_connections_are_closed_for_one_that_has_a_request(protocol: Any) -> None:
     async with serving(protocol, ConnectionBounds(connections=4)) as served:
         idle = await served.open(REQUEST)
@@ -184,6 +186,7 @@ async def test_a_client_that_does_not_read_is_cut_off(protocol: Any) -> None:
             assert len(await reader.read()) < served.size
 
 
+@promise("dashboard-same-bounds")
 async def test_the_embedded_ledger_answers_while_sockets_are_half_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,5 +218,6 @@ async def closed_now(client: Client) -> bool:
         return True
 
 
+@promise("dashboard-same-bounds")
 def test_the_dashboard_is_served_within_the_same_bounds() -> None:
     assert dashboard.BOUNDS == localnet.BOUNDS == ConnectionBounds()

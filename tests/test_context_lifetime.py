@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams
 from solders.system_program import transfer as pay
+from tests.promises import promise
 from tests.support.engine import Bench, open_bench
 
 from solward import Effects, InvalidRequest, SkillContext, SkillError, SkillSpec, hookimpl
@@ -54,6 +55,7 @@ def ended() -> Any:
     return pytest.raises(SkillError, match="The skill's call has ended")
 
 
+@promise("context-is-of-one-wallet")
 async def test_its_attributes_cannot_be_assigned(
     wallet: TestWallet, subtests: pytest.Subtests
 ) -> None:
@@ -66,6 +68,7 @@ async def test_its_attributes_cannot_be_assigned(
                 delattr(context, name)
 
 
+@promise("context-is-of-one-wallet")
 async def test_its_wallet_is_the_services_whatever_the_context_says(
     solward_stand: Stand, wallet: TestWallet
 ) -> None:
@@ -88,6 +91,7 @@ async def test_its_wallet_is_the_services_whatever_the_context_says(
     assert await rich.lamports() == 10 * SOL
 
 
+@promise("context-ends-with-skill")
 @pytest.mark.parametrize("end", ["returns", "raises", "times out"])
 async def test_after_its_call_it_can_do_nothing(
     wallet: TestWallet, end: str, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +132,7 @@ async def test_after_its_call_it_can_do_nothing(
     assert await wallet.records() == []
 
 
+@promise("context-ends-with-skill")
 async def test_a_task_that_is_left_behind_pays_nothing(wallet: TestWallet) -> None:
     tasks: list[asyncio.Task[Any]] = []
 
@@ -147,6 +152,7 @@ async def test_a_task_that_is_left_behind_pays_nothing(wallet: TestWallet) -> No
 PAYMENT = {"to": STRANGER, "amount": 1}
 
 
+@promise("context-ends-with-skill")
 async def test_one_that_ignores_its_timeout_pays_nothing(
     wallet: TestWallet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +179,7 @@ def spending(bench: Bench, actor: Actor = ADMIN) -> SkillCalls:
     return SkillCalls(bench.operations(), bench.wallet.id, actor, Effects.SPEND)
 
 
+@promise("context-ends-with-skill")
 async def test_a_payment_in_preparation_ends_with_the_call(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as bench:
         reached, go = asyncio.Event(), asyncio.Event()
@@ -193,6 +200,7 @@ async def test_a_payment_in_preparation_ends_with_the_call(tmp_path: Path) -> No
         assert await bench.reserved_units() == 0
 
 
+@promise("parallel-calls-numbered")
 async def test_two_money_calls_at_once_are_each_counted_and_numbered(tmp_path: Path) -> None:
     limits = ScopeLimits(daily_lamports=3 * SOL // 2)
     async with open_bench(tmp_path, limits=limits) as bench:
@@ -220,6 +228,7 @@ async def test_two_money_calls_at_once_are_each_counted_and_numbered(tmp_path: P
         assert {record.id for record in await bench.history()} == set(records)
 
 
+@promise("parallel-calls-numbered")
 async def test_a_context_numbers_calls_in_their_order(wallet: TestWallet) -> None:
     seen: list[int] = []
 
@@ -243,6 +252,7 @@ async def test_a_context_numbers_calls_in_their_order(wallet: TestWallet) -> Non
     assert len(await wallet.records()) == 2
 
 
+@promise("client-per-call")
 async def test_each_call_has_an_http_client_of_its_own(wallet: TestWallet) -> None:
     seen: list[str] = []
 
@@ -275,6 +285,7 @@ async def test_each_call_has_an_http_client_of_its_own(wallet: TestWallet) -> No
     assert seen == [url]
 
 
+@promise("client-per-call")
 async def test_a_client_that_does_not_close_holds_nobody_up(
     wallet: TestWallet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

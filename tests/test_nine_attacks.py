@@ -23,8 +23,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.promises import promise
 from tests.support.repository import TESTS as FOLDER
 from tests.vault.guardrails.test_31_attacks import defined
+
+pytestmark = promise("nine-past-attacks")
+
 
 ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
     1: {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import keeping_context, keeping_skill
 
 from solward import (
@@ -92,6 +93,7 @@ async def test_a_version_is_given_once_though_its_entry_was_deleted(wallet: Test
         await store.put("new", 1, version=second.version)
 
 
+@promise("plugin-entries-are-its-own")
 async def test_it_is_of_one_distribution_and_one_wallet(wallet: TestWallet) -> None:
     other = await wallet.stand.wallet("other")
     await keeping_context(wallet).store.put("k", "mine")
@@ -140,6 +142,7 @@ async def test_a_key_is_plain_ascii(wallet: TestWallet, subtests: pytest.Subtest
             assert await wallet.records() == []
 
 
+@promise("plugin-entries-are-its-own")
 async def test_a_key_is_no_path_and_no_pattern(
     wallet: TestWallet, subtests: pytest.Subtests
 ) -> None:
@@ -194,6 +197,7 @@ async def test_a_page_is_bounded(wallet: TestWallet, subtests: pytest.Subtests) 
             await keeping_context(wallet).store.list(limit=limit)
 
 
+@promise("plugin-entries-are-its-own")
 async def test_bounds_are_named(tmp_path: Path) -> None:
     bounds = {"max_keys": 3, "max_value_bytes": 20, "max_bytes": 40}
     named = {f"plugin_store_{name}": value for name, value in bounds.items()}
@@ -236,6 +240,7 @@ async def test_a_skill_that_reads_keeps_what_it_likes_and_pays_nothing(wallet: T
     assert [each.key for each in await context.store.list()] == ["k"]
 
 
+@promise("plugin-entries-are-its-own")
 async def test_it_ends_with_the_call(wallet: TestWallet) -> None:
     context = keeping_context(wallet)
     await context.store.put("k", 1)
@@ -291,6 +296,7 @@ async def test_a_money_call_remembers_with_its_record(wallet: TestWallet) -> Non
     assert len({each.version for each in entries}) == 2
 
 
+@promise("one-pays-per-entry-version")
 async def test_of_two_calls_at_once_for_one_period_one_pays(wallet: TestWallet) -> None:
     before = await wallet.lamports()
 
@@ -310,6 +316,7 @@ async def test_of_two_calls_at_once_for_one_period_one_pays(wallet: TestWallet) 
     assert before - await wallet.lamports() == 10**8 + 5_000
 
 
+@promise("refused-is-not-remembered")
 async def test_what_is_refused_is_not_remembered(wallet: TestWallet) -> None:
     context = keeping_context(wallet)
     with pytest.raises(GuardrailBlocked):
@@ -325,6 +332,7 @@ async def test_what_is_refused_is_not_remembered(wallet: TestWallet) -> None:
     assert statuses == {TransactionStatus.BLOCKED}
 
 
+@promise("refused-is-not-remembered")
 async def test_what_cannot_succeed_is_not_remembered(tmp_path: Path) -> None:
     limits = {"max_sol_per_transaction": 1000, "daily_spending_limit_sol": 1000}
     async with open_stand(tmp_path, **limits) as stand:
@@ -335,6 +343,7 @@ async def test_what_cannot_succeed_is_not_remembered(tmp_path: Path) -> None:
         assert await context.store.list() == ()
 
 
+@promise("refused-is-not-remembered")
 async def test_a_dry_run_of_a_money_call_remembers_nothing(wallet: TestWallet) -> None:
     from solward.vault.money.judge.trial import TrialEnded
 
@@ -364,6 +373,7 @@ async def test_remember_takes_entries_of_different_keys(wallet: TestWallet) -> N
     assert await wallet.records() == []
 
 
+@promise("plugin-entries-are-its-own")
 async def test_who_may_not_act_any_more_writes_nothing(wallet: TestWallet) -> None:
     entries = wallet.stand.service.operations.entries
     via = ("skill:keeps", "plugin:keeper")
@@ -426,6 +436,7 @@ async def test_a_filter_that_is_none_is_named(
             await keeping_context(wallet).history(**filters)
 
 
+@promise("entry-with-its-record")
 async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: TestWallet) -> None:
     database = wallet.stand.service.database
     begun: list[str] = []
@@ -441,6 +452,7 @@ async def test_what_is_remembered_is_of_the_records_own_transaction(wallet: Test
     assert await transactions_of((Put("k", 1),)) == await transactions_of(())
 
 
+@promise("plugin-store-bounded")
 async def test_a_plugin_writes_so_often_a_minute_and_others_go_on(tmp_path: Path) -> None:
     async with open_stand(tmp_path, plugin_store_writes_per_minute=3) as stand:
         wallet, other = await stand.wallet(), await stand.wallet()

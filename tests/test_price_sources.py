@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.grants import NOW_MS, Clock, SaidPrices
 
 from solward.service.cluster import open_cluster
@@ -84,6 +85,7 @@ def coingecko(site: Site) -> CoinGeckoPrices:
     return CoinGeckoPrices(site.client("https://api.example/api/v3"))
 
 
+@promise("stale-price-counts-not")
 async def test_a_price_of_the_chain_is_as_old_as_its_slot_and_exact() -> None:
     site = Site(JUPITER)
     found = await jupiter(site).prices(["SOL", USDC, BONK])
@@ -98,6 +100,7 @@ async def test_a_price_of_the_chain_is_as_old_as_its_slot_and_exact() -> None:
     assert behind["SOL"].taken_ms == NOW_MS
 
 
+@promise("stale-price-counts-not")
 async def test_an_average_of_exchanges_is_as_old_as_it_says_and_of_known_mints_alone() -> None:
     site = Site(COINGECKO | {UNLISTED: {"usd": 2, "last_updated_at": NOW_MS // 1000}})
     found = await coingecko(site).prices(["SOL", USDC, BONK, UNLISTED])
@@ -119,6 +122,7 @@ async def test_more_mints_than_one_request_may_name_take_several() -> None:
     assert sorted(named) == [1, 50, 50]
 
 
+@promise("dollars-without-float")
 @pytest.mark.parametrize("make", [jupiter, coingecko])
 @pytest.mark.parametrize(
     "site",
@@ -130,6 +134,7 @@ async def test_what_is_no_answer_raises(make: Callable[[Site], Any], site: Site)
         await make(site).prices(["SOL"])
 
 
+@promise("dollars-without-float")
 @pytest.mark.parametrize(
     "number",
     [None, "1", True, 0, -1, 0.0, b"1e400", b"1e-400", b"1" + b"0" * 40, b"0." + b"1" * 80],
@@ -153,6 +158,7 @@ async def test_a_price_without_its_decimals_or_its_slot_is_left_out(changed: Any
     assert await jupiter(Site({WRAPPED_SOL_MINT: entry})).prices(["SOL"]) == {}
 
 
+@promise("higher-price-counts")
 async def test_both_must_know_an_asset_and_the_higher_price_counts() -> None:
     sources = [jupiter(Site(JUPITER)), coingecko(Site(COINGECKO))]
     prices = Prices(sources, clock_ms=Clock(), max_spread_bps=200)
@@ -162,6 +168,7 @@ async def test_both_must_know_an_asset_and_the_higher_price_counts() -> None:
     assert found[UNLISTED] == NoPrice("the price source coingecko has no price of it")
 
 
+@promise("distant-prices-are-none")
 @pytest.mark.parametrize(
     ("one", "other", "apart"),
     [(100, 102, False), (102, 100, False), (100, "102.000001", True), ("102.000001", 100, True),
@@ -178,6 +185,7 @@ async def test_prices_that_are_too_far_apart_are_none(one: Any, other: Any, apar
     assert (found == none) is apart
 
 
+@promise("stale-price-counts-not")
 @pytest.mark.parametrize("age_s", [30, 31])
 async def test_a_price_counts_for_as_long_as_the_operator_says(age_s: int) -> None:
     clock = Clock()
@@ -201,6 +209,7 @@ def mainnet(tmp_path: Path, **given: Any) -> Settings:
     )  # fmt: skip
 
 
+@promise("prices-off-by-default")
 def test_they_are_off_by_default_and_one_alone_is_refused(tmp_path: Path) -> None:
     assert mainnet(tmp_path).price_sources == ()
     for one in ("jupiter", "coingecko", "jupiter,jupiter", "jupiter,pyth"):
@@ -223,6 +232,7 @@ async def test_mainnet_alone_has_the_sources_that_are_named(tmp_path: Path) -> N
         assert cluster.price_sources == ()
 
 
+@promise("distant-prices-are-none")
 async def test_a_service_holds_its_prices_to_the_settings(tmp_path: Path) -> None:
     said = [SaidPrices(name, {"SOL": (usd, 9)}) for name, usd in (("a", 100), ("b", 104))]
     for bps, apart in ((399, True), (400, False)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from solders.pubkey import Pubkey
+from tests.promises import promise
 
 from solward.service.service import regulated_mints
 from solward.settings import Settings
@@ -14,6 +15,7 @@ MAINNET = token_list("mainnet-beta")
 OTHER = str(Pubkey.new_unique())
 
 
+@promise("unknown-mint-stops-start")
 def test_what_the_setting_names_is_a_mint_or_stops_the_start() -> None:
     def named(text: str) -> frozenset[str]:
         return regulated_mints(Settings(_env_file=None, regulated_mints=text), MAINNET)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from tests.promises import promise
 from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 from tests.support.tokens import tokens as tokens
 
@@ -47,6 +48,7 @@ def reasons(found: Checked) -> dict[str, str]:
     return {each.symbol: each.reason for each in found.refused}
 
 
+@promise("every-node-agrees")
 async def test_verified_tokens_that_the_chain_has_are_taken_and_no_others(
     tokens: TokenBench,
 ) -> None:
@@ -67,6 +69,7 @@ async def test_verified_tokens_that_the_chain_has_are_taken_and_no_others(
     assert (found.refused, found.unverified, found.built_in) == ((), 2, 1)
 
 
+@promise("every-node-agrees")
 async def test_what_the_chain_has_otherwise_is_refused_by_its_reason(tokens: TokenBench) -> None:
     plain = [await tokens.mint() for _ in range(2)]
     unmovable = await tokens.mint(TOKEN_2022, space=170, extensions=[b"\x20"])
@@ -92,6 +95,7 @@ async def test_what_the_chain_has_otherwise_is_refused_by_its_reason(tokens: Tok
     }
 
 
+@promise("every-node-agrees")
 async def test_each_node_is_asked_and_what_they_do_not_agree_on_is_refused(
     tokens: TokenBench,
 ) -> None:
@@ -116,6 +120,7 @@ async def test_each_node_is_asked_and_what_they_do_not_agree_on_is_refused(
     }
 
 
+@promise("confusable-symbol-refused")
 async def test_symbols_that_could_be_taken_for_anothers_are_refused(tokens: TokenBench) -> None:
     mints = [await tokens.mint() for _ in range(9)]
     stored = [KnownToken("MINE", str(Keypair().pubkey()), 6)]

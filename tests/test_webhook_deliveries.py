@@ -18,6 +18,7 @@ from aiohttp.test_utils import TestServer
 from sqlalchemy import text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.database import query_plans
 from tests.support.processes import free_port
@@ -146,6 +147,7 @@ async def test_only_holds_are_told_and_only_what_was_committed(
     assert receiver.told == [("hold:created", "h-2")]
 
 
+@promise("told-with-its-change")
 async def test_what_cannot_be_stored_for_delivery_does_not_happen(
     database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ async def test_what_cannot_be_stored_for_delivery_does_not_happen(
     assert await AuditLog(database).latest(5) == []
 
 
+@promise("alert-survives-kill")
 async def test_a_process_that_dies_while_it_sends_leaves_it_to_the_next(
     database: Database, receiver: Receiver
 ) -> None:
@@ -176,6 +179,7 @@ async def test_a_process_that_dies_while_it_sends_leaves_it_to_the_next(
     assert not database.shared or now_ms() - began > 200
 
 
+@promise("told-at-least-once", "webhook-in-no-log")
 async def test_a_receiver_that_is_down_hears_it_once_it_is_up(database: Database) -> None:
     late = Receiver()
     late.server = TestServer(late.server.app, port=free_port())
@@ -192,6 +196,7 @@ async def test_a_receiver_that_is_down_hears_it_once_it_is_up(database: Database
     assert SECRET not in str(lines)
 
 
+@promise("told-at-least-once", "told-by-one-process")
 async def test_a_failure_is_tried_again_with_the_same_id_and_a_new_signature(
     database: Database, receiver: Receiver
 ) -> None:
@@ -224,6 +229,7 @@ async def test_where_the_database_fails_after_it_was_taken_it_is_told_again_and_
     assert {each.id for each in receiver.heard if each.hold["id"] == "h-1"} == {*failed}
 
 
+@promise("webhook-address-is-fixed")
 async def test_no_redirect_is_followed(database: Database, receiver: Receiver) -> None:
     async def redirect(_request: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": "/elsewhere"})
@@ -255,6 +261,7 @@ async def test_a_receiver_that_does_not_answer_in_time_is_asked_again(
     assert [line["error"] for line in lines] == ["no answer in time"]
 
 
+@promise("webhook-address-is-fixed")
 async def test_of_the_answer_the_status_counts_and_nothing_is_read(
     database: Database, receiver: Receiver
 ) -> None:
@@ -274,6 +281,7 @@ async def test_of_the_answer_the_status_counts_and_nothing_is_read(
     assert len(receiver.heard) == 1
 
 
+@promise("newest-told-last")
 async def test_what_is_newer_takes_the_place_of_what_still_waits(
     database: Database, receiver: Receiver
 ) -> None:
@@ -286,6 +294,7 @@ async def test_what_is_newer_takes_the_place_of_what_still_waits(
     assert sorted(receiver.told) == [("hold:created", "h-2"), ("hold:denied", "h-1")]
 
 
+@promise("newest-told-last")
 async def test_a_holds_end_arrives_after_its_beginning(
     database: Database, receiver: Receiver
 ) -> None:
@@ -317,6 +326,7 @@ async def test_a_holds_end_arrives_after_its_beginning(
     ]  # fmt: skip
 
 
+@promise("given-up-after-a-day")
 async def test_after_a_day_it_is_given_up_with_an_alert(
     database: Database, receiver: Receiver
 ) -> None:
@@ -357,6 +367,7 @@ def test_waits_double_up_to_a_quarter_of_an_hour_and_differ() -> None:
         assert longest / 2 <= min(wait) < max(wait) <= longest
 
 
+@promise("webhook-address-is-fixed")
 async def test_proxies_of_the_environment_hear_nothing(
     database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +390,7 @@ async def test_what_ended_is_deleted_after_a_week(database: Database, receiver: 
     assert receiver.told == [("hold:created", "h-1"), ("hold:created", "h-2")]
 
 
+@promise("told-at-least-once")
 async def test_two_processes_on_one_database_tell_each_once(
     postgres_url: str, tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -442,6 +454,7 @@ def sender(home: Path, receiver: Receiver, what: str) -> subprocess.Popen[bytes]
     return subprocess.Popen([sys.executable, str(program), str(home), receiver.url, SECRET, what])
 
 
+@promise("told-with-its-change")
 @pytest.mark.more
 @pytest.mark.sqlite("the process's own file")
 async def test_a_process_that_is_killed_after_the_commit_or_while_it_sends_tells_it_later(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from tests.promises import promise
 from tests.support.repository import DOCS
 
 # Other targets collect this module without the package.
@@ -50,6 +51,7 @@ async def runs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runs]:
         yield Runs(lab)
 
 
+@promise("suite-pairs-about-money")
 def test_all_tasks_of_the_suite_are_run_and_these_are_about_money() -> None:
     from tests.agentdojo.bank import MONEY, suite
 
@@ -72,6 +74,7 @@ UNPAID = {"injection_task_4", "injection_task_7"}
 ORDERED = [1, 1, 1, 1, 1, 1, 3, 0, 1]
 
 
+@promise("book-grants-allow-tasks")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("task", USER_TASKS)
 async def test_under_grants_to_the_address_book_a_task_is_done(runs: Runs, task: str) -> None:
@@ -82,6 +85,7 @@ async def test_under_grants_to_the_address_book_a_task_is_done(runs: Runs, task:
     assert bound.lost == bound.paid.total()
 
 
+@promise("attacker-paid-nothing")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("injection", INJECTIONS)
 @pytest.mark.parametrize("task", USER_TASKS)
@@ -106,6 +110,7 @@ def documented() -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in rows}
 
 
+@promise("grants-bound-money-only")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("policy", [ANYBODY, BOOK, NOBODY])
 async def test_the_figures_are_those_of_the_documentation(runs: Runs, policy: str) -> None:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import AGENT
 
 from solward.agents.agent import AgentGuardrails
@@ -35,6 +36,7 @@ BODY: dict[str, Any] = {
 }
 
 
+@promise("agent-create-fields", "guardrails-object-wins")
 def test_what_is_omitted_gets_the_documented_defaults() -> None:
     fields = read_create(BODY | {"unknown": 1}, MODELS, DEFAULTS)
     assert fields.loop_interval_ms == 60_000
@@ -84,6 +86,7 @@ def test_a_wrong_value_is_refused_naming_the_field(change: dict[str, Any], messa
     assert str(refused.value).startswith(message)
 
 
+@promise("guardrails-object-wins")
 def test_the_guardrails_object_wins_over_top_level_numbers() -> None:
     change = {
         "maxSolPerTransaction": Decimal("0.5"),
@@ -94,6 +97,7 @@ def test_the_guardrails_object_wins_over_top_level_numbers() -> None:
     assert fields.guardrails == AgentGuardrails(SOL // 4, 3, 4 * SOL)
 
 
+@promise("second-form-makes-wallet")
 def test_the_second_form_needs_no_wallet_and_takes_the_configured_model() -> None:
     short = {"name": "Ada", "strategy": "always do wait", "maxSolPerTransaction": 1}
     fields = read_create(short, MODELS, Defaults(LIMITS, "openai", "gpt-5"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from tests.promises import promise
 from tests.support.agents import BODY, Host, agents_wallet
 
 from solward.agents.agent import Agent
@@ -53,6 +54,7 @@ async def shown(service: AgentService, agent: Agent) -> tuple[str, str]:
     return now.status.value, now.desired_state.value
 
 
+@promise("agents-survive-restart")
 async def test_a_created_agent_is_idle_persisted_and_written_as_the_contract_says(
     host: Host, service: AgentService
 ) -> None:
@@ -98,6 +100,7 @@ async def test_the_second_form_makes_a_wallet_of_the_agents_name(service: AgentS
     assert (await service.get(agent.id)).guardrails.max_lamports_per_transaction == 1
 
 
+@promise("start-and-stop-repeat")
 async def test_the_states_follow_the_contracts_table(host: Host, service: AgentService) -> None:
     agent = await service.create(BODY)
     assert await shown(service, agent) == ("idle", "stopped")
@@ -147,6 +150,7 @@ async def test_unknown_agents_are_not_found(service: AgentService) -> None:
         await service.chat("nobody", "hello")
 
 
+@promise("decision-is-audited")
 async def test_a_started_agent_decides_and_the_decision_is_audited(
     host: Host, service: AgentService
 ) -> None:
@@ -262,6 +266,7 @@ async def test_statistics_have_both_shapes(service: AgentService) -> None:
     }
 
 
+@promise("chat-needs-running-agent", "chat-runs-no-tool")
 async def test_chat_answers_while_running_and_runs_no_tools(
     host: Host, service: AgentService
 ) -> None:

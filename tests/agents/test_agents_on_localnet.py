@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import hire
 
 from solward.agents.agent import Agent
@@ -101,6 +102,7 @@ async def test_a_demo_agent_that_was_stopped_stays_stopped(tmp_path: Path) -> No
         assert (await seed_demo(service)).agent.status == "stopped"
 
 
+@promise("record-fields")
 async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None:
     agent = await hire(service, strategy=f"always do transfer to={RECIPIENT} amount=0.25")
 
@@ -114,6 +116,7 @@ async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None
     assert limits["dailySpendingLimitSol"]["spent"] == Decimal("0.25")
 
 
+@promise("refused-is-never-signed")
 async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service: Solward) -> None:
     agent = await hire(
         service,
@@ -165,6 +168,7 @@ class Dying:
         await self.real.abandon(agent_id, fence)
 
 
+@promise("rerun-cycle-pays-once")
 @pytest.mark.parametrize("second_thought", ["transfer", "airdrop"])
 async def test_a_cycle_that_died_after_paying_pays_once(
     service: Solward, second_thought: str

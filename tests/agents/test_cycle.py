@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.promises import promise
 from tests.support.agents import (
     AGENT,
     TOOLS,
@@ -37,6 +38,7 @@ from solward.types.record import TransactionStatus
 NOW_MS = 1_700_000_001_000
 
 
+@promise("observation-contents")
 async def test_a_cycle_observes_thinks_acts_and_remembers() -> None:
     scripted, notebook, skills = (
         Scripted(calls("transfer", {"to": "x", "amount": Decimal("0.1")})),
@@ -70,6 +72,7 @@ async def test_a_cycle_observes_thinks_acts_and_remembers() -> None:
     }
 
 
+@promise("model-is-given")
 async def test_the_model_is_given_strategy_memory_tools_and_observation() -> None:
     scripted = Scripted(Completion("Waiting."))
 
@@ -97,6 +100,7 @@ async def test_the_call_carries_the_agents_limits_and_one_action_key_a_cycle() -
     assert actor.limits == (("agent:a1", AGENT.limits),)
 
 
+@promise("one-tool-call-a-cycle")
 async def test_no_tool_call_is_no_action_and_no_text_a_placeholder() -> None:
     notebook, skills = Notebook(), Skills(done)
 
@@ -109,6 +113,7 @@ async def test_no_tool_call_is_no_action_and_no_text_a_placeholder() -> None:
     assert skills.asked == []
 
 
+@promise("one-tool-call-a-cycle", "model-within-limits")
 async def test_only_the_first_of_several_calls_is_run() -> None:
     skills = Skills(done)
     both = Completion(None, (ToolCall("transfer", {"n": 1}), ToolCall("transfer", {"n": 2})))
@@ -162,6 +167,7 @@ async def test_an_unknown_skill_is_the_outcome_and_no_error() -> None:
     assert notebook.results[0].status == "running"
 
 
+@promise("observation-contents")
 async def test_think_still_runs_when_the_wallet_cannot_be_observed() -> None:
     async def away(wallet_id: str, mark: object) -> Any:
         raise LedgerUnavailable("the ledger did not answer")
@@ -234,6 +240,7 @@ async def test_a_refusal_is_a_failed_cycle_with_its_reason_what_was_said_and_its
     assert silent.decisions[0].reasoning == "No explicit reasoning was given."
 
 
+@promise("three-failures-show-error")
 async def test_three_failures_in_a_row_show_error_and_one_success_ends_it() -> None:
     def entered(failures: int) -> Notebook:
         return Notebook(entered=EnteredCycle(replace(AGENT, failures=failures), ()))

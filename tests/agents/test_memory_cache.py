@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert
+from tests.promises import promise
 from tests.support.agents import AGENT
 from tests.support.database import WALLET_ROW, agent_row, statements_of
 
@@ -55,6 +56,7 @@ async def test_an_agent_that_runs_here_alone_is_not_read_back(database: Database
     assert not [text for text in read if "FROM memory" in text or "FROM agents, memory" in text]
 
 
+@promise("model-is-given")
 async def test_ten_entries_are_given_newest_first(database: Database) -> None:
     journal = Journal(database)
     for number in range(1, 15):

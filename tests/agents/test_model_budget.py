@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import BODY, Host, agents_wallet
 from tests.support.processes import written_log
 
@@ -83,6 +84,7 @@ async def used(service: AgentService, agent: Agent) -> dict[str, Any]:
     return (await service.tokens(agent.id)).to_json()
 
 
+@promise("model-budget-reserved-first")
 async def test_chats_at_once_never_pass_the_days_dollars_together(
     host: Host, service: AgentService
 ) -> None:
@@ -121,6 +123,7 @@ async def test_an_answer_is_no_longer_than_what_is_left_pays_for(
         await service.chat(agent.id, "hello")
 
 
+@promise("model-budget-reserved-first")
 async def test_a_cycle_and_a_chat_share_the_budget_and_a_cut_cycle_stays_counted(
     host: Host, service: AgentService
 ) -> None:
@@ -312,6 +315,7 @@ async def test_what_is_settled_leaves_no_rest_in_any_hour(
     assert await used(service, agent) == {"tokens": 0, "usd": 0, "unpricedTokens": 0}
 
 
+@promise("model-budget-reserved-first")
 @pytest.mark.more
 async def test_processes_share_the_budget(postgres_url: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:

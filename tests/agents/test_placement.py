@@ -14,7 +14,7 @@ PROGRAM = """
 import asyncio, json, sys
 from pathlib import Path
 import solward_cli.server, solward_server.app
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
 
 async def main():

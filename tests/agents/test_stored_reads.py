@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.agents import hire, record_of
 
 from solward.agents.permissions import PermissionReader
@@ -48,6 +49,7 @@ async def test_many_agents_are_read_in_one_transaction_and_each_gets_its_own(
     assert {one.permissions.sentences for one in stored} == {(DEFAULTS_SENTENCE,)}
 
 
+@promise("mark-changes-with-records")
 async def test_the_mark_is_another_one_when_a_transaction_begins_and_when_it_ends(
     service: Solward,
 ) -> None:

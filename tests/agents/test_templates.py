@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agents.test_agents_on_localnet import decided
+from tests.promises import promise
 from tests.support.agents import scripted_model
 from tests.support.services import STRANGER, Api, serving_api
 
@@ -93,6 +94,7 @@ async def made(api: Api, name: str, **fields: Any) -> Agent:
     return agent
 
 
+@promise("template-report-is-true")
 @pytest.mark.parametrize("name", NAMES)
 async def test_it_is_created_as_it_is_shown_and_runs_a_cycle(
     scripted: tuple[Api, ScriptedProvider], name: str
@@ -117,6 +119,7 @@ async def test_it_is_created_as_it_is_shown_and_runs_a_cycle(
     assert {skill} <= {tool.name for tool in model.requests[0].tools}
 
 
+@promise("template-grants-bind")
 @pytest.mark.parametrize("name", NAMES)
 async def test_beyond_its_grants_it_is_refused(
     scripted: tuple[Api, ScriptedProvider], name: str
@@ -134,6 +137,7 @@ async def test_beyond_its_grants_it_is_refused(
         await api.service.agents.stop(agent.id)
 
 
+@promise("template-request-replaces")
 async def test_what_the_request_says_stands_in_place_of_the_templates(
     scripted: tuple[Api, ScriptedProvider],
 ) -> None:
@@ -167,6 +171,7 @@ async def test_what_the_request_says_stands_in_place_of_the_templates(
     assert len(limits["grants"][0]["grants"]) == 1
 
 
+@promise("template-parameters-checked")
 async def test_what_does_not_fit_is_named_and_nothing_is_made(
     scripted: tuple[Api, ScriptedProvider],
 ) -> None:
@@ -217,6 +222,7 @@ async def test_a_template_whose_skill_is_not_loaded_says_so(
     )
 
 
+@promise("template-wants-a-model")
 async def test_a_provider_that_is_no_language_model_needs_a_strategy_of_its_own(
     tmp_path: Path,
 ) -> None:
@@ -279,6 +285,7 @@ def test_a_templates_words_name_its_parameters_and_have_no_value(template: Agent
         assert all("24h" in each["per"] for each in grant["assets"].values())
 
 
+@promise("template-values-escaped")
 @given(text=st.text(max_size=600))
 def test_a_text_is_quoted_and_never_ends_its_block(text: str) -> None:
     fields = {"note": {"type": "string", "description": "Anything.", "maxLength": 512}}

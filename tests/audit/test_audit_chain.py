@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.promises import promise
 from tests.support.database import audit_places
 
 from solward.audit import log as audit
@@ -331,6 +332,7 @@ async def test_the_chain_without_a_name_is_not_taken_back_behind_the_others(
     await opened.close()
 
 
+@promise("log-tampering-found")
 async def test_a_process_without_the_key_cannot_go_on_from_an_authentic_end(
     tmp_path: Path,
 ) -> None:

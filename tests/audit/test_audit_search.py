@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 from tests.support.database import query_plans
 
 from solward.audit import search
@@ -72,6 +73,7 @@ WANTED = [
 ]
 
 
+@promise("audit-pages-skip-nothing")
 async def test_pages_of_any_size_have_all_that_fit_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

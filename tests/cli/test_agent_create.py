@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.promises import promise
 from tests.support.cli import Live
 from tests.support.services import STRANGER
 
@@ -28,6 +29,7 @@ def test_a_provider_without_a_model_gets_its_own(live: Live) -> None:
     assert agent["llmModel"] == "rules"
 
 
+@promise("named-wallet-is-made")
 def test_the_default_model_is_the_default_providers_alone(live: Live) -> None:
     wallet = live.wallet(0)
     agent = made(live, "two", "--wallet", wallet, *RULE, **DEFAULTS)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.cli import PASSPHRASE, TWICE, home_with_wallets, solward
 
 from solward.plugins.folders.storage import empty
@@ -41,6 +42,7 @@ def fill(folder: Path, depth: int, name: str, files: int) -> None:
     os.close(at)
 
 
+@promise("restored-plugins-as-accepted")
 @pytest.mark.parametrize(
     ("depth", "name", "files"),
     [

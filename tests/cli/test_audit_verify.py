@@ -15,6 +15,7 @@ from unittest.mock import ANY
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import text as sql
+from tests.promises import promise
 
 from solward.audit.log import AuditLog
 from solward.database.database import Database
@@ -172,6 +173,7 @@ def test_saved_ends_are_continued_and_saved_again(home: Path, tmp_path: Path) ->
     assert [entry.name for entry in tmp_path.iterdir() if entry.name != "home"] == [file.name]
 
 
+@promise("older-copy-found")
 def test_an_older_copy_of_the_database_is_held_to_the_saved_ends(
     home: Path, connection: sqlite3.Connection, tmp_path: Path
 ) -> None:
@@ -265,6 +267,7 @@ def test_what_needs_no_secret_is_found_with_it(
     assert re.search(rf"^Error: .*{told}", result.stderr), result.stderr
 
 
+@promise("log-rewrite-is-noticed", "database-writer-reads-no-key", "log-tampering-found")
 def test_a_history_rewritten_and_rebased_is_found_and_stays_found(
     home: Path, connection: sqlite3.Connection, tmp_path: Path
 ) -> None:

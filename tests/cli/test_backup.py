@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.cli import (
     KEYSTORE,
     PASSPHRASE,
@@ -93,6 +94,7 @@ def test_a_backup_is_restored_with_every_key_proved(
     )
 
 
+@promise("credentials-stored-hashed")
 def test_admin_credentials_are_restored_as_they_were(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_admin_credentials_are_restored_as_they_were(
     assert asyncio.run(found(gone)) is None
 
 
+@promise("restored-home-is-frozen")
 def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
     tmp_path: Path, home: Path
 ) -> None:
@@ -187,6 +190,7 @@ def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
     assert set(asyncio.run(next_counters(elsewhere))) == {1008}
 
 
+@promise("backup-cannot-be-approved")
 def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -222,6 +226,7 @@ def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
     assert asyncio.run(expired(elsewhere)) == [True, True]
 
 
+@promise("key-never-in-clear")
 def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> None:
     (wallet,) = home_with_wallets(home, 1)
     backed_up(home, file)

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.cli import PASSPHRASE, TWICE, backed_up, home_with_wallets, refused, solward
 from tests.support.plugins import skill_source, wheel
 
@@ -120,6 +121,7 @@ def moved(folder: Path) -> None:
     (folder / "acme_words" / "a.py").rename(folder / "acme_a.py")
 
 
+@promise("restored-plugins-as-accepted")
 @pytest.mark.parametrize("change", [changed, added, removed, moved])
 def test_any_change_of_the_files_is_found(
     tmp_path: Path, home: Path, change: Callable[[Path], None]
@@ -129,6 +131,7 @@ def test_any_change_of_the_files_is_found(
     assert list(refused_plugins(tmp_path / "copy")) == ["acme-tools"]
 
 
+@promise("restored-plugins-as-accepted")
 def test_bytes_that_were_not_accepted_are_not_restored(tmp_path: Path, home: Path) -> None:
     changed(tree(home))
     file = backed_up(home, tmp_path / "a.backup")
@@ -141,6 +144,7 @@ def test_bytes_that_were_not_accepted_are_not_restored(tmp_path: Path, home: Pat
     assert layout.installed(target) == ([], {})
 
 
+@promise("restored-plugins-as-accepted")
 def test_terms_wider_than_accepted_are_not_loaded_in_a_restored_home(
     tmp_path: Path, home: Path
 ) -> None:
@@ -158,6 +162,7 @@ def test_terms_wider_than_accepted_are_not_loaded_in_a_restored_home(
     assert [each.code for each in registry.problems] == ["not_accepted"]
 
 
+@promise("restored-plugins-as-accepted")
 def test_what_plugins_plant_in_their_storage_is_neither_followed_nor_waited_for(
     tmp_path: Path, home: Path
 ) -> None:
@@ -206,6 +211,7 @@ def test_a_backup_cannot_name_files_elsewhere(tmp_path: Path, home: Path) -> Non
     assert not (tmp_path / "restored").exists()
 
 
+@promise("restored-plugins-as-accepted")
 def test_a_guardrail_that_is_not_restored_refuses_until_somebody_gives_it_up(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

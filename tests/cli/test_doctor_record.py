@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.http import served
 from tests.support.recordings import Replay, UnrecordedRequest, replaying
@@ -82,6 +83,7 @@ def settings(folder: Path, url: str, **given: Any) -> Settings:
     return Settings(_env_file=None, solward_home=folder / "home", **given)
 
 
+@promise("recording-holds-no-secret")
 async def test_no_secret_gets_into_a_recording_wherever_it_is_told(tmp_path: Path) -> None:
     async with echoing() as (url, asked):
         address = f"{url}/{quote(IN_PATH, safe='')}?api-key={quote(IN_QUERY, safe='')}"
@@ -122,6 +124,7 @@ async def test_no_secret_gets_into_a_recording_wherever_it_is_told(tmp_path: Pat
     }
 
 
+@promise("recording-holds-no-secret")
 async def test_addresses_are_replaced_everywhere_by_the_same_ones(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.promises import promise
 from tests.support.http import served_in_thread
 from tests.support.repository import ROOT
 
@@ -22,14 +23,18 @@ from solward.types.errors import ConfigError
 from solward.types.provider import ProviderSpec
 
 # The others start a process each.
-pytestmark = pytest.mark.samples(
-    "test_a_secret_of_the_environment_goes_nowhere_that_a_file_says[SOLWARD_API_KEY-wallet list]",
-    "test_what_a_file_redirects_is_named",
-    "test_no_line_of_a_file_has_a_variable_of_the_environment_in_it",
-    "test_a_third_partys_variable_is_read_as_it_is_written",
-    "test_what_gives_nothing_away_stays_allowed",
-    "test_an_address_that_the_environment_repeats_is_its_own",
-)
+pytestmark = [
+    promise("cli-never-sends-env-secret"),
+    pytest.mark.samples(
+        "test_a_secret_of_the_environment_goes_nowhere_that_a_file_says"
+        "[SOLWARD_API_KEY-wallet list]",
+        "test_what_a_file_redirects_is_named",
+        "test_no_line_of_a_file_has_a_variable_of_the_environment_in_it",
+        "test_a_third_partys_variable_is_read_as_it_is_written",
+        "test_what_gives_nothing_away_stays_allowed",
+        "test_an_address_that_the_environment_repeats_is_its_own",
+    ),
+]
 
 SECRET = "sk-0123456789abcdef0123456789abcdef"
 COMMANDS = {
@@ -97,6 +102,7 @@ def hostile(folder: Path, stranger: Listener, names: tuple[str, ...]) -> None:
     (folder / ".env").write_text("".join(f"{name}={values[name]}\n" for name in names))
 
 
+@promise("env-file-sends-no-secret")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("secret", ["SOLWARD_API_KEY", "API_SECRET"])
 def test_a_secret_of_the_environment_goes_nowhere_that_a_file_says(
@@ -112,6 +118,7 @@ def test_a_secret_of_the_environment_goes_nowhere_that_a_file_says(
     assert not stranger.was_called
 
 
+@promise("env-file-sends-no-secret")
 @pytest.mark.parametrize("name", ["API_HOST", "API_PORT"])
 def test_host_and_port_of_a_file_do_not_either(
     tmp_path: Path, stranger: Listener, name: str
@@ -146,6 +153,7 @@ class Stranger(BaseHTTPRequestHandler):
         pass
 
 
+@promise("env-file-sends-no-secret")
 @pytest.mark.parametrize("case", VENDORS)
 def test_a_vendors_key_goes_nowhere_that_a_file_says(tmp_path: Path, case: str) -> None:
     secret, address, command = VENDORS[case]
@@ -180,6 +188,7 @@ def test_what_a_file_redirects_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert Settings().provider_context(provider).secret == SECRET
 
 
+@promise("env-file-sends-no-secret")
 @pytest.mark.parametrize(
     "lines",
     [

@@ -21,6 +21,7 @@ from spl.token.instructions import (
     set_authority,
 )
 from spl.token.models import ApproveParams, AuthorityType, RevokeParams, SetAuthorityParams
+from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.localnet import Chain, StillClock
 from tests.support.tokens import TOKEN, fund_instructions, mint_instructions
@@ -108,6 +109,7 @@ def refused(result: Result) -> str:
     return result.stderr
 
 
+@promise("foreign-delegate-named")
 def test_a_delegate_is_named_and_once_revoked_the_key_is_imported(used: UsedKey) -> None:
     account = used.holds_tokens()
     used.signs(
@@ -131,6 +133,7 @@ def test_a_delegate_is_named_and_once_revoked_the_key_is_imported(used: UsedKey)
     assert f"Address: {used.address}" in result.stdout
 
 
+@promise("foreign-delegate-named")
 def test_a_foreign_close_authority_is_named_and_gone_with_the_account(used: UsedKey) -> None:
     account = used.holds_tokens()
     used.signs(set_owner(used, account, AuthorityType.CLOSE_ACCOUNT, STRANGER))
@@ -151,6 +154,7 @@ def test_rights_of_its_own_are_none_of_others(used: UsedKey) -> None:
     assert used.imported().exit_code == 0
 
 
+@promise("program-address-refused")
 def test_an_address_that_is_a_nonce_account_is_refused(used: UsedKey) -> None:
     async def live(chain: Chain) -> None:
         payer = chain.payer.pubkey()
@@ -161,6 +165,7 @@ def test_an_address_that_is_a_nonce_account_is_refused(used: UsedKey) -> None:
     assert f"{used.address} is a nonce account" in refused(used.imported())
 
 
+@promise("program-address-refused")
 def test_an_address_that_a_program_owns_is_refused(used: UsedKey) -> None:
     async def live(chain: Chain) -> None:
         made = create_account(
@@ -207,6 +212,7 @@ def test_stakes_that_are_its_in_part_are_shown(used: UsedKey) -> None:
     assert expected in result.stderr
 
 
+@promise("silent-ledger-imports-nothing")
 def test_a_ledger_that_is_away_imports_nothing(used: UsedKey) -> None:
     away = {"SOLANA_NETWORK": "localnet", "SOLANA_RPC_URL": "http://127.0.0.1:1"}
     told = refused(used.imported(**away))

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from click.testing import CliRunner, Result
+from tests.promises import promise
 
 from solward.database.database import Database
 from solward.settings import Settings
@@ -87,6 +88,7 @@ def test_a_key_file_gives_way_to_a_passphrase(tmp_path: Path) -> None:
     assert refused(home, None)
 
 
+@promise("weak-secrets-refused")
 def test_a_wrong_passphrase_a_blank_one_and_a_running_service_are_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
     made = addresses(home, OLD, create=1)

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from tests.promises import promise
 from tests.support.cli import STRANGER, Live, live_service
 from tests.support.mcp import called, refusal
 
 from solward_cli.mcp.hosts import HOSTS, HostFile, file_of
+
+pytestmark = promise("other-config-untouched")
+
 
 OTHERS: dict[str, Any] = {
     "numStartups": 7,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.promises import promise
 from tests.support.plugins import skill_source, wheel
 
 from solward.hosts.forking import Zygote
@@ -78,6 +79,7 @@ def test_a_result_says_what_was_signed(tmp_path: Path) -> None:
     assert read_result(file, key.public) == SAID
 
 
+@promise("changed-result-refused")
 def test_a_result_with_one_bit_changed_is_refused(tmp_path: Path) -> None:
     key = create_key(tmp_path / "check.key")
     data = signed(SAID, key)
@@ -91,6 +93,7 @@ def test_a_result_with_one_bit_changed_is_refused(tmp_path: Path) -> None:
             read_result(written(tmp_path / "r.json", odd), key.public)
 
 
+@promise("changed-result-refused")
 def test_another_tier_another_key_and_another_format_are_refused(tmp_path: Path) -> None:
     key, other = create_key(tmp_path / "check.key"), create_key(tmp_path / "other.key")
     better = signed(SAID, key).replace(b'"gold"', b'"platinum"')
@@ -131,6 +134,7 @@ def test_a_signature_is_of_nothing_that_a_wallet_signs(tmp_path: Path) -> None:
     assert signature.verify(public, b"\xffsolward plugins check 1\n" + plain)
 
 
+@promise("changed-result-refused")
 def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> None:
     file = wheel(tmp_path, source=skill_source("acme"))
     public = plugins("key", "check.key").output.strip()

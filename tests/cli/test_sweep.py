@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.services import SECRET, Api, Carrier, serving_api
 from tests.support.swaps import pay_sol
 
@@ -388,6 +389,7 @@ async def test_while_an_agent_runs_on_the_wallet_nothing_is_swept(tmp_path: Path
         await check_idle(call, found)
 
 
+@promise("sweep-wants-a-quiet-wallet")
 async def test_while_a_schedule_runs_on_the_wallet_nothing_is_swept(tmp_path: Path) -> None:
     async with standing(tmp_path, sol=0) as stand:
         found = await stand.client.wallets.get(stand.wallet)

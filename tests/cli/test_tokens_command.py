@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.cli import PASSPHRASE, backed_up, refused, solward
 from tests.support.services import STRANGER, serving_api
 
@@ -70,6 +71,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@promise("shown-before-stored")
 def test_a_list_is_shown_and_stored_once_the_operator_says_so_and_its_symbols_work(
     home: Path, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_list_is_shown_and_stored_once_the_operator_says_so_and_its_symbols_wo
     assert burned(home, "OTHER")[0] == 400
 
 
+@promise("changed-list-refused")
 @pytest.mark.parametrize(
     "change",
     [
@@ -139,6 +142,7 @@ def test_a_list_that_somebody_changed_is_refused_by_the_start_and_the_command(
     assert burned(home, "ACME")[0] == 200
 
 
+@promise("changed-list-refused")
 def test_a_list_of_another_network_is_none_of_this_one(home: Path, tmp_path: Path) -> None:
     mints = launched(home, "ACME")
     file = published(tmp_path / "list.json", mints)
@@ -150,6 +154,7 @@ def test_a_list_of_another_network_is_none_of_this_one(home: Path, tmp_path: Pat
     assert "somebody changed it" in refused(solward(home, "tokens", "list", **devnet))
 
 
+@promise("list-in-backups")
 def test_it_is_in_a_backup_and_outlives_a_rotation(home: Path, tmp_path: Path) -> None:
     mints = launched(home, "ACME")
     file = published(tmp_path / "list.json", mints)
@@ -176,6 +181,7 @@ def test_what_cannot_be_a_source_is_refused_before_anything_is_opened(
     assert not home.exists()
 
 
+@promise("stored-decimals-hold")
 def test_decimals_of_the_list_are_taken_from_no_node(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import ended, running, up_client, up_command
 
 from solward.settings.access import DEVELOPMENT_SECRET
@@ -122,6 +123,7 @@ def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: P
             ended(process, signal.SIGINT)
 
 
+@promise("start-prints-addresses")
 def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:
     home = tmp_path / "home"
     start = ("server", "start", "--port", "0")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.cli import KEYSTORE, home_with_wallets, refused, solward
 from tests.support.processes import running
 
@@ -163,6 +164,7 @@ def test_a_key_that_was_tampered_with_is_not_exported(home: Path, file: Path) ->
     assert not file.exists()
 
 
+@promise("key-never-in-clear")
 def test_while_the_service_runs_no_key_leaves(home: Path, file: Path) -> None:
     (wallet,) = home_with_wallets(home, 1)
     with running(home, "server", "start", "--port", "0", last="Health:"):

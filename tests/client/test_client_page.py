@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.repository import DOCS
 
 from solward import client as package
@@ -52,6 +53,7 @@ def calls() -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{each}", getattr(group, each)
 
 
+@promise("client-is-documented")
 @pytest.mark.parametrize(("name", "call"), list(calls()))
 def test_every_call_has_help(name: str, call: Any) -> None:
     assert inspect.getdoc(call), name

@@ -10,6 +10,7 @@ from functools import partial
 import httpx
 import pytest
 from tests.client.conftest import URL
+from tests.promises import promise
 from tests.support.services import SECRET, Carrier
 
 from solward.client import SolwardClient, Unauthorized
@@ -53,6 +54,7 @@ async def client(counting: Counting) -> AsyncIterator[SolwardClient]:
         yield made
 
 
+@promise("rereads-are-304")
 async def test_what_did_not_change_is_not_sent_again(
     client: SolwardClient, counting: Counting
 ) -> None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import pytest
 from click.testing import CliRunner
 from tests.client.conftest import URL
+from tests.promises import promise
 from tests.support.plugins import keeping_context, keeping_module
 from tests.support.services import Api, Carrier
 
@@ -95,6 +96,7 @@ async def test_entries_are_listed_and_deleted(client: SolwardClient, api: Api) -
         await state.entries("keeper", "no-such-wallet")
 
 
+@promise("deletions-audited-sans-value")
 @pytest.mark.usefixtures("keeps")
 async def test_a_deleted_entry_is_in_the_audit_log_and_its_value_is_not(
     client: SolwardClient, api: Api
@@ -157,6 +159,7 @@ def _removed(home: Path, *arguments: str, status: int = 0) -> str:
     return " ".join(result.output.split())
 
 
+@promise("removal-can-purge-entries")
 @pytest.mark.sqlite("its own file, and the lock of the home")
 async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_path: Path) -> None:
     home = tmp_path / "home"

@@ -7,6 +7,7 @@ import hmac
 from typing import Any, Literal
 
 import pytest
+from tests.promises import promise
 
 from solward.client import BadSignature, Delivery, sign_decision, verify_delivery
 from solward.support import jsontext
@@ -53,6 +54,7 @@ def test_a_signed_delivery_is_read_whatever_the_case_of_its_headers() -> None:
     assert delivery.decision_url.endswith("/holds/h-1/webhook")
 
 
+@promise("receiver-believes-signed-only")
 @pytest.mark.parametrize(
     "change",
     [
@@ -87,6 +89,7 @@ def test_a_part_of_the_body_is_no_part_of_the_id() -> None:
         verify(sent, BODY[cut + 1 :])
 
 
+@promise("receiver-believes-signed-only")
 @pytest.mark.parametrize(("seconds", "fits"), [(WINDOW_S, True), (WINDOW_S + 1, False)])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_delivery_counts_for_five_minutes_both_ways(seconds: int, fits: bool, sign: int) -> None:

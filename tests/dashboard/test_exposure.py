@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from tests.promises import promise
+
 from solward.client import Balance
 from solward_dashboard.pages.overview.exposure import Exposures, summed
 
@@ -39,6 +41,7 @@ def of(found: Exposures) -> dict[str, Any]:
     return {each.name: each for each in found.assets}
 
 
+@promise("most-that-can-leave-shown")
 def test_sums_are_exact_and_wrapped_sol_is_sol() -> None:
     rows = [
         (balance("0.100000001", WSOL="0.05", USDC="0.1"), limits(USDC={"most": "5"})),
@@ -61,6 +64,7 @@ def test_of_sol_what_can_leave_at_worst_is_what_is_held_or_allowed_with_fees() -
     assert found.at_worst == Decimal("10.55")
 
 
+@promise("most-that-can-leave-shown")
 def test_what_nothing_bounds_is_said_with_why_and_comes_first() -> None:
     rows = [
         (balance("1", USDC="3", PAPER="7"), limits(USDC={"most": "1"}, other=LOOSE)),
@@ -98,6 +102,7 @@ def test_costs_that_nothing_bounds_leave_sol_unbounded() -> None:
     assert found.at_worst == 1
 
 
+@promise("most-that-can-leave-shown")
 def test_wallets_that_are_left_out_are_said() -> None:
     rows = [(balance("1"), limits(frozen=each)) for each in (True, False)]
     assert summed(rows, 2).of_text == "of 2 wallets"

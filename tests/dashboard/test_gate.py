@@ -11,6 +11,7 @@ import pytest
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
+from tests.promises import promise
 
 from solward.support.fair_turns import MOST_OF_SOURCE
 from solward.types.roles import Role
@@ -165,6 +166,7 @@ def from_address(gate: AccessGate, address: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000")
 
 
+@promise("guesses-take-turns", "dashboard-guesses-bounded")
 async def test_a_flood_of_guesses_keeps_nobody_else_from_logging_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -194,6 +196,7 @@ async def test_a_flood_of_guesses_keeps_nobody_else_from_logging_in(
     assert answers == {403: 1 + MOST_OF_SOURCE, 429: 40 - 1 - MOST_OF_SOURCE}
 
 
+@promise("guesses-slow-no-one-else")
 async def test_guesses_of_many_sources_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     held, guesses = asyncio.Event(), list[bool]()
 
@@ -224,6 +227,7 @@ async def test_the_sessions_that_are_kept_are_bounded() -> None:
     assert "s9" not in login._sessions
 
 
+@promise("dashboard-guesses-bounded")
 async def test_a_credential_ends_no_session_but_its_own() -> None:
     login = Login(options(PASSWORD))
     await login._keep("operator", None)

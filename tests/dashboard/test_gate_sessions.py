@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.promises import promise
 from tests.support.http import Handler, served_in_thread
 
 from solward.client import ClientError, Unauthorized
@@ -65,6 +66,7 @@ def stands(login: Login) -> bool:
     return login._sessions["session"].stands(0)
 
 
+@promise("pages-offer-what-role-may")
 async def test_a_401_about_something_else_leaves_the_login(
     service: tuple[type[Refusing], Options],
 ) -> None:

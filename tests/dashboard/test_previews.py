@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from nicegui import Client, ui
 from nicegui.page import page
+from tests.promises import promise
 
 from solward.client import Trial, Unreachable
 from solward_dashboard import previews
@@ -70,6 +71,7 @@ async def test_before_an_answer_nothing_is_confirmed(desk: Desk) -> None:
     assert desk.asked == 0
 
 
+@promise("refused-preview-cannot-confirm")
 async def test_what_is_refused_is_not_confirmed(desk: Desk) -> None:
     desk.answers = [REFUSED]
     await desk.preview.ask()
@@ -78,6 +80,7 @@ async def test_what_is_refused_is_not_confirmed(desk: Desk) -> None:
     assert not await desk.preview.confirms()
 
 
+@promise("refused-preview-cannot-confirm")
 async def test_where_nobody_answers_it_is_asked_again(desk: Desk) -> None:
     desk.answers = [Unreachable("no answer"), ALLOWED]
     await desk.preview.ask()
@@ -99,6 +102,7 @@ async def test_a_changed_form_ends_it(desk: Desk) -> None:
     assert not await desk.preview.confirms()
 
 
+@promise("old-preview-asked-again")
 async def test_an_old_answer_is_asked_for_once_more_and_looked_at(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from tests.promises import promise
 
 from solward.client import Contact
 from solward.support.base58 import b58encode
@@ -34,6 +35,7 @@ def test_a_name_is_its_address() -> None:
     assert RECIPIENTS.address(" Landlord ") == ONE
 
 
+@promise("name-becomes-address-once")
 def test_an_address_is_itself_whoever_is_called_so() -> None:
     assert RECIPIENTS.address(THIRD) == THIRD
 

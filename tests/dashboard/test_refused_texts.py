@@ -6,6 +6,8 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+from tests.promises import promise
+
 from solward.client import Judged, Trial
 from solward.solana.token_list import token_list
 from solward_dashboard.limits import left_texts
@@ -89,6 +91,7 @@ def test_a_rule_says_what_it_is_about() -> None:
     assert rule_text("grants") == "grants"
 
 
+@promise("refusals-shown-with-numbers")
 def test_what_could_have_left_is_by_its_bytes_with_the_owner_of_the_account() -> None:
     lines = [
         {"operation": "transfer", "asset": "SOL", "units": "50000000000", "account": VENDOR},

@@ -1,4 +1,4 @@
-"""Writes docs/assurance.md: each promise of the docs with its sentence and the tests that attack it.
+"""Writes docs/assurance.md: each promise of the docs with its sentence and its tests.
 
 Run it by `make assurance`. It reads pages and tests as text, so it takes a second and runs no test.
 """
@@ -18,8 +18,8 @@ MARK = re.compile(r"\[([a-z0-9-]+)\]\((?:[\w./]*/)?assurance\.md#([a-z0-9-]+)\)"
 _ITEM = re.compile(r"\s*(?:[-|]|\d+\. )")
 _HEADER = """# Assurance
 
-Each promise of the pages with the tests that attack it, for a reader who wants to see for themselves that
-one holds. `make assurance` writes this page from the marks on pages and tests; change those, not this page.
+Each promise of these pages with the tests that attack it. `make assurance` writes this page
+from the marks on pages and tests: change those.
 """
 
 
@@ -59,7 +59,7 @@ def shown() -> dict[str, list[Shown]]:
 
 
 def carried() -> dict[str, list[str]]:
-    """Returns the marks on tests, each with its tests as `path::name`, or `path` of a whole module."""
+    """Returns the marks on tests, each with its tests: `path::name`, or `path` of a module."""
     found: dict[str, list[str]] = {}
     for file in sorted(TESTS.rglob("test_*.py")):
         text = file.read_text()
@@ -116,7 +116,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A sentence for another page: no list sign, no links, which would lead elsewhere from there."""
+    """A sentence without list sign and links: from another page these would lead elsewhere."""
     text = re.sub(r"^(?:- |\d+\. )", "", text.strip())
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", text) if cell.strip()]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.database import hold_row
 from tests.support.repository import DOCS
@@ -165,6 +166,7 @@ async def everything(api: Api) -> None:
     await retain(database, Settings(_env_file=None, event_retention_days=1), now_ms())
 
 
+@promise("list-in-backups")
 async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> None:
     given = {"approval_webhook_url": "http://127.0.0.1:9/", "approval_webhook_secret": SECRET}
     async with serving_api(tmp_path / "home", demo=True, **given) as api:

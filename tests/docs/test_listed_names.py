@@ -7,6 +7,7 @@ import re
 from importlib import import_module
 from importlib.metadata import entry_points
 
+from tests.promises import promise
 from tests.support.repository import DOCS
 
 from solward.operations.declared import OPERATIONS
@@ -40,6 +41,7 @@ def test_the_documented_fee_limits_are_the_defaults() -> None:
     assert expected in TRANSACTIONS
 
 
+@promise("status-changes-once", "types-of-records")
 def test_every_status_and_type_is_documented() -> None:
     assert names_in_first_column(section(TRANSACTIONS, "Status")) == list(TransactionStatus)
     types = section(TRANSACTIONS, "Types and details")

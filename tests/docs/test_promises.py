@@ -20,9 +20,9 @@ PAGES = [
     "transactions.md",
 ]
 ATTACKED = re.compile(r"^\|.*\| attacked by \|\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
-SAMPLE = re.compile(r"^```.*?^```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+SAMPLE = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 # A test that is the reader's own, and one of an example that has its own folder.
-NAMED = {"test_mpp"}
+NAMED = {"test_it_conforms", "test_mpp"}
 
 
 def clauses(page: str) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.support import jsontext
@@ -90,6 +91,7 @@ def agrees(client: httpx.Client, wallet: str) -> set[str]:
     return paid
 
 
+@promise("restored-backup-pays-once")
 @pytest.mark.timeout(240)
 def test_what_is_restored_agrees_with_its_ledger_and_pays_nobody_twice(tmp_path: Path) -> None:
     words = tmp_path / "words"

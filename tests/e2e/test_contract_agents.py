@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.promises import promise
 from tests.support.processes import running, up_client
 
 
@@ -22,6 +23,7 @@ def decisions(api: httpx.Client, agent: str) -> list[dict[str, Any]]:
     raise AssertionError(found)
 
 
+@promise("agents-survive-restart")
 def test_an_agent_is_made_started_acts_and_is_stopped(tmp_path: Path) -> None:
     up = ("up", "--demo", "--port", "0", "--no-rpc")
     with running(tmp_path / "home", *up) as (_, screen), up_client(screen) as api:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import SECRET, Service, funded_wallet
 
 DASHBOARD = ("http://localhost:3000", "http://127.0.0.1:3000")
@@ -18,6 +19,7 @@ KEY_INVALID = {"error": "Invalid API key"}
 ADMIN_REQUIRED = {"error": "Unauthorized — admin API secret required"}
 
 
+@promise("three-401-texts")
 def test_the_three_refusals_have_the_contracts_texts(
     contract: Service, client: httpx.Client
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_limit_outside_1_to_500_is_400(client: httpx.Client, limit: str) -> No
     assert client.get("/transactions", params={"limit": 500}).status_code == 200
 
 
+@promise("cancel-stops-nothing")
 def test_a_caller_who_hangs_up_neither_stops_nor_repeats_a_payment(
     contract: Service, client: httpx.Client
 ) -> None:

@@ -6,6 +6,7 @@ import re
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import Service, funded_wallet, sol_of
 
 STRANGER = "11111111111111111111111111111112"
@@ -24,6 +25,7 @@ def refused(client: httpx.Client, answer: httpx.Response, wallet: str, rule: str
     assert "signature" not in newest
 
 
+@promise("rules-in-their-order")
 def test_a_transfer_is_confirmed_on_the_ledger(client: httpx.Client) -> None:
     wallet = funded_wallet(client, "sender", 1)
     recipient = client.post("/wallets", json={"name": "recipient"}).json()
@@ -54,6 +56,7 @@ def test_a_transfer_is_confirmed_on_the_ledger(client: httpx.Client) -> None:
     assert float(sol_of(client, recipient["walletId"])) == 0.1
 
 
+@promise("airdrop-at-most-two")
 def test_an_airdrop_is_at_most_two_sol(client: httpx.Client) -> None:
     wallet = client.post("/wallets", json={}).json()["walletId"]
     answer = client.post(f"/wallets/{wallet}/airdrop", json={})
@@ -66,6 +69,7 @@ def test_an_airdrop_is_at_most_two_sol(client: httpx.Client) -> None:
     assert too_much.json() == {"error": "amount must be at most 2 SOL for an airdrop"}
 
 
+@promise("swap-fields")
 @pytest.mark.parametrize("output", ["USDC", "BONK"])
 def test_a_swap_shows_amounts_and_price_impact(client: httpx.Client, output: str) -> None:
     wallet = funded_wallet(client, "swapper", 1)
@@ -89,6 +93,7 @@ def test_a_swap_shows_amounts_and_price_impact(client: httpx.Client, output: str
     assert token["uiBalance"] == swap["outputAmount"]
 
 
+@promise("swap-fields")
 def test_an_unknown_symbol_is_400(client: httpx.Client) -> None:
     wallet = client.post("/wallets", json={}).json()["walletId"]
     body = {"inputToken": "SOL", "outputToken": "NOPE", "amount": 0.1}
@@ -97,6 +102,7 @@ def test_an_unknown_symbol_is_400(client: httpx.Client) -> None:
     assert "outputToken" in answer.json()["error"]
 
 
+@promise("block-is-500-and-stored", "contract-limits-by-default", "admin-exceeds-no-limits")
 def test_two_sol_pass_and_more_is_blocked(client: httpx.Client) -> None:
     wallet = funded_wallet(client, "whale", 4)
     path = f"/wallets/{wallet}/transfer"
@@ -106,6 +112,7 @@ def test_two_sol_pass_and_more_is_blocked(client: httpx.Client) -> None:
     assert sol_of(client, wallet) < 2
 
 
+@promise("contract-limits-by-default", "five-a-minute")
 def test_the_sixth_transaction_of_a_minute_is_blocked(client: httpx.Client) -> None:
     wallet = funded_wallet(client, "fast", 1)
     path = f"/wallets/{wallet}/transfer"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import httpx
+from tests.promises import promise
 from tests.support.processes import Service, funded_wallet
 
 STRANGER = "11111111111111111111111111111112"
@@ -17,6 +18,7 @@ def timestamp(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+@promise("health-shape")
 def test_health_is_public(contract: Service) -> None:
     answer = httpx.get(f"{contract.url}/health")
     assert answer.status_code == 200
@@ -64,6 +66,7 @@ def test_a_key_is_made_listed_used_and_revoked(contract: Service, client: httpx.
     assert (refused.status_code, refused.json()) == (401, {"error": "Invalid API key"})
 
 
+@promise("times-are-utc")
 def test_a_wallet_is_made_and_listed(client: httpx.Client) -> None:
     made = client.post("/wallets", json={"name": "trading"})
     assert made.status_code == 200
@@ -83,6 +86,7 @@ def test_a_wallet_is_made_and_listed(client: httpx.Client) -> None:
     }
 
 
+@promise("balance-shape")
 def test_a_balance_shows_sol_and_tokens(client: httpx.Client) -> None:
     wallet = funded_wallet(client, "balance", 2)
     assert client.get(f"/wallets/{wallet}/balance").json() == {"sol": 2, "tokens": []}
@@ -97,6 +101,7 @@ def test_a_balance_shows_sol_and_tokens(client: httpx.Client) -> None:
     assert int(token["rawBalance"]) == round(token["uiBalance"] * 10**6) > 0
 
 
+@promise("record-fields")
 def test_records_are_listed_newest_first_up_to_the_limit(client: httpx.Client) -> None:
     wallet = funded_wallet(client, "history", 1)
     client.post(f"/wallets/{wallet}/transfer", json={"to": STRANGER, "amount": 0.1})

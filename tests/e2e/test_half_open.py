@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.promises import promise
 from tests.support.processes import Service
 from tests.support.services import STRANGER
 
@@ -26,6 +27,7 @@ def _half_open(service: Service, stack: contextlib.ExitStack) -> None:
             held.sendall(_BEGUN[number % len(_BEGUN)])
 
 
+@promise("idle-connections-yield")
 @pytest.mark.more
 @pytest.mark.parametrize("open_files", [1_024, 4_096])
 def test_payments_pass_while_1200_sockets_are_half_open(services: Any, open_files: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from tests.plugins.test_raydium_cpmm import NOW, SOL, USDC, Ledger, context, selling
+from tests.promises import promise
 from tests.support.environments import require_node
 from tests.support.market import CpmmPool, pool_of, raydium_venue
 
@@ -44,6 +45,7 @@ def pools() -> list[CpmmPool]:
     return made
 
 
+@promise("raydium-quotes-exact")
 @pytest.mark.more
 @pytest.mark.timeout(300)
 async def test_instructions_and_amounts_are_those_of_the_vendors_sdk(tmp_path: Path) -> None:

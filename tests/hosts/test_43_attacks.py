@@ -98,8 +98,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.hosts.attacks import ATTACKS, CHECKED, NUMBERS
+from tests.promises import promise
 from tests.support.processes import USERS, folder_of
 from tests.support.repository import ROOT
+
+pytestmark = promise("host-confines-itself-first")
+
 
 SECRET = "5JueXZhZ-the-key-of-a-wallet"
 VARIABLE = "sk-live-the-key-of-a-vendor"
@@ -170,6 +174,7 @@ def refused(line: Line, answer: dict[str, Any]) -> bool:
     return bool(re.match(REFUSAL[line.refused_by], answer.get("refused", "")))
 
 
+@promise("confinement-is-for-good")
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_an_attack_succeeds_and_is_refused_to_a_confined_process(line: Line, user: str) -> None:
@@ -184,6 +189,7 @@ def test_an_attack_succeeds_and_is_refused_to_a_confined_process(line: Line, use
         assert refused(line, held), held
 
 
+@promise("filtered-calls-refused")
 @pytest.mark.parametrize("user", USERS)
 def test_every_call_of_the_table_is_refused(user: str) -> None:
     given = answers(user, confined=True)["numbers"]["got"]
@@ -191,6 +197,7 @@ def test_every_call_of_the_table_is_refused(user: str) -> None:
     assert {*given.values()} == {"PermissionError", "38", "95"}
 
 
+@promise("first-landlock-suffices")
 @pytest.mark.more
 @pytest.mark.parametrize("user", USERS)
 def test_the_first_landlock_that_suffices_refuses_the_same(user: str) -> None:

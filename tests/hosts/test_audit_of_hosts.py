@@ -13,6 +13,7 @@ import httpx
 import msgspec
 import pytest
 from tests.hosts.test_plugins_in_hosts import SPEND, TO, Opened, skill
+from tests.promises import promise
 from tests.support.hosts import opened_hosts
 from tests.support.plugins import Shelf, shelf
 
@@ -50,6 +51,7 @@ HOLD = Hold(id="../../keys?x=", wallet_id="w", agent_id=None, principal="admin",
 """
 
 
+@promise("plugin-cannot-forge-errors")
 async def test_a_plugins_error_says_nothing_that_only_the_service_can_say(
     shelf: Shelf, opened: Opened
 ) -> None:
@@ -99,6 +101,7 @@ async def test_a_plugins_error_says_nothing_that_only_the_service_can_say(
         assert not isinstance(built.value, GuardrailBlocked)
 
 
+@promise("unnamed-money-call-refused")
 async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
     """An ended call's, a READ skill's and a rule's money calls are refused before they are read."""
     capabilities = Capabilities()
@@ -133,6 +136,7 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
             assert await refused(method, cap) == "operation_not_declared"
 
 
+@promise("unnamed-money-call-refused")
 def test_a_money_call_is_no_larger_than_one_needs() -> None:
     large = methods.Perform("transfer", '"' + "x" * (65 << 10) + '"')
     with pytest.raises(InvalidRequest, match="at most"):
@@ -150,6 +154,7 @@ def test_a_money_call_is_no_larger_than_one_needs() -> None:
         values.instructions_from_wire(many)
 
 
+@promise("venue-requests-are-bounded")
 async def test_a_venues_requests_go_out_as_any_others() -> None:
     """Through the operator's client, with its key, and all the same within the egress's bounds."""
     bomb = gzip.compress(gzip.compress(bytes(64 << 20)))
@@ -215,6 +220,7 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
             await egress.close()
 
 
+@promise("position-of-its-distribution")
 async def test_a_position_is_its_distributions_alone(shelf: Shelf, opened: Opened) -> None:
     extra = (
         f"TO = {TO!r}"
@@ -258,6 +264,7 @@ async def sends(context, lamports, *, put, **given):
         assert await service.ledger.balance(TO) > 49_000_000
 
 
+@promise("reads-of-a-call-counted")
 async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None:
     """The node is the operator's: one READ skill cannot keep it busy."""
     floods = """
@@ -277,6 +284,7 @@ async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None
         assert await hosted.run("floods", wallet.id) == "too_many_reads"
 
 
+@promise("reads-of-a-call-counted")
 @pytest.mark.more
 @pytest.mark.parametrize(
     ("asks", "refused"),
@@ -306,6 +314,7 @@ async def test_a_call_that_goes_on_with_refused_reads_ends_its_host(
         assert caught.value.code == "plugin_host_ended"
 
 
+@promise("reads-of-a-call-counted")
 async def test_eight_reads_of_a_call_go_on_at_a_time() -> None:
     going, most, total = 0, 0, 0
     free = asyncio.Event()
@@ -340,6 +349,7 @@ async def test_eight_reads_of_a_call_go_on_at_a_time() -> None:
     assert len(refused) == 100 - total
 
 
+@promise("bad-host-answers-start-on")
 @pytest.mark.parametrize("depth", [40, 300, 600, 900, 5_000])
 def test_json_nested_deep_is_one_plugins_problem(depth: int) -> None:
     text = '{"type": "object", "a": ' + "[" * depth + "]" * depth + "}"
@@ -353,6 +363,7 @@ def test_json_nested_deep_is_one_plugins_problem(depth: int) -> None:
         values.from_json(text)
 
 
+@promise("bad-host-answers-start-on")
 @pytest.mark.more
 async def test_no_answer_of_a_host_keeps_the_service_from_starting(
     shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -373,6 +384,7 @@ async def test_no_answer_of_a_host_keeps_the_service_from_starting(
         assert await hosted.run("fine", wallet.id) == "fine"
 
 
+@promise("refused-requests-end-host")
 @pytest.mark.more
 async def test_a_call_that_goes_on_with_refused_requests_ends_its_host(
     shelf: Shelf, opened: Opened

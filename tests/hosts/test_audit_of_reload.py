@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.hosts import (
     OF_THREE,
@@ -41,6 +42,7 @@ def has(hosted: Hosted, skill: str) -> bool:
     return skill in hosted.stand.service.registry.skills
 
 
+@promise("guardrail-upgrade-has-no-gap")
 @pytest.mark.parametrize("lost", ["all", "entry points"])
 async def test_a_guardrail_whose_files_are_lost_judges_on_after_another_command(
     home: Path, tmp_path: Path, opened: Any, lost: str
@@ -59,6 +61,7 @@ async def test_a_guardrail_whose_files_are_lost_judges_on_after_another_command(
         assert "not three, says 1" in await pays_of(wallet, OF_THREE)
 
 
+@promise("guardrail-upgrade-has-no-gap")
 @pytest.mark.more
 async def test_another_guardrail_of_the_name_takes_no_missing_ones_place(
     home: Path, tmp_path: Path, opened: Any
@@ -89,6 +92,7 @@ async def test_a_disable_counts_though_the_clock_was_set_back(
         await until(lambda: not has(hosted, "acme"), "it is disabled", 5)
 
 
+@promise("disable-ends-in-two-seconds")
 @pytest.mark.more
 async def test_a_disable_waits_for_no_other_plugins_import(
     home: Path, tmp_path: Path, opened: Any

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.promises import promise
 from tests.support.processes import USERS, answers_of, folder_of
 
 from solward.hosts import confinement
@@ -58,6 +59,7 @@ ask("group", lambda: os.getpgid(0) == os.getpid() == os.getsid(0))
 """
 
 
+@promise("confined-plugins-still-work")
 @pytest.mark.parametrize("user", USERS)
 def test_threads_loops_imports_scratch_time_and_locale_work_in_a_confined_process(
     user: str,
@@ -105,6 +107,7 @@ ask("not confined", lambda: bool(os.listdir("/")) and socket.socket().close() is
     assert answers_of(user, code) == {"available": [True, ""], "not confined": True}
 
 
+@promise("no-confinement-no-host")
 @pytest.mark.parametrize(
     ("abi", "reason"),
     [
@@ -152,6 +155,7 @@ def test_a_filter_that_refuses_landlock_is_named_and_not_taken_for_an_old_kernel
     assert json.loads(done.stdout) == [False, reason]
 
 
+@promise("no-confinement-no-host")
 def test_a_step_that_does_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "refuse_calls", lambda: None)
     assert confinement.available().reason == "a confined process could still make a socket"

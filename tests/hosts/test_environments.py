@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.hosts.test_live_plugins_in_processes import solward, versions
+from tests.promises import promise
 from tests.support.clock import wait_until
 from tests.support.hosts import skill_wheel
 from tests.support.processes import SECRET, Service
@@ -63,6 +64,7 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
+@promise("child-environment-is-minimal")
 @pytest.mark.sqlite("an embedded ledger")
 def test_no_child_has_a_secret_but_the_dashboard_its_own(tmp_path: Path) -> None:
     with vendor_process() as vendor:

@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.promises import promise
 from tests.support.examples import examples
 
 from solward.hosts.wire import methods as m
@@ -525,6 +526,7 @@ async def test_so_many_frames_are_read_in_a_second_and_the_rest_waits(
     there.close()
 
 
+@promise("hosts-yield-to-service")
 async def test_few_calls_begin_in_one_turn_of_the_loop() -> None:
     """A plugin that asks for all it may at once keeps nobody waiting for all of it."""
     async with attacked() as target:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.hosts import opened_hosts
 from tests.support.plugins import COSTS, OBTAINS, Shelf, hostile_source, shelf
 
@@ -22,6 +23,7 @@ from solward.types.errors import SolwardError
 __all__ = ["shelf"]
 
 
+@promise("hostile-plugins-get-nothing")
 @pytest.mark.more
 async def test_thirty_hostile_plugins_obtain_nothing(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -85,6 +87,7 @@ HARMLESS = {"reads_files", "reads_its_environment", "imports_the_keys", "patches
 ENDS = {"ends_itself", "ends_by_a_signal", "sends_no_frames", "sends_a_pickle", "nests"}
 
 
+@promise("offenders-are-named")
 @pytest.mark.more
 @pytest.mark.timeout(240)
 async def test_each_hostile_plugin_is_named(
@@ -117,6 +120,7 @@ async def test_each_hostile_plugin_is_named(
         assert {*problems.values()} <= {"crashes", "faulty_calls", "noisy"}
 
 
+@promise("hostile-plugins-get-nothing")
 async def test_at_import_they_obtain_nothing_either(shelf: Shelf, tmp_path: Path) -> None:
     marker = tmp_path / "written"
     at_import = {

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import skill_source, wheel
 
 from solward.plugins.folders import layout, wheels
@@ -101,6 +102,7 @@ def touch(ran: Path) -> str:
     return f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n"
 
 
+@promise("pth-files-run-nowhere")
 def test_what_runs_by_itself_is_left_out_and_never_runs(
     service: Service, home: Path, tmp_path: Path, ran: Path
 ) -> None:
@@ -141,6 +143,7 @@ def test_what_runs_by_itself_is_left_out_and_never_runs(
     assert not any(each.stat().st_mode & 0o111 for each in one.folder.rglob("*") if each.is_file())
 
 
+@promise("pth-files-run-nowhere")
 @pytest.mark.more
 def test_pip_runs_and_overwrites_what_solward_does_not(tmp_path: Path) -> None:
     """The control: the same wheel in an environment of its own by pip."""
@@ -175,6 +178,7 @@ def refused(service: Service, home: Path, target: Path | str, said: str) -> None
     assert [each for each in (home / "plugins").iterdir() if each.is_dir()] == []
 
 
+@promise("plugin-replaces-no-module")
 @pytest.mark.more
 @pytest.mark.parametrize(
     "module", ["victim/__init__.py", "pluggy/__init__.py", "solward/types/manifest.py", "json.py"]
@@ -187,6 +191,7 @@ def test_a_module_that_the_service_has_is_refused(
     refused(service, home, path, f"brings a module '{name}', which the service has")
 
 
+@promise("nothing-built-at-install")
 @pytest.mark.more
 def test_what_would_have_to_be_built_is_refused_and_not_run(
     service: Service, home: Path, tmp_path: Path, ran: Path
@@ -237,6 +242,7 @@ def unpacked(path: Path, folder: Path, **budget: int) -> Tree:
     return tree
 
 
+@promise("wheel-stays-in-its-folder")
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -288,6 +294,7 @@ def test_paths_that_collide_are_refused(tmp_path: Path, files: dict[str, str], s
         unpacked(wheel(tmp_path, files), tmp_path / "tree")
 
 
+@promise("wheel-stays-in-its-folder")
 def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
     big = wheel(tmp_path, {"big.bin": b"\x00" * (8 << 20)})
     assert big.stat().st_size < 100_000
@@ -322,6 +329,7 @@ def test_a_file_that_says_it_is_smaller_is_refused(tmp_path: Path) -> None:
     assert sum(each.stat().st_size for each in (tmp_path / "tree").rglob("*")) < 1 << 20
 
 
+@promise("wheel-stays-in-its-folder")
 @pytest.mark.parametrize(
     ("record", "said"),
     [

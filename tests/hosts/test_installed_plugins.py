@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.promises import promise
 from tests.support.plugins import Shelf, shelf, skill_source, wheel
 
 from solward.plugins import load_registry
@@ -218,6 +219,7 @@ def test_what_a_service_would_leave_out_is_not_installed(
     assert kept.version == "0.9"
 
 
+@promise("no-more-than-accepted")
 def test_needs_that_were_not_accepted_are_not_loaded(home: Path, tmp_path: Path) -> None:
     """A declaration is code: here it says something else than it did at the installation."""
     solward("install", str(wheel(tmp_path, source=with_manifest("a.example.com"))), "--yes")
@@ -245,6 +247,7 @@ async def provider_complete(request, options):
 """
 
 
+@promise("no-more-than-accepted")
 @pytest.mark.more
 @pytest.mark.parametrize(
     ("group", "accepted", "loaded", "words"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.hosts import (
     FORBIDDEN,
@@ -103,6 +104,7 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         assert {each["principal"] for each in told} == {"cli"}
 
 
+@promise("swapped-plugin-not-loaded")
 async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:
@@ -132,6 +134,7 @@ async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
         assert hosted.problems == {}
 
 
+@promise("pip-changes-await-restart")
 async def test_what_pip_changes_waits_for_the_next_start(
     home: Path, tmp_path: Path, opened: Any, shelf: Shelf
 ) -> None:
@@ -163,6 +166,7 @@ async def test_what_pip_changes_waits_for_the_next_start(
         assert (version(hosted, "env"), version(hosted, "new")) == ("2.0", "1.5")
 
 
+@promise("swapped-plugin-not-loaded")
 async def test_a_record_swapped_for_another_version_is_not_loaded(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:
@@ -249,6 +253,7 @@ async def test_enabling_forgets_what_was_wrong_with_one_that_runs(
         assert "faulty_calls" in await fails()
 
 
+@promise("restart-declares-the-same")
 async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:
@@ -271,6 +276,7 @@ async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
         assert caught.value.code == "plugin_host_ended"
 
 
+@promise("guardrail-upgrade-has-no-gap")
 async def test_a_guardrail_judges_from_its_installation_to_its_removal(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:
@@ -303,6 +309,7 @@ async def test_a_guardrail_judges_from_its_installation_to_its_removal(
         assert await pays_of(wallet, OF_THREE) == "paid"
 
 
+@promise("guardrail-upgrade-has-no-gap")
 async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.clock import wait_until
 from tests.support.hosts import rule_wheel, skill_wheel
 from tests.support.processes import Cluster, Service, running_cluster
@@ -97,6 +98,7 @@ def test_the_command_line_changes_a_service_that_runs(service: Service, tmp_path
     )
 
 
+@promise("killed-upgrade-old-or-new")
 def test_a_command_that_is_killed_leaves_the_old_version_or_the_new_one(
     service: Service, tmp_path: Path
 ) -> None:
@@ -140,6 +142,7 @@ def cluster(tmp_path: Path, postgres_url: str) -> Iterator[Cluster]:
         yield running
 
 
+@promise("guardrail-in-every-process")
 def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> None:
     first, second = cluster.apis
     wallet, _ = cluster.wallet("w", 5)

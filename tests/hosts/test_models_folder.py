@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.models import VENDORS, asked_of, lent
 from tests.support.plugins import wheel
@@ -68,6 +69,7 @@ def without_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "beside_the_service", lambda: False)
 
 
+@promise("models-as-locked-wheels")
 def test_wheels_are_unpacked_as_locked_and_nothing_of_them_runs(
     root: Path, tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +106,7 @@ def test_wheels_are_unpacked_as_locked_and_nothing_of_them_runs(
     assert models.install(root) is None
 
 
+@promise("models-as-locked-wheels")
 @pytest.mark.parametrize(
     "line", ["{name}=={version} --hash=sha256:" + "0" * 64, "{name}=={version}"]
 )
@@ -207,6 +210,7 @@ async def test_an_agent_without_them_is_told_the_command(
         assert "run `solward models install`" in answer.error
 
 
+@promise("litellm-away-from-keys")
 def test_nothing_of_them_can_be_imported_where_keys_are() -> None:
     if models.installed(default_models_folder()) is None:
         pytest.skip("litellm is in the service's environment: installed by pip, not by `make`")
@@ -217,6 +221,7 @@ def test_nothing_of_them_can_be_imported_where_keys_are() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@promise("litellm-away-from-keys")
 @pytest.mark.more
 def test_hostile_files_in_the_folder_run_in_no_process_that_has_keys(
     root: Path, tmp_path: Path, ran: Path

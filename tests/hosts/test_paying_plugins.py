@@ -15,6 +15,7 @@ from typing import Any, cast
 import httpcore
 import pytest
 from tests.hosts.test_egress import ADDRESS, API, LISTEN, Request, Site, authority, says
+from tests.promises import promise
 from tests.support.hosts import Opened, opened_hosts
 from tests.support.market import USDC
 from tests.support.payments import OWNER, PRICE, SPONSOR, Shop
@@ -124,6 +125,7 @@ async def test_what_may_not_be_paid_is_refused_with_its_code_in_the_plugin(
         assert await wallet.records() == []
 
 
+@promise("manifest-bounds-operations")
 @pytest.mark.parametrize(
     ("manifest", "request_", "code"),
     [

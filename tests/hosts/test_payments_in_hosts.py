@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.promises import promise
 from tests.support.hosts import QUICK
 from tests.support.plugins import HEAD, Shelf, shelf
 
@@ -174,6 +175,7 @@ async def test_an_answer_or_an_offer_that_is_wrong_is_refused_in_words(
     assert len(await acme.offers(asked())) == 1
 
 
+@promise("protocol-gets-offer-only")
 @pytest.mark.parametrize("value", ["bug", "odd amount", "not a list", "not offers", "fetch", "die"])
 async def test_one_that_fails_says_so_and_is_asked_again(acme: LoadedPayment, value: str) -> None:
     with pytest.raises(SkillError, match="The payment protocol 'acme' failed") as failed:
@@ -192,6 +194,7 @@ async def test_headers_that_are_none_are_refused(acme: LoadedPayment) -> None:
         await acme.headers(replace(offer, description="not headers"), proof)
 
 
+@promise("protocol-gets-offer-only")
 async def test_it_reads_no_file_of_the_service(acme: LoadedPayment, tmp_path: Path) -> None:
     secret = tmp_path / "key"
     secret.write_text("5K...")
@@ -199,6 +202,7 @@ async def test_it_reads_no_file_of_the_service(acme: LoadedPayment, tmp_path: Pa
         await acme.offers(asked("read", str(secret).encode()))
 
 
+@promise("protocol-gets-offer-only", "hanging-hook-holds-nobody")
 @pytest.mark.parametrize("value", ["sleep", "spin"])
 async def test_one_that_hangs_is_not_waited_for_and_holds_up_nobody(
     acme: LoadedPayment, value: str, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +246,7 @@ async def test_one_that_declares_another_name_is_left_out(shelf: Shelf, hosts: P
     assert dict(registry.payments) == {}
 
 
+@promise("built-in-protocol-names-kept")
 async def test_a_third_party_s_x402_never_takes_the_place_of_the_built_in_one(
     shelf: Shelf, hosts: PluginHosts
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import wheel
 
 from solward.plugins.folders import layout
@@ -196,6 +197,7 @@ def test_an_upgrade_asks_where_it_needs_more(home: Path, tmp_path: Path) -> None
     ]
 
 
+@promise("upgrade-asks-for-lost-plugin")
 @pytest.mark.usefixtures("without_pip")
 def test_an_upgrade_asks_where_it_lacks_a_plugin(home: Path, tmp_path: Path) -> None:
     install(home, str(wheel(tmp_path, group="solward.guardrails", plugin="cap")), accept=yes)

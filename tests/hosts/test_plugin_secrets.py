@@ -24,6 +24,7 @@ from tests.hosts.test_egress import (
     authority,
     says,
 )
+from tests.promises import promise
 from tests.support.hosts import Hosted, Opened, in_memory_of, opened_hosts
 from tests.support.plugins import HEAD, Shelf, shelf, skill_source
 from tests.support.repository import ROOT
@@ -120,6 +121,7 @@ async def refused(hosted: Hosted, name: str, wallet: str, **params: str) -> Skil
     return caught.value
 
 
+@promise("manifest-secrets-replaced")
 async def test_its_site_gets_the_value_and_the_plugin_a_text_that_stands_for_it(
     shelf: Shelf, opened: Opened, sites: Sites, value: str
 ) -> None:
@@ -171,6 +173,7 @@ async def test_a_secret_that_is_not_declared_or_not_set_is_named(
             assert "ACME_KEY" in str(error)
 
 
+@promise("manifest-secrets-replaced")
 async def test_another_plugins_secret_cannot_be_had(
     shelf: Shelf, opened: Opened, sites: Sites, value: str
 ) -> None:
@@ -248,6 +251,7 @@ async def venue_instructions(quote, taker, destination, max_accounts, context):
 )
 
 
+@promise("manifest-secrets-replaced")
 async def test_a_venues_secret_goes_to_its_site_and_not_to_the_operators_address(
     shelf: Shelf, opened: Opened, sites: Sites, value: str
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.hosts import Hosted, Opened, opened_hosts
 from tests.support.plugins import Shelf, shelf, skill_source
 
@@ -44,6 +45,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
     return opened_hosts(monkeypatch, tmp_path)
 
 
+@promise("plugin-settings-are-its-own")
 async def test_a_skill_gets_its_own_from_the_next_call_on(shelf: Shelf, opened: Opened) -> None:
     shelf.install("acme", {"tells": source("tells"), "beside": source("beside")})
     shelf.install("other", {"also": source("also", None)})
@@ -69,6 +71,7 @@ async def test_a_skill_gets_its_own_from_the_next_call_on(shelf: Shelf, opened: 
         assert hosted.problems == {}
 
 
+@promise("plugin-settings-are-its-own")
 async def test_no_secret_is_shown_told_logged_or_stored_in_clear(
     shelf: Shelf, opened: Opened, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +109,7 @@ async def test_no_secret_is_shown_told_logged_or_stored_in_clear(
     assert not [each for each in files if VALUE.encode() in each.read_bytes()]
 
 
+@promise("plugin-settings-are-its-own")
 async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
     shelf: Shelf, opened: Opened
 ) -> None:
@@ -138,6 +142,7 @@ async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
                 assert VALUE not in repr(await events.next())
 
 
+@promise("plugin-settings-are-its-own")
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
@@ -165,6 +170,7 @@ async def test_what_does_not_fit_is_named_and_a_secret_not_quoted(
         assert not any(each["set"] for each in shown["settings"])
 
 
+@promise("plugin-settings-are-its-own")
 async def test_who_takes_a_skills_name_gets_none_of_its_settings(hosted_pair: Hosted) -> None:
     service = hosted_pair.stand.service
     await service.plugin_state.settings.put("another", "tells", "token", VALUE, secret=True)
@@ -179,6 +185,7 @@ async def hosted_pair(shelf: Shelf, opened: Opened) -> Any:
         yield hosted
 
 
+@promise("plugin-settings-are-its-own")
 async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted_pair: Hosted) -> None:
     service = hosted_pair.stand.service
     await service.plugin_state.set("tells", "token", VALUE)
@@ -197,6 +204,7 @@ async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted_pair: Hosted
     assert [each["name"] for each in shown["settings"] if "value" in each] == []
 
 
+@promise("plugin-settings-are-its-own")
 async def test_without_the_keystore_none_is_opened(hosted_pair: Hosted) -> None:
     database = hosted_pair.stand.service.database
     await hosted_pair.stand.service.plugin_state.set("tells", "token", VALUE)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.promises import promise
 from tests.support.hosts import QUICK, Hosted, Opened, opened_hosts
 from tests.support.plugins import HEAD, Shelf, shelf, skill_source, wheel
 
@@ -69,6 +70,7 @@ async def full(hosted: Hosted, name: str, wallet: str) -> str:
     return str(caught.value)
 
 
+@promise("plugin-files-are-its-own")
 async def test_files_outlive_calls_hosts_and_services(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -99,6 +101,7 @@ async def test_files_outlive_calls_hosts_and_services(
     assert {each.stat().st_mode & 0o077 for each in (kept, kept / "acme")} == {0}
 
 
+@promise("plugin-files-are-its-own")
 async def test_without_a_declaration_nothing_can_be_kept(shelf: Shelf, opened: Opened) -> None:
     shelf.install("acme", {"keeps": source("keeps", None)})
     async with opened() as hosted:
@@ -146,6 +149,7 @@ PLANTED = {
 }
 
 
+@promise("plugin-files-are-its-own")
 async def test_what_is_planted_is_a_plain_file_or_refused(shelf: Shelf, opened: Opened) -> None:
     shelf.install("acme", {"keeps": source("keeps", 2)})
     bigger = PLANTED["a file beyond the limit"][0].replace("1 << 20", "2 << 20")
@@ -163,6 +167,7 @@ async def test_what_is_planted_is_a_plain_file_or_refused(shelf: Shelf, opened: 
         assert await hosted.run("keeps", wallet.id, do="answer = 'still there'") == "still there"
 
 
+@promise("confinement-stays-open")
 async def test_a_host_learns_where_links_point_and_locks_what_it_reads(
     shelf: Shelf, opened: Opened, tmp_path: Path
 ) -> None:
@@ -193,6 +198,7 @@ FILLED = {
 }
 
 
+@promise("plugin-files-are-its-own")
 async def test_more_than_was_declared_ends_the_host_and_is_kept(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -219,6 +225,7 @@ async def test_more_than_was_declared_ends_the_host_and_is_kept(
         assert {*hosted.problems.values()} <= {"faulty_calls"}
 
 
+@promise("full-disk-ends-hosts")
 async def test_a_disk_without_room_ends_the_hosts_that_could_fill_it(
     shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

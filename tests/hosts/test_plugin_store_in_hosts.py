@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.hosts import Opened, opened_hosts
 from tests.support.plugins import Shelf, shelf, skill_source
 
@@ -37,6 +38,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
     return opened_hosts(monkeypatch, tmp_path)
 
 
+@promise("plugin-entries-are-its-own")
 async def test_what_is_kept_travels(shelf: Shelf, opened: Opened) -> None:
     shelf.install("acme", {"keeps": source("keeps"), "too": source("too", "Effects.READ")})
     shelf.install("other", {"also": source("also")})
@@ -82,6 +84,7 @@ async def test_what_is_kept_travels(shelf: Shelf, opened: Opened) -> None:
         assert hosted.problems == {}
 
 
+@promise("plugin-entries-are-its-own")
 async def test_a_call_asks_so_often_and_no_more(shelf: Shelf, opened: Opened) -> None:
     shelf.install("acme", {"keeps": source("keeps")})
     async with opened() as hosted:
@@ -94,6 +97,7 @@ async def test_a_call_asks_so_often_and_no_more(shelf: Shelf, opened: Opened) ->
         assert await hosted.run("keeps", wallet, do="await context.store.list()") == "()"
 
 
+@promise("plugin-entries-are-its-own")
 async def test_what_its_own_process_is_made_to_send_is_checked_by_the_service(
     shelf: Shelf, opened: Opened
 ) -> None:

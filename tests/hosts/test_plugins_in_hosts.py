@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.hosts import Hosted, opened_hosts
 from tests.support.plugins import Shelf, shelf, skill_source
 
@@ -92,6 +93,7 @@ async def test_a_skill_runs_elsewhere_with_its_context_and_no_more(
     assert found[4:] == (0, True, 2_039_280, 10**9, 10 * 10**9, "USDC")
 
 
+@promise("host-claims-count-nothing", "ended-capability-pays-nothing")
 async def test_of_the_call_nothing_comes_from_the_host(shelf: Shelf, opened: Opened) -> None:
     """Wallet, caller, number of the call, READ or SPEND: whatever a host says of them."""
     pays = f"return (await context.transfer(to={TO!r}, amount=Decimal('0.1'))).id"
@@ -150,6 +152,7 @@ KEPT = builtins.__dict__.setdefault("KEPT", [])
         assert await wallet.records() == []
 
 
+@promise("ended-capability-pays-nothing")
 async def test_a_running_calls_capability_is_of_no_use_to_another_host(
     shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +192,7 @@ async def test_a_running_calls_capability_is_of_no_use_to_another_host(
         sharing.cancel()
 
 
+@promise("repeated-calls-pay-once")
 async def test_money_calls_are_numbered_in_order_and_paid_once_on_repeat(
     shelf: Shelf, opened: Opened
 ) -> None:
@@ -305,6 +309,7 @@ async def test_fifty_calls_run_at_once(shelf: Shelf, opened: Opened) -> None:
         assert set(await asyncio.gather(*calls)) == {str(10 * 10**9)}
 
 
+@promise("broken-skill-costs-its-call")
 async def test_what_hangs_exits_or_floods_costs_its_own_call(shelf: Shelf, opened: Opened) -> None:
     bodies = {
         "hangs": "while True: pass",
@@ -336,6 +341,7 @@ async def test_what_hangs_exits_or_floods_costs_its_own_call(shelf: Shelf, opene
             await hosted.run("hangs", wallet.id)
 
 
+@promise("three-crashes-disable")
 async def test_three_crashes_disable_a_distribution_with_a_problem(
     shelf: Shelf, opened: Opened
 ) -> None:
@@ -444,6 +450,7 @@ def guardrail_check(intent, effects):
 """
 
 
+@promise("broken-guardrail-refuses")
 async def test_a_guardrail_judges_in_a_host_of_its_own(
     shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -545,6 +552,7 @@ async def vendor(answers: list[tuple[str, str]]) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
+@promise("provider-key-stays-outside")
 async def test_a_providers_key_never_reaches_its_host(shelf: Shelf, opened: Opened) -> None:
     shelf.install("dist-p", {"mine": PROVIDER.replace("MANIFEST", KEYED)}, "solward.providers")
     shelf.install(
@@ -627,6 +635,7 @@ async def test_a_venue_calls_the_address_of_the_service_alone(shelf: Shelf, open
         assert [str(each.pubkey) for each in made.swap.accounts if each.is_signer] == [taker]
 
 
+@promise("manifest-bounds-operations")
 async def test_what_a_manifest_does_not_name_is_refused(shelf: Shelf, opened: Opened) -> None:
     pays = f"return (await context.transfer(to={TO!r}, amount=1)).status"
     asks = """

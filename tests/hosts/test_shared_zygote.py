@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 
 from solward.hosts.forking import SharedZygote
@@ -63,6 +64,7 @@ async def test_they_are_forked_from_one_process_which_ends_after_both() -> None:
     await gone(zygote)
 
 
+@promise("hosts-share-no-plugin")
 async def test_a_models_host_has_its_share_of_processors_apart_from_plugins() -> None:
     async with both() as (plugins, models):
         plugin, model = (
@@ -89,6 +91,7 @@ async def test_a_models_host_has_its_share_of_processors_apart_from_plugins() ->
         assert session_nice(everyone[2]) == "10"
 
 
+@promise("hosts-share-no-plugin")
 async def test_a_plugin_has_nothing_of_the_folder_that_models_import_from(tmp_path: Path) -> None:
     (tmp_path / "models_alone.py").write_text("def serve(setup):\n    return {}\n")
     model_config = HostConfig(name="m", tenant="models_alone:serve", folder=str(tmp_path))

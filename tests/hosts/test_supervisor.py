@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
+from tests.promises import promise
 from tests.support.clock import processor_cost
 from tests.support.hosts import QUICK_HOST, gone, host_config, run_in
 
@@ -154,6 +155,7 @@ async def test_memory_is_limited_twice(hosts: Hosts) -> None:
     assert await ended(large, "grow", bytes=200 << 20) == "it used more than 100 MiB of memory"
 
 
+@promise("scratch-and-threads-watched")
 async def test_threads_are_limited(hosts: Hosts) -> None:
     host = await hosts.start(host_config(threads=20), {})
     assert await run_in(host, "multiply", threads=10) == "multiplied"
@@ -178,6 +180,7 @@ async def test_an_idle_host_stays(hosts: Hosts) -> None:
     assert host.pid == pid
 
 
+@promise("scratch-and-threads-watched")
 @pytest.mark.parametrize(
     ("files", "size", "reason"),
     [(3, 100_000, "it stored more than 200000 bytes"), (11, 1, "it stored more than 10 files")],
@@ -338,6 +341,7 @@ def release() -> tuple[int, ...]:
     return tuple(int(each) for each in os.uname().release.split(".")[:2])
 
 
+@promise("hosts-yield-to-service")
 async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opened: Open) -> None:
     hosts = await opened(limits=replace(QUICK_HOST, nice=7))
     usual, urgent = [
@@ -370,6 +374,7 @@ async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opene
         assert groups[1].read_text().split()[-1] == "0"
 
 
+@promise("no-confinement-no-host")
 async def test_without_confinement_only_what_the_operator_named_runs(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.hosts.test_egress import API, LISTEN, Site, authority
 from tests.hosts.test_plugin_secrets import Sites, echo, opened, sites, value
+from tests.promises import promise
 from tests.support.hosts import Hosted, Opened
 from tests.support.plugins import HEAD, Shelf, shelf
 
@@ -84,6 +85,7 @@ async def asked(hosted: Hosted) -> dict[str, Any]:
     return dict((await venue.plugin.quote(REQUEST, venue.context)).raw)
 
 
+@promise("venue-has-own-client")
 async def test_a_venue_has_an_address_a_key_pools_and_a_ledger_of_its_own(
     installed: Shelf, opened: Opened, sites: Sites, value: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api, serving_api
 
 from solward.support import jsontext
@@ -85,6 +86,7 @@ async def test_the_tools_are_the_skills(shared_api: Api) -> None:
         assert listed[name]["annotations"]["readOnlyHint"] is (skill["effects"] == "read")
 
 
+@promise("mcp-host-within-its-token")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_credentials_are_those_of_the_rest_api(shared_api: Api) -> None:
     key, _ = await shared_api.key()
@@ -276,6 +278,7 @@ async def test_an_amount_whose_digits_may_be_lost_is_not_paid(shared_api: Api) -
     assert [record["type"] for record in await shared_api.records(wallet)] == ["airdrop"]
 
 
+@promise("refused-is-never-signed")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_guardrails_refusal_is_an_error_that_names_it(shared_api: Api) -> None:
     wallet, to = await shared_api.wallet(2), await shared_api.wallet()
@@ -360,6 +363,7 @@ async def test_an_unknown_resource_is_invalid_params(shared_api: Api, uri: str) 
     assert "nobody" in text or "Unknown resource" in text
 
 
+@promise("mcp-host-within-its-token")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_confined_key_sees_and_moves_its_own_wallet_only(shared_api: Api) -> None:
     mine, other = await shared_api.wallet(1), await shared_api.wallet(1)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.approvals import KEY, Desk, open_desk
 
 from solward.types.errors import Held, HoldDecided
@@ -23,6 +24,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         yield opened
 
 
+@promise("approved-pays-once")
 async def test_many_requests_and_many_approvals_at_once_pay_once(desk: Desk) -> None:
     hold = await desk.held(1)
     other = desk.process("other")
@@ -46,6 +48,7 @@ async def test_many_requests_and_many_approvals_at_once_pay_once(desk: Desk) -> 
     assert {each.state for each in await desk.all()} <= {HoldState.EXECUTED, HoldState.HELD}
 
 
+@promise("denied-is-final")
 async def test_no_end_is_decided_again(desk: Desk) -> None:
     denied, executed = await desk.held(1), await desk.held(2)
     await desk.approvals.deny(denied.id, "webhook")
@@ -75,6 +78,7 @@ async def test_approvals_and_denials_at_once_leave_one_of_both(desk: Desk) -> No
         assert await desk.paid() == paid
 
 
+@promise("plugin-text-one-line")
 @pytest.mark.parametrize(
     "forged",
     [

@@ -15,6 +15,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from sqlalchemy import update
 from tests.operations.test_approvals import asks_while, cycle, set_agent
+from tests.promises import promise
 from tests.support.approvals import KEY, Desk, open_desk
 
 from solward.context.pocket import PocketRequest
@@ -57,6 +58,7 @@ def tool(name: str, **fields: Any) -> Actor:
     return replace(KEY, action_key=f"{GENERATED_KEY}{name}:0", **fields)
 
 
+@promise("key-stands-for-hold")
 @pytest.mark.parametrize("relaxed", [False, True])
 async def test_a_try_that_comes_after_its_keys_hold_was_paid_pays_nothing(
     desk: Desk, strict: set[str], relaxed: bool
@@ -98,6 +100,7 @@ async def test_a_chosen_keys_hold_is_not_the_answer_of_whoever_chose_none(desk: 
     assert (await desk.held(1, idempotency=ends_so)).id not in (keyed.id, keyless.id)
 
 
+@promise("key-stands-for-hold")
 async def test_a_call_that_was_told_to_wait_for_anothers_hold_is_told_its_end(
     desk: Desk, strict: set[str]
 ) -> None:
@@ -145,6 +148,7 @@ async def call(desk: Desk, to: str, actor: Actor, **fields: Any) -> TransactionR
 PROGRAMS = [str(Keypair().pubkey()) for _ in range(2)]
 
 
+@promise("caller-takes-approval")
 @pytest.mark.parametrize(
     ("fields", "other_actor", "other_fields"),
     [
@@ -191,6 +195,7 @@ async def test_what_was_approved_of_one_call_is_no_other_calls(
     assert again.id != hold.id
 
 
+@promise("caller-takes-approval")
 @pytest.mark.parametrize("decided", ["deny", "expire", "take"])
 async def test_under_one_key_another_call_changes_nothing_of_the_approved_one(
     desk: Desk, decided: str
@@ -255,6 +260,7 @@ async def end_time(desk: Desk, hold_id: str) -> None:
         await connection.execute(ended)
 
 
+@promise("same-request-same-hold")
 async def test_what_two_calls_of_a_plugin_made_are_two_though_they_take_the_same(
     desk: Desk,
 ) -> None:
@@ -307,6 +313,7 @@ async def test_a_cycle_that_was_told_to_wait_and_runs_again_is_told_the_end(
     assert await desk.paid() == LAMPORTS_PER_SOL
 
 
+@promise("key-stands-for-hold")
 async def test_of_two_calls_at_once_that_were_told_to_wait_one_takes_the_approval(
     desk: Desk, strict: set[str]
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.operations.test_swap_venues import Named, more, operations
+from tests.promises import promise
 from tests.support.approvals import KEY, Desk, asks, guardrails
 from tests.support.swaps import USDC, USDC_POOL, SwapBench, open_swaps
 
@@ -78,6 +79,7 @@ def two_venues(swaps: SwapBench) -> tuple[Operations, Named]:
     return operations(swaps, swaps.plugin, other), other
 
 
+@promise("approval-runs-it-again")
 async def test_an_approved_swap_is_made_at_the_venue_that_was_shown(swaps: SwapBench) -> None:
     """It is one hold whichever venue offers the most by now."""
     using, other = two_venues(swaps)

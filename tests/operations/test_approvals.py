@@ -19,6 +19,7 @@ from solders.system_program import TransferParams
 from solders.system_program import transfer as system_transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy import delete, insert, select, update
+from tests.promises import promise
 from tests.support.approvals import ASKS, KEY, Desk, asks, open_desk
 from tests.support.database import agent_row
 
@@ -68,6 +69,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         yield opened
 
 
+@promise("held-reserves-nothing", "held-has-no-record")
 async def test_held_nothing_is_reserved_signed_or_sent(desk: Desk) -> None:
     hold = await desk.held(1)
     assert hold.state is HoldState.HELD
@@ -83,6 +85,7 @@ async def test_held_nothing_is_reserved_signed_or_sent(desk: Desk) -> None:
     assert desk.bench.wire.calls["sendTransaction"] == 0
 
 
+@promise("same-request-same-hold", "held-reserves-nothing")
 async def test_held_twice_is_one_hold(desk: Desk) -> None:
     first = await desk.held(Decimal("0.5"))
     assert (await desk.held(Decimal("0.50"))).id == first.id
@@ -94,6 +97,7 @@ async def test_held_twice_is_one_hold(desk: Desk) -> None:
     assert (await desk.held(Decimal("0.5"), idempotency=key)).id != first.id
 
 
+@promise("same-request-same-hold")
 async def test_what_waits_is_not_paid_beside_its_hold_though_nothing_holds_it_any_more(
     tmp_path: Path,
 ) -> None:
@@ -112,6 +116,7 @@ async def test_what_waits_is_not_paid_beside_its_hold_though_nothing_holds_it_an
         assert await desk.paid() == LAMPORTS_PER_SOL * 9 // 4
 
 
+@promise("same-request-same-hold")
 @pytest.mark.parametrize(
     ("first", "again"),
     [
@@ -137,6 +142,7 @@ async def test_it_is_the_same_by_another_route_skill_or_spelling(
         assert await desk.paid() == 2 * LAMPORTS_PER_SOL
 
 
+@promise("paid-request-one-hold")
 async def test_a_key_that_a_tool_made_makes_no_payment_of_its_own(tmp_path: Path) -> None:
     def made(number: int) -> dict[str, Any]:
         of_call = replace(KEY, action_key=f"{GENERATED_KEY}call{number}:0")
@@ -206,6 +212,7 @@ async def test_what_waits_and_would_be_refused_by_now_is_refused(tmp_path: Path)
             strict.clear()
 
 
+@promise("held-has-no-record")
 async def test_approved_it_is_paid_as_the_caller_asked(desk: Desk) -> None:
     hold = await desk.held(1)
     after = await desk.approvals.approve(hold.id, "admin", "fine")
@@ -219,6 +226,7 @@ async def test_approved_it_is_paid_as_the_caller_asked(desk: Desk) -> None:
     assert await desk.bench.reserved_units() == LAMPORTS_PER_SOL
 
 
+@promise("admin-decides-holds", "approval-used-up-at-reserve", "approval-used-once")
 async def test_an_approval_is_used_once(desk: Desk) -> None:
     hold = await desk.held(1)
     both = await asyncio.gather(
@@ -231,6 +239,7 @@ async def test_an_approval_is_used_once(desk: Desk) -> None:
     assert len(await desk.bench.history()) == 1
 
 
+@promise("approved-pays-once", "approval-used-up-at-reserve")
 async def test_two_processes_that_carry_it_out_pay_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +287,7 @@ async def carried_out(process: Approvals) -> None:
     await asyncio.gather(*process._running.values())
 
 
+@promise("approved-pays-once")
 async def test_what_was_left_approved_goes_on_elsewhere(desk: Desk) -> None:
     hold = await desk.held(1)
     await die_approving(desk, hold.id)
@@ -291,6 +301,7 @@ async def test_what_was_left_approved_goes_on_elsewhere(desk: Desk) -> None:
     assert await desk.paid() == LAMPORTS_PER_SOL
 
 
+@promise("held-has-no-record")
 async def test_denied_the_caller_gets_a_blocked_record(desk: Desk) -> None:
     action: dict[str, Any] = {"action_key": "agent:1:pay"}
     hold = await desk.held(1, **action)
@@ -317,6 +328,7 @@ async def test_the_action_key_answers_with_the_record(desk: Desk) -> None:
     assert await desk.paid() == LAMPORTS_PER_SOL
 
 
+@promise("denied-is-final")
 async def test_over_it_can_be_approved_no_more(desk: Desk) -> None:
     hold = await desk.held(1, action_key="agent:1:pay")
     # The clock of windows is an hour on; the database's is where it was.
@@ -335,6 +347,7 @@ def later(desk: Desk) -> Callable[[], int]:
     return lambda: uptime() + HOUR_MS + LEAD_MS
 
 
+@promise("denied-is-final", "approval-ends-in-time")
 async def test_an_approval_ends_with_its_time(desk: Desk) -> None:
     hold = await desk.held(1)
     await die_approving(desk, hold.id)
@@ -373,6 +386,7 @@ async def test_twenty_are_open_and_no_more(desk: Desk) -> None:
     await desk.held(2)
 
 
+@promise("approver-not-own-asker", "approval-used-once")
 async def test_nobody_approves_for_himself(desk: Desk) -> None:
     hold = await desk.held(1)
     desk.approvers |= {"key:k1", "key:k2", "key:k3"}
@@ -392,6 +406,7 @@ async def test_the_operator_is_a_person(desk: Desk) -> None:
     assert await desk.all() == []
 
 
+@promise("approval-passes-no-limit", "approval-used-once", "webhook-secret-decides-only")
 async def test_it_satisfies_no_limit(desk: Desk) -> None:
     hold = await desk.held(1)
     limits = ScopeLimits(daily_lamports=LAMPORTS_PER_SOL // 2)
@@ -404,6 +419,7 @@ async def test_it_satisfies_no_limit(desk: Desk) -> None:
     assert await desk.paid() == 0
 
 
+@promise("approval-passes-no-limit")
 async def test_a_revoked_key_gets_nothing(desk: Desk) -> None:
     hold = await desk.held(1, action_key="a:1")
     del desk.actors["key:k1"]
@@ -414,6 +430,7 @@ async def test_a_revoked_key_gets_nothing(desk: Desk) -> None:
     assert await desk.paid() == 0
 
 
+@promise("approval-passes-no-limit")
 async def test_a_freeze_stops_it(desk: Desk) -> None:
     hold = await desk.held(1)
     async with desk.bench.database.write() as connection:
@@ -436,6 +453,7 @@ async def test_a_note_is_one_short_line(desk: Desk) -> None:
         await desk.approvals.approve("nothing", "admin")
 
 
+@promise("transactions-refusal-beats-hold")
 async def test_a_refusal_beats_a_hold(tmp_path: Path) -> None:
     def refuses(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return "never"

@@ -20,6 +20,7 @@ from solders.sysvar import RENT as RENT_SYSVAR
 from solders.token import ID as TOKEN_PROGRAM
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.promises import promise
 from tests.support.engine import Trap, front_run, put_accounts, thief
 from tests.support.programs import (
     hostile_accounts,
@@ -174,6 +175,7 @@ NAMED = "The venue's swap instruction names the wallet"
 FAILS = "The transaction would fail"
 
 
+@promise("venue-gets-no-signature")
 @pytest.mark.parametrize(
     ("theft", "text"),
     [
@@ -202,6 +204,7 @@ async def test_a_theft_in_place_of_a_swap_gets_nothing(
         assert await swaps.bench.reserved_units() == counted
 
 
+@promise("venue-gets-no-signature")
 async def test_an_unrelated_token_cannot_go_into_an_account_that_changes_hands(
     tmp_path: Path,
 ) -> None:
@@ -227,6 +230,7 @@ async def test_an_unrelated_token_cannot_go_into_an_account_that_changes_hands(
         assert await swaps.units(BONK_POOL.mint) == robbery.held
 
 
+@promise("swap-minimum-asserted")
 @pytest.mark.parametrize("sold", ["SOL", "USDC"])
 async def test_a_program_that_steals_only_when_it_lands_gets_the_fee_burnt_at_most(
     tmp_path: Path, sold: str
@@ -252,6 +256,7 @@ async def test_a_program_that_steals_only_when_it_lands_gets_the_fee_burnt_at_mo
         assert await swaps.bench.reserved_units() == counted
 
 
+@promise("venue-gets-no-signature")
 async def test_a_minimum_is_not_met_by_a_stake_that_the_venue_may_withdraw(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from tests.promises import promise
 from tests.support.tokens import FEE, RENT_2022, SOL, TOKEN_2022, TokenBench, open_tokens
 
 from solward.operations.declared.fields import camel
@@ -62,6 +63,7 @@ async def test_only_the_wallet_may_change_the_metadata_and_where_it_is(tokens: T
     assert (metadata["uri"], metadata["additionalMetadata"]) == ("", [])
 
 
+@promise("skill-defaults-as-routes")
 async def test_the_defaults_are_nine_decimals_and_a_million(tokens: TokenBench) -> None:
     record = await launch(tokens)
     mint = await tokens.read(record.details["mint"])

@@ -25,6 +25,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import BurnCheckedParams, MintToCheckedParams, TransferCheckedParams
+from tests.promises import promise
 
 from solward import GuardrailBlocked, InvalidRequest
 from solward.operations.plugin_draft import TYPES, plain, plugin_draft
@@ -117,6 +118,7 @@ LIES: list[tuple[str, Sequence[Instruction]]] = [
 ]
 
 
+@promise("types-of-records", "plugin-record-from-bytes", "details-from-bytes")
 @pytest.mark.parametrize("type_", TRUE)
 def test_what_a_type_states_is_read_from_the_bytes(type_: str) -> None:
     instructions, stated = TRUE[type_]
@@ -130,6 +132,7 @@ def test_what_a_type_states_is_read_from_the_bytes(type_: str) -> None:
             plugin_draft(WALLET, other, instructions)
 
 
+@promise("types-of-records", "plugin-record-from-bytes", "plugin-types-by-bytes")
 @pytest.mark.parametrize(("type_", "instructions"), LIES)
 def test_a_type_that_the_bytes_are_not_is_refused(
     type_: str, instructions: Sequence[Instruction]
@@ -161,6 +164,7 @@ def test_a_token_transfer_may_name_the_owner_of_the_associated_account() -> None
             plugin_draft(WALLET, to(lie), [sends()])
 
 
+@promise("plugin-types-by-bytes")
 def test_a_swap_gives_one_asset_for_another() -> None:
     swap = replace(DECLARED, type="swap")
     good = replace(swap, lamports_out=SOL, tokens_in={TOKEN: 3})
@@ -205,6 +209,7 @@ class Chameleon(str):
         return 0
 
 
+@promise("plugin-values-exact-types")
 def test_every_value_is_taken_in_its_exact_type() -> None:
     lying: Any = {
         "lamports_out": Small(7),
@@ -233,6 +238,7 @@ def test_every_value_is_taken_in_its_exact_type() -> None:
             plugin_draft(WALLET, replace(DECLARED, **changed), [pays()])
 
 
+@promise("plugin-values-exact-types")
 async def test_a_number_that_lies_to_comparisons_passes_no_limit(wallet: TestWallet) -> None:
     context = wallet.context("transfer")
     me = Pubkey.from_string(wallet.address)
@@ -253,6 +259,7 @@ async def test_an_instruction_is_the_one_that_was_given(wallet: TestWallet) -> N
     assert draft.intent.wallet == wallet.address
 
 
+@promise("plugin-record-from-bytes")
 async def test_a_payment_is_stored_as_what_it_is(wallet: TestWallet) -> None:
     context = wallet.context("transfer")
     payment: dict[str, Any] = {

@@ -21,6 +21,7 @@ from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import select
 from tests.operations.test_swap import plan
+from tests.promises import promise
 from tests.support.engine import front_run
 from tests.support.swaps import (
     BONK_POOL,
@@ -83,6 +84,7 @@ async def last_message(swaps: SwapBench) -> MessageV0:
     return message
 
 
+@promise("sol-sale-account-rent")
 async def test_a_sale_of_sol_costs_the_amount_two_signatures_and_its_own_account(
     swaps: SwapBench,
 ) -> None:
@@ -189,6 +191,7 @@ WANTING_MORE: tuple[tuple[Change, str], ...] = (
 )
 
 
+@promise("venue-gets-no-signature", "greedy-instruction-refused")
 async def test_an_instruction_that_wants_more_than_the_pocket_is_refused(swaps: SwapBench) -> None:
     for change, text in WANTING_MORE:
 
@@ -220,6 +223,7 @@ async def test_a_quote_of_more_than_an_account_can_hold_is_a_failed_record(
         await swaps.swap("SOL", "USDC", 1)
 
 
+@promise("theft-found-in-simulation")
 async def test_a_plain_theft_in_place_of_a_swap_fails_before_it_is_signed(
     swaps: SwapBench,
 ) -> None:
@@ -246,6 +250,7 @@ async def somebody_buys(swaps: SwapBench) -> None:
     await swaps.bench.land([*wrap(maker, lamports), buy], MAKER)
 
 
+@promise("swap-minimum-asserted", "theft-found-in-simulation")
 async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(
     swaps: SwapBench,
 ) -> None:
@@ -264,6 +269,7 @@ async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(
         await is_empty(swaps, row.address)
 
 
+@promise("dust-stops-no-swap")
 async def test_a_unit_sent_to_the_pocket_does_not_stop_the_swap(swaps: SwapBench) -> None:
     """The venue knows the pocket's address before anybody: it sends a unit, and no close works."""
     await swaps.swap("SOL", "USDC", 1)
@@ -289,6 +295,7 @@ async def test_a_unit_sent_to_the_pocket_does_not_stop_the_swap(swaps: SwapBench
     assert await swaps.units(USDC_POOL.mint, Pubkey.from_string(row.address)) == 1
 
 
+@promise("long-route-shortened")
 async def test_a_swap_too_large_for_a_transaction_is_asked_for_over_fewer_accounts(
     swaps: SwapBench,
 ) -> None:
@@ -331,6 +338,7 @@ async def test_where_a_venue_has_no_shorter_route_the_size_is_what_is_wrong(
     assert swaps.plugin.asked_accounts == [None, 40]
 
 
+@promise("purchases-follow-each-other")
 async def test_two_purchases_of_one_mint_follow_each_other(swaps: SwapBench) -> None:
     """Each asserts what the wallet holds after it, so neither may count what the other brings."""
     await swaps.swap("SOL", "USDC", Decimal("0.1"))
@@ -379,6 +387,7 @@ async def _others_purchase(swaps: SwapBench) -> None:
     assert record.status is TransactionStatus.CONFIRMED
 
 
+@promise("swap-minimum-asserted")
 async def test_a_venue_that_waits_for_another_purchase_is_held_to_its_own(
     swaps: SwapBench,
 ) -> None:
@@ -419,6 +428,7 @@ async def test_a_purchase_that_ends_while_another_is_judged_does_not_count_for_i
     assert await swaps.units(USDC_POOL.mint) > before
 
 
+@promise("slippage-and-impact-bounded")
 async def test_more_slippage_than_the_service_allows_is_a_bad_request(swaps: SwapBench) -> None:
     bench = swaps.bench
     operations = Operations(
@@ -438,6 +448,7 @@ async def test_more_slippage_than_the_service_allows_is_a_bad_request(swaps: Swa
     assert record.status is TransactionStatus.CONFIRMED
 
 
+@promise("costly-swap-refused")
 async def test_a_swap_that_costs_more_than_a_tenth_of_itself_is_a_bad_request(
     swaps: SwapBench,
 ) -> None:
@@ -447,6 +458,7 @@ async def test_a_swap_that_costs_more_than_a_tenth_of_itself_is_a_bad_request(
     await swaps.swap("SOL", "USDC", Decimal("0.0001"))
 
 
+@promise("price-impact-bounded", "slippage-and-impact-bounded")
 @pytest.mark.parametrize("in_steps", [False, True])
 async def test_a_swap_that_moves_the_price_too_far_is_blocked(
     tmp_path: Path, in_steps: bool
@@ -469,6 +481,7 @@ async def test_a_swap_that_moves_the_price_too_far_is_blocked(
         assert (await swaps.swap("SOL", "USDC", 1_000)).guardrails_applied == RULES
 
 
+@promise("slippage-and-impact-bounded")
 async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBench) -> None:
     """A venue that says 0 for a trade of a tenth of its pool is not believed."""
     plugin = swaps.plugin

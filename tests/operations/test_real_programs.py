@@ -25,6 +25,7 @@ from solders.pubkey import Pubkey
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID
 from spl.token.constants import WRAPPED_SOL_MINT as SOL_MINT
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.promises import promise
 from tests.support.market import (
     CPMM,
     JUPITER,
@@ -136,6 +137,7 @@ async def direct(folder: Path, market: Market) -> AsyncIterator[tuple[SwapBench,
         yield swaps, Venue(raydium_venue(), context)
 
 
+@promise("raydium-quotes-exact")
 async def test_a_pool_gives_to_the_unit_what_was_quoted_in_both_directions(tmp_path: Path) -> None:
     """With fees and reserves of any size, each trade at the price that the one before left."""
     choose = random.Random(7)
@@ -189,6 +191,7 @@ async def test_a_sale_of_sol_costs_the_amount_fee_and_rent(tmp_path: Path) -> No
         assert await swaps.units(USDC_MINT) == swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
 
 
+@promise("raydium-quotes-exact")
 async def test_a_mint_with_a_transfer_fee_trades_net_of_it_in_both_directions(
     tmp_path: Path,
 ) -> None:
@@ -342,6 +345,7 @@ async def routed(folder: Path, form: str) -> AsyncIterator[tuple[SwapBench, Venu
             yield swaps, Venue(plugin, VenueContext(http)), router
 
 
+@promise("jupiter-router-swaps")
 @pytest.mark.parametrize("form", FORMS)
 async def test_the_real_router_swaps_both_ways_over_one_pool_and_over_two(
     tmp_path: Path, form: str
@@ -375,6 +379,7 @@ async def test_the_real_router_swaps_both_ways_over_one_pool_and_over_two(
                 assert (pool.reserves != before) == used
 
 
+@promise("raydium-quotes-exact")
 async def test_losing_the_api_is_not_losing_swaps(tmp_path: Path) -> None:
     async with routed(tmp_path, "route") as (swaps, jupiter, router):
         pools = tuple(str(pool.address) for pool in router.market.pools)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
+from tests.promises import promise
 from tests.support.approvals import KEY, Desk, open_desk
 
 from solward import LAMPORTS_PER_SOL, Intent, Put, TransactionStatus
@@ -38,6 +39,7 @@ async def kept(desk: Desk) -> list[tuple[str, object, str | None]]:
     return [(each.key, each.value, each.status and each.status.value) for each in entries]
 
 
+@promise("approved-is-remembered")
 async def test_it_is_remembered_when_it_is_carried_out(desk: Desk) -> None:
     value = {"period": 3, "price": Decimal("1.50")}
     hold = await desk.held(1, remembering(Put("bought", value, version=0)))
@@ -57,6 +59,7 @@ async def test_asked_again_while_it_waits_it_is_the_same_hold(desk: Desk) -> Non
     assert await kept(desk) == [("bought", {"at": 1}, "confirmed")]
 
 
+@promise("approved-is-remembered")
 async def test_denied_it_is_not_remembered_and_is_in_the_history(desk: Desk) -> None:
     hold = await desk.held(1, remembering(Put("bought", 1)))
     await desk.approvals.deny(hold.id, "admin")
@@ -65,6 +68,7 @@ async def test_denied_it_is_not_remembered_and_is_in_the_history(desk: Desk) -> 
     assert [each.status for each in history] == [TransactionStatus.BLOCKED]
 
 
+@promise("approved-is-remembered")
 async def test_what_was_bought_meanwhile_is_not_bought_by_an_approval(desk: Desk) -> None:
     hold = await desk.held(1, remembering(Put("bought", 1, version=0)))
     await desk.operations.entries.put(desk.bench.wallet.id, PLUGIN, Put("bought", 2))

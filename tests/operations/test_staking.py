@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.engine import authorize, by_hand, locked_stake
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
@@ -150,6 +151,7 @@ async def test_equal_stakes_are_accounts_of_their_own(tokens: TokenBench) -> Non
     assert len(accounts) == 2
 
 
+@promise("small-stake-is-400")
 async def test_the_least_amount_is_the_minimum_delegation_and_the_rent(tokens: TokenBench) -> None:
     least = Decimal(LEAST).scaleb(-9)
     call = stake(tokens, least - Decimal("0.000000001"))
@@ -172,6 +174,7 @@ async def test_what_is_no_amount_is_not_staked(tokens: TokenBench) -> None:
     assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
 
 
+@promise("stake-fields")
 async def test_the_default_validator_is_chosen_and_the_record_says_why(tokens: TokenBench) -> None:
     real = (await tokens.bench.wire.direct("getVoteAccounts", []))["current"][0]
     # One with two thirds of the stake, that would be first by its commission, and the real one.

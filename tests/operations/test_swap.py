@@ -14,6 +14,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.state import Mint
 from spl.token.constants import TOKEN_2022_PROGRAM_ID
+from tests.promises import promise
 from tests.support.swaps import (
     BONK,
     FEE,
@@ -112,6 +113,7 @@ async def test_more_tokens_than_held_is_a_failed_record(swaps: SwapBench) -> Non
         await swaps.swap("USDC", "SOL", 5_000)
 
 
+@promise("sales-count-by-asset")
 async def test_a_sale_of_sol_is_held_to_the_limits(tmp_path: Path) -> None:
     limits = ScopeLimits(max_lamports_per_tx=2 * SOL)
     async with open_swaps(tmp_path, limits=limits) as swaps:

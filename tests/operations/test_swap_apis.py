@@ -18,6 +18,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from tests.operations.test_swap_in_steps import pockets_are_empty, steps_of
+from tests.promises import promise
 from tests.support.recordings import check_answer, check_request
 from tests.support.swaps import FEE, RENT, SOL, USDC_POOL, SwapBench, open_swaps, pay_sol, whole
 
@@ -127,6 +128,7 @@ async def test_an_order_swaps_in_steps_both_ways(traded: Traded) -> None:
     assert [each is None for each in takers] == [True, True, False, True, True, False]
 
 
+@promise("funded-taker-gains-nothing")
 async def test_where_a_build_wants_funds_the_pocket_is_funded_first_in_the_same_record(
     traded: Traded,
 ) -> None:
@@ -169,6 +171,7 @@ async def test_where_version_1_wants_funds_the_same_quote_is_asked_for_again(
     assert traded.watched.paths.count(f"{V1}/quote") == 4
 
 
+@promise("funded-taker-gains-nothing")
 async def test_a_venue_that_wants_funds_gains_nothing_by_taking_them(traded: Traded) -> None:
     """What it makes for a funded pocket is held to the quote's minimum as well."""
     swaps = traded.bench

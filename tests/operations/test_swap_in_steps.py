@@ -20,6 +20,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import TransferCheckedParams
+from tests.promises import promise
 from tests.support.swaps import (
     BONK_POOL,
     MAKER,
@@ -149,6 +150,7 @@ async def test_tokens_buy_sol(swaps: SwapBench) -> None:
     await pockets_are_empty(swaps)
 
 
+@promise("pocket-funding-is-bounded")
 async def test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes(
     swaps: SwapBench,
 ) -> None:
@@ -170,6 +172,7 @@ async def test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes(
     assert swaps.user not in messages["call"].account_keys[:2]
 
 
+@promise("bad-call-unsigned")
 async def test_less_than_the_minimum_is_not_signed_and_everything_comes_home(
     swaps: SwapBench,
 ) -> None:
@@ -202,6 +205,7 @@ async def refused(swaps: SwapBench, text: str) -> None:
     await pockets_are_empty(swaps)
 
 
+@promise("venue-gets-no-signature", "bad-call-unsigned")
 async def test_bytes_that_want_the_wallets_signature_are_refused(swaps: SwapBench) -> None:
     async def paid_by_the_wallet(quote: Quote, taker: str) -> bytes:
         return await swaps.wire(swaps.honest(quote, Pubkey.from_string(taker)), MAKER)
@@ -246,6 +250,7 @@ async def test_bytes_on_a_blockhash_the_ledger_does_not_know_are_not_sent(
     await refused(swaps, "The call would fail: BlockhashNotFound")
 
 
+@promise("pocket-purchase-checked")
 @pytest.mark.parametrize("is_allowed", [False, True])
 async def test_a_mint_that_its_issuer_can_take_is_bought_where_the_operator_allows_it(
     tmp_path: Path, is_allowed: bool
@@ -311,6 +316,7 @@ async def test_a_mint_that_its_issuer_can_take_is_bought_where_the_operator_allo
         assert await swaps.lamports() == before
 
 
+@promise("call-fee-capped")
 @pytest.mark.parametrize("most", [5_000_000, 5_000_001 + 10_000])
 async def test_a_call_that_pays_the_network_more_than_is_allowed_is_not_signed(
     tmp_path: Path, most: int

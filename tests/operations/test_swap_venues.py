@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from tests.promises import promise
 from tests.support.swaps import SOL, USDC, USDC_POOL, Rogue, SwapBench, swaps
 
 from solward.operations import venues as venues_module
@@ -87,6 +88,7 @@ async def swap(swaps: SwapBench, using: Operations) -> TransactionRecord:
     return await using.perform("swap", swaps.bench.wallet.id, ADMIN, params)
 
 
+@promise("failing-venue-left-out")
 @pytest.mark.parametrize("first", [True, False])
 async def test_the_best_offer_makes_the_swap_whatever_the_order(
     swaps: SwapBench, first: bool
@@ -106,6 +108,7 @@ async def test_the_record_and_the_grants_name_the_venue(swaps: SwapBench) -> Non
     assert stored.details["venue"] == "other"
 
 
+@promise("minimum-of-making-venue")
 async def test_the_minimum_of_the_best_offer_holds_and_not_that_of_another(
     swaps: SwapBench,
 ) -> None:
@@ -147,6 +150,7 @@ async def test_a_venue_that_lacks_a_setting_is_not_asked(swaps: SwapBench) -> No
         await swap(swaps, using)
 
 
+@promise("failing-venue-left-out")
 @pytest.mark.parametrize(
     "error",
     [
@@ -173,6 +177,7 @@ async def test_a_venue_that_lies_in_its_quote_costs_no_swap(swaps: SwapBench) ->
     assert record.details["venue"] == "jupiter"
 
 
+@promise("failing-venue-left-out")
 async def test_one_that_never_answers_is_waited_for_a_little_and_cancelled(
     swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +219,7 @@ async def wallet_named(swaps: SwapBench) -> Callable[..., Awaitable[SwapInstruct
     return remake
 
 
+@promise("minimum-of-making-venue")
 async def test_where_the_best_makes_no_valid_instruction_the_next_one_makes_the_swap(
     swaps: SwapBench,
 ) -> None:

@@ -23,6 +23,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import TransferCheckedParams
 from tests.operations.test_tokens import BAD_AMOUNTS
+from tests.promises import promise
 from tests.support.tokens import (
     FEE,
     PROGRAMS,
@@ -190,6 +191,7 @@ async def test_lamports_sent_to_the_receivers_account_before_do_not_stop_it(
 KEY = bytes(Keypair.from_seed(bytes(range(32))).pubkey())
 
 
+@promise("hook-program-refused")
 @pytest.mark.parametrize(
     ("name", "data", "size"),
     [
@@ -245,6 +247,7 @@ async def allowing(folder: Path) -> AsyncIterator[tuple[TokenBench, set[str]]]:
         yield tokens, allowed
 
 
+@promise("issuer-powers-refused")
 @pytest.mark.parametrize(
     ("extension", "name"),
     [
@@ -270,6 +273,7 @@ async def test_a_mint_that_its_issuer_can_take_or_stop_is_refused_unless_the_ope
         assert await tokens.accounts(mint, to) == {associated(to, mint, TOKEN_2022): 2_000_000}
 
 
+@promise("issuer-powers-refused")
 async def test_accounts_frozen_at_first_need_the_issuers_thaw_and_the_operators_leave(
     tmp_path: Path,
 ) -> None:
@@ -300,6 +304,7 @@ async def test_accounts_frozen_at_first_need_the_issuers_thaw_and_the_operators_
         assert await tokens.units(mint) == 3_000_000
 
 
+@promise("pyusd-where-allowed")
 async def test_pyusd_is_sent_once_the_operator_allows_it(tmp_path: Path) -> None:
     async with allowing(tmp_path) as (tokens, allowed):
         mint = await mint_with(tokens, *PYUSD, units=25_000_000)
@@ -315,6 +320,7 @@ async def test_pyusd_is_sent_once_the_operator_allows_it(tmp_path: Path) -> None
         assert await tokens.units(mint) == 12_500_000
 
 
+@promise("hook-program-refused")
 @pytest.mark.parametrize("allowed", [False, True])
 async def test_a_hook_with_a_program_is_refused_even_where_the_operator_allows_the_mint(
     tmp_path: Path, allowed: bool
@@ -358,6 +364,7 @@ async def test_a_hook_with_a_program_is_refused_even_where_the_operator_allows_t
         assert await tokens.units(mint) == 5_000_000
 
 
+@promise("transfer-fee-counted")
 async def test_of_a_mint_with_a_fee_all_that_leaves_counts_and_the_details_say_what_arrives(
     tmp_path: Path,
 ) -> None:
@@ -384,6 +391,7 @@ async def test_of_a_mint_with_a_fee_all_that_leaves_counts_and_the_details_say_w
         await tokens.refuses(send(tokens, mint, to, Decimal("0.000001")), text)
 
 
+@promise("other-fee-moves-nothing")
 async def test_a_transfer_that_states_another_fee_than_the_mints_moves_nothing(
     tokens: TokenBench,
 ) -> None:

@@ -15,6 +15,7 @@ from solders.system_program import (
     TransferParams,
     transfer,
 )
+from tests.promises import promise
 from tests.support.tokens import (
     FEE,
     PROGRAMS,
@@ -131,6 +132,7 @@ async def test_a_supply_can_be_filled_to_the_last_unit_and_no_further(
     assert (await tokens.read(mint)).supply == 2**64 - 1
 
 
+@promise("mint-decimals-must-match")
 @both_programs
 async def test_decimals_that_are_not_the_mints_are_refused_naming_both(
     tokens: TokenBench, program: Pubkey
@@ -247,6 +249,7 @@ async def test_a_wallet_without_an_account_neither_burns_nor_closes(
         await tokens.refuses(call, f"^mint: the wallet has no token account of {mint}")
 
 
+@promise("burn-and-close-fields")
 @both_programs
 async def test_an_empty_account_is_closed_and_its_rent_comes_back(
     tokens: TokenBench, program: Pubkey

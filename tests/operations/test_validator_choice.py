@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.promises import promise
 
 from solward.operations.validator_choice import (
     EPOCHS,
@@ -48,6 +49,7 @@ def test_the_lower_commission_is_preferred() -> None:
     assert chosen(voter("a", commission_percent=7), voter("b", commission_percent=6)) == "b"
 
 
+@promise("stake-fields")
 def test_a_commission_above_the_ceiling_is_never_chosen_however_good_the_rest() -> None:
     at, above = MAX_COMMISSION_PERCENT, MAX_COMMISSION_PERCENT + 1
     late = earning("late", {NOW - 1: FULL * 95 // 100}, commission_percent=at)

@@ -10,7 +10,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.packaging.test_locks import EXTRAS, PROJECT, needed, versions
+from tests.promises import promise
 from tests.support.environments import LOCKS, built_wheel, run
+
+pytestmark = promise("installs-beside-frameworks")
+
 
 FRAMEWORKS = ("crewai", "langchain-mcp-adapters", "openai-agents")
 TOGETHER = LOCKS / "together" / "requirements.txt"

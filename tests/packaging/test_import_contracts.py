@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("framework", "plugins", "server")
@@ -164,6 +165,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
+@promise("simulation-lowers-nothing")
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     MUTATIONS,

@@ -8,6 +8,7 @@ import sys
 from typing import NamedTuple
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import processor_unit_s
 from tests.support.environments import PROJECT
 
@@ -147,6 +148,7 @@ def test_the_names_come_from_the_modules_that_are_weighed() -> None:
     assert "solward_plugins.skills.transfer" in MODULES
 
 
+@promise("clients-need-no-posix")
 def test_a_client_needs_nothing_of_posix() -> None:
     posix = "import sys\nfor name in ('fcntl', 'resource', 'termios'): sys.modules[name] = None\n"
 

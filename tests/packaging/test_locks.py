@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.promises import promise
 from tests.support.environments import needed_by as distributions_needed
 from tests.support.environments import of_this_environment
 from tests.support.repository import ROOT
@@ -109,6 +110,7 @@ def test_a_distribution_has_one_version_wherever_it_stands() -> None:
     assert {name: each for name, each in found.items() if len(each) > 1} == {}
 
 
+@promise("locked-wheels-only")
 @pytest.mark.parametrize(
     "lock", [*LOCKS, *APART], ids=lambda lock: f"{lock.parent.name}-{lock.name}"
 )
@@ -119,6 +121,7 @@ def test_every_line_of_a_lock_is_a_version_with_hashes(lock: Path) -> None:
     assert ENTRY.sub("", INCLUDED.sub("", rest)).strip() == ""
 
 
+@promise("locked-wheels-only")
 @pytest.mark.parametrize(
     ("target", "installed"),
     [
@@ -142,6 +145,7 @@ def test_a_make_target_installs_its_lock_and_solward_alone(
     assert _installed(done.stdout) == (installed, ["."])
 
 
+@promise("locked-wheels-only")
 def test_the_image_installs_its_lock_and_solward_alone() -> None:
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text().replace("\\\n", "")
     assert _installed(dockerfile) == (["requirements/cluster.txt"], ["."])

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.repository import ROOT
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -45,6 +46,7 @@ def key(tmp_path: Path) -> Path:
     return path
 
 
+@promise("unready-release-refused")
 def test_what_cannot_be_released_is_said_and_nothing_is_made(repository: Path, key: Path) -> None:
     release = "./.ci/release"
     changelog = repository / "CHANGELOG.md"

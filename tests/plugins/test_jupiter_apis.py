@@ -18,6 +18,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
+from tests.promises import promise
 from tests.support.recordings import check_answer, check_request
 
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -360,6 +361,7 @@ async def test_a_price_that_needs_funds_too_is_the_same_routers_without_a_taker(
     assert quote.out_amount == int(ORDER["outAmount"])
 
 
+@promise("funded-taker-gains-nothing")
 @pytest.mark.parametrize("which", ["build", "v1"])
 async def test_a_refusal_of_funds_that_are_there_gets_no_whole_transaction(which: str) -> None:
     """It could do anything with them; an instruction is held to the minimum."""

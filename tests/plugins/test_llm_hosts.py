@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.hosts import in_memory_of, model_hosts
 from tests.support.models import KEY, VENDORS, WAIT, asked_of
@@ -77,6 +78,7 @@ async def test_many_at_once_each_get_their_own_answer_from_two_processes(
     assert len({host.pid for host in two[0].hosts} - {None}) == 2
 
 
+@promise("hosts-yield-to-service")
 async def test_hosts_that_have_imported_litellm_stand_further_back(
     two: Both, server: VendorServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +177,7 @@ async def test_a_vendors_failure_is_the_same_here(two: Both, server: VendorServe
     assert KEY not in repr(refused.value)
 
 
+@promise("stop-ends-the-vendor-call")
 async def test_nobody_waiting_ends_the_work_over_there(two: Both, server: VendorServer) -> None:
     waiting = asyncio.create_task(ask(two, server, "drip"))
     await until(lambda: server.dripping)
@@ -193,6 +196,7 @@ async def test_nobody_waiting_ends_the_work_over_there(two: Both, server: Vendor
     assert (await ask(two, server)).text == "Fine."
 
 
+@promise("vendor-key-as-placeholder")
 async def test_no_vendors_key_is_ever_in_the_hosts_memory(server: VendorServer) -> None:
     keys = {name: f"key-{os.urandom(16).hex()}" for name in VENDORS}
     async with model_hosts() as (hosts, providers):
@@ -326,6 +330,7 @@ async def order(both: Both, server: VendorServer, **what: object) -> str:
     return str((await both[1]["openai"].complete(request, {}, context)).text)
 
 
+@promise("model-host-reaches-vendor-only")
 async def test_a_hostile_litellm_obtains_nothing_but_what_it_is_asked(
     hostile: Both, server: VendorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,6 +365,7 @@ async def test_a_hostile_litellm_obtains_nothing_but_what_it_is_asked(
     assert KEY not in report["elsewhere"][3]
 
 
+@promise("provider-fails-as-provider")
 @pytest.mark.parametrize("error", ["KeyRevoked", "TakenOver", "IdempotencyInFlight"])
 async def test_it_raises_nothing_that_only_the_service_can_say(
     hostile: Both, server: VendorServer, error: str
@@ -368,6 +374,7 @@ async def test_it_raises_nothing_that_only_the_service_can_say(
         await order(hostile, server, do="raise", error=error)
 
 
+@promise("bad-message-ends-host")
 @pytest.mark.parametrize("seed", range(3))
 async def test_1000_hostile_frames_end_their_host_and_nothing_else(
     hostile: Both, server: VendorServer, seed: int, tmp_path: Path
@@ -421,6 +428,7 @@ async def test_a_killed_host_is_a_failure_and_started_anew(
         assert not last.exists() or last.read_text().rpartition(") ")[2].startswith("Z")
 
 
+@promise("model-host-memory-bounded")
 async def test_its_memory_is_bounded_and_measured(two: Both, server: VendorServer) -> None:
     await asyncio.gather(*(ask(two, server) for _ in range(100)))
     for host in two[0].hosts:

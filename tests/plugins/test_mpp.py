@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.promises import promise
 
 from solward.plugins import load_registry
 from solward.plugins.loaded import LoadedPayment
@@ -113,6 +114,7 @@ async def test_a_sponsored_charge_is_handed_over_and_never_sent(protocol: Loaded
         await protocol.headers(offer, PaymentProof(PaymentMode.PUSH, SELLER, signature=SIGNATURE))
 
 
+@promise("offer-returned-unchanged")
 @pytest.mark.parametrize("mode", list(PaymentMode), ids=str)
 async def test_a_credential_has_the_challenge_as_it_came(
     protocol: LoadedPayment, mode: PaymentMode
@@ -142,6 +144,7 @@ async def test_a_credential_has_the_challenge_as_it_came(
         assert credential["payload"] == {"type": "transaction", "transaction": transaction}
 
 
+@promise("headers-stay-the-same")
 async def test_headers_are_the_same_after_the_offer_was_stored(protocol: LoadedPayment) -> None:
     (offer,) = await protocol.offers(asking(challenge(description=r"a \\ \"b\"")))
     stored = read_offer(jsontext.loads(jsontext.dumps(offer_json(offer))))
@@ -166,6 +169,7 @@ async def test_a_credential_goes_into_the_header_that_the_seller_names(
 ONE, TWO = challenge(), challenge(request(amount="2"))
 
 
+@promise("challenges-share-headers")
 @pytest.mark.parametrize(
     ("headers", "amounts"),
     [
@@ -252,6 +256,7 @@ async def test_mainnet_is_the_network_of_no_name_and_of_both_its_names(
         assert offer.network == "mainnet-beta"
 
 
+@promise("challenges-share-headers")
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -318,6 +323,7 @@ MALFORMED: list[tuple[Any, str]] = [
 ]
 
 
+@promise("amount-is-digits")
 @pytest.mark.parametrize(("wanted", "words"), MALFORMED, ids=range(len(MALFORMED)))
 async def test_a_malformed_charge_is_refused_by_the_field_s_name(
     protocol: LoadedPayment, wanted: Any, words: str

@@ -8,10 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from tests.promises import promise
 from tests.support.repository import ROOT
 from tests.support.vendors.scenarios import SAID
 
 
+@promise("bad-message-ends-host")
 def test_nothing_in_the_product_reads_or_writes_pickles() -> None:
     word = re.compile(r"\b(c?[Pp]ickle|shelve|marshal|dill|cloudpickle)\b")
     found = [
@@ -24,6 +26,7 @@ def test_nothing_in_the_product_reads_or_writes_pickles() -> None:
     assert found == []
 
 
+@promise("bad-message-ends-host")
 @pytest.mark.more
 def test_a_service_that_has_asked_a_model_has_neither_litellm_nor_pickles() -> None:
     done = subprocess.run(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
+from tests.promises import promise
 from tests.support.market import CPMM, CpmmPool, fee_mint, pool_of, raydium_venue
 from tests.support.programs import mint_account, token_account
 
@@ -247,6 +248,7 @@ NO_POOL = "is no pool of Raydium's CPMM program on this network"
 CONTRADICT = "contradict each other"
 
 
+@promise("raydium-quotes-exact")
 @pytest.mark.parametrize(
     ("address", "state", "reason"),
     [

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.plugins.skills import SOL, open_skills
+from tests.promises import promise
 from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward.types.errors import SkillError, SkillTimeout
@@ -43,6 +44,7 @@ TO: dict[str, Any] = {
 }
 
 
+@promise("read-skill-sends-nothing")
 async def test_a_skill_that_declares_read_cannot_spend(tmp_path: Path, shelf: Shelf) -> None:
     shelf.install("reads", {"reads": skill_source("reads", body=SPENDING, **TO)})
     spends = skill_source("spends", body=SPENDING, effects="Effects.SPEND", **TO)

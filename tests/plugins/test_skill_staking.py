@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from solders.keypair import Keypair
 from tests.plugins.skills import SkillBench
+from tests.promises import promise
 from tests.support.engine import authorize, by_hand, locked_stake
 
 from solward.types.errors import InvalidRequest
@@ -75,6 +76,7 @@ async def test_a_listed_stake_the_wallet_cannot_act_on_says_so(skills: SkillBenc
     assert "SOL, inactive (locked: it cannot be" in await skills.run("list_stakes")
 
 
+@promise("skill-defaults-as-routes")
 async def test_a_named_validator_is_staked_with(skills: SkillBench) -> None:
     (validator,) = await skills.bench.ledger.vote_accounts()
     skills.bench.wire.away("getVoteAccounts")

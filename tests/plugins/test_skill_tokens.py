@@ -8,6 +8,7 @@ from solders.pubkey import Pubkey
 from spl.token.instructions import set_authority
 from spl.token.models import AuthorityType, SetAuthorityParams
 from tests.plugins.skills import SkillBench, funded, open_skills
+from tests.promises import promise
 from tests.support.tokens import (
     TOKEN,
     TOKEN_2022,
@@ -41,6 +42,7 @@ async def with_token(
     return stranger, mint.pubkey()
 
 
+@promise("check-balance-text")
 async def test_an_empty_wallet_has_its_name_address_four_decimals_and_no_tokens(
     tmp_path: Path,
 ) -> None:
@@ -52,6 +54,7 @@ async def test_an_empty_wallet_has_its_name_address_four_decimals_and_no_tokens(
         )
 
 
+@promise("check-balance-text")
 async def test_each_token_is_told_by_mint_balance_and_decimals(skills: SkillBench) -> None:
     _, plain = await with_token(skills, 1_500_000)
     _, newer = await with_token(skills, 7, TOKEN_2022)
@@ -103,6 +106,7 @@ async def test_authorities_given_up_are_told(skills: SkillBench) -> None:
     assert "Mint authority: none (the supply is fixed)\nFreeze authority: none\n" in text
 
 
+@promise("metadata-is-a-claim")
 async def test_a_mints_own_name_is_told_as_its_own_claim_without_control_characters(
     skills: SkillBench,
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.plugins.skills import SOL, SkillBench, open_skills
+from tests.promises import promise
 
 from solward.types.errors import InvalidRequest, TransactionFailed
 
@@ -50,6 +51,7 @@ async def test_an_airdrop_gives_one_sol_unless_told_otherwise(tmp_path: Path) ->
         assert await skills.bench.lamports(address) == SOL + SOL // 4
 
 
+@promise("airdrop-at-most-two")
 async def test_an_airdrop_on_mainnet_is_refused(skills: SkillBench) -> None:
     skills.network = "mainnet-beta"
     with pytest.raises(InvalidRequest, match="devnet, testnet and localnet only"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.promises import promise
 
 from solward.plugins import load_registry
 from solward.plugins.loaded import LoadedPayment
@@ -102,6 +103,7 @@ async def test_an_offer_of_version_2_is_read_from_its_header(protocol: LoadedPay
     assert (offer.resource, offer.description, offer.expires_ms) == (URL, "Weather", None)
 
 
+@promise("offer-returned-unchanged")
 async def test_version_2_is_shown_with_what_was_offered_unchanged(protocol: LoadedPayment) -> None:
     unknown = {**ENTRY, "sellersOwn": {"rate": 0.1, "list": [1, None, "é"]}}
     required = {**REQUIRED, "accepts": [entry(network="eip155:8453")["accepts"][0], unknown]}
@@ -139,6 +141,7 @@ async def test_version_1_is_read_from_its_body_and_shown_by_its_header(
     }
 
 
+@promise("headers-stay-the-same")
 @pytest.mark.parametrize("required", [REQUIRED, extra(rate=1e22, small=0.1, big=10**30)], ids="ab")
 async def test_headers_are_the_same_after_the_offer_was_stored(
     protocol: LoadedPayment, required: dict[str, Any]
@@ -199,6 +202,7 @@ AMOUNTS = [
 ]  # fmt: skip
 
 
+@promise("amount-is-digits")
 @pytest.mark.parametrize("amount", AMOUNTS, ids=range(len(AMOUNTS)))
 async def test_an_amount_that_programs_read_differently_is_refused(
     protocol: LoadedPayment, amount: Any
@@ -250,6 +254,7 @@ MALFORMED: list[tuple[Any, str]] = [
 ]
 
 
+@promise("malformed-header-no-body")
 @pytest.mark.parametrize(("required", "words"), MALFORMED, ids=range(len(MALFORMED)))
 async def test_a_malformed_header_is_refused_and_no_body_is_taken_in_its_place(
     protocol: LoadedPayment, required: Any, words: str
@@ -398,6 +403,7 @@ async def offered(protocol: LoadedPayment, asked: HttpAnswer) -> tuple[PaymentOf
     return ()
 
 
+@promise("fields-sound-or-refused")
 @given(field=st.sampled_from([*ENTRY, "extra.feePayer", "extra.memo"]), value=JSON)
 async def test_whatever_a_field_is_the_offer_is_sound_or_refused_in_words(
     protocol: LoadedPayment, field: str, value: Any

@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import CLOSED, HEAD, Shelf, built_ins, skill_source
 
 from solward.hosts.plugins import plugin_hosts
@@ -181,6 +182,7 @@ def test_a_broken_plugin_is_reported_with_its_code_and_stops_nothing(
     assert registry.skills["transfer"].distribution == "solward"
 
 
+@promise("declaration-faults-same-in-host")
 async def test_plugin_hosts_report_the_same(shelf: Shelf) -> None:
     expected = {
         "raise_interrupt": ("import_failed", "KeyboardInterrupt"),
@@ -216,6 +218,7 @@ def test_an_interrupt_by_the_user_is_no_plugin_problem(shelf: Shelf) -> None:
         load_registry(entry_points=shelf.entry_points())
 
 
+@promise("built-in-names-kept")
 def test_a_built_in_keeps_its_name_wherever_the_rival_stands_on_the_path(shelf: Shelf) -> None:
     module = shelf.install("evil-dist", {"transfer": skill_source("transfer")})
     for order in (
@@ -237,6 +240,7 @@ def test_no_rule_of_a_plugin_has_the_name_of_our_own(shelf: Shelf, name: str) ->
     assert (problem.code, problem.plugin) == ("name_conflict", name)
 
 
+@promise("built-in-names-kept")
 def test_of_two_third_parties_with_one_name_neither_loads(shelf: Shelf) -> None:
     shelf.install("dist-a", {"twin": skill_source("twin")})
     shelf.install("dist-b", {"twin": skill_source("twin"), "other": skill_source("other")})
@@ -258,6 +262,7 @@ def test_one_distribution_giving_a_name_twice_loads_neither(shelf: Shelf) -> Non
     assert [each.code for each in registry.problems] == ["name_conflict", "name_conflict"]
 
 
+@promise("only-named-plugins-import")
 def test_a_plugin_that_is_not_allowed_is_not_imported_and_blocks_no_name(shelf: Shelf) -> None:
     unwanted = shelf.install("Not_Wanted", {"twin": skill_source("twin")})
     shelf.install("Wanted.Dist", {"twin": skill_source("twin")})
@@ -378,6 +383,7 @@ def discovered(shelf: Shelf) -> Callable[[], dict[str, object]]:
     return run
 
 
+@promise("broken-import-stops-no-start")
 def test_a_fresh_process_starts_with_every_hostile_distribution_installed(
     shelf: Shelf, discovered: Callable[[], dict[str, object]]
 ) -> None:

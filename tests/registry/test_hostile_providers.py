@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import CLOSED, Shelf
 
 from solward import CompletionRequest
@@ -48,6 +49,7 @@ def loaded(shelf: Shelf, source: str) -> LoadedProvider:
     return load_registry(entry_points=shelf.entry_points()).providers["evil"]
 
 
+@promise("provider-gets-named-variables")
 @pytest.mark.parametrize("field", ["secret_env", "base_url_env"])
 @pytest.mark.parametrize("variable", ["API_SECRET", "KEYSTORE_PASSPHRASE", "DATABASE_URL"])
 def test_a_provider_is_not_lent_solwards_own_secrets(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from structlog.testing import capture_logs
+from tests.promises import promise
 from tests.support.plugins import Shelf, skill_source
 
 from solward.plugins import LoadedSkill, interceptors, load_registry, run_skill
@@ -171,6 +172,7 @@ IGNORING = """
 """
 
 
+@promise("broken-import-stops-no-start")
 async def test_a_skill_that_swallows_its_cancellation_holds_nobody_up(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

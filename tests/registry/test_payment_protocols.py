@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import HEAD, Shelf
 
 from solward.plugins import load_registry
@@ -106,6 +107,7 @@ async def test_a_malformed_answer_is_told_with_the_protocol_s_name(acme: LoadedP
         await acme.offers(asked("bug"))
 
 
+@promise("unshowable-offer-unpaid")
 async def test_an_offer_that_could_not_be_shown_is_refused_before_it_is_paid(
     shelf: Shelf,
 ) -> None:
@@ -118,6 +120,7 @@ async def test_an_offer_that_could_not_be_shown_is_refused_before_it_is_paid(
         await acme.offers(asked("n-1"))
 
 
+@promise("receipt-is-a-hint")
 async def test_a_receipt_that_cannot_be_read_is_none(acme: LoadedPayment) -> None:
     (offer,) = await acme.offers(asked("n-1"))
     assert await acme.receipt(offer, HttpAnswer(ANSWER.url, "GET", 500)) is None
@@ -217,6 +220,7 @@ def offer(**fields: Any) -> PaymentOffer:
     return PaymentOffer(**{**GOOD, **fields})
 
 
+@promise("out-of-range-refused")
 @pytest.mark.parametrize(
     ("field", "value"), HOSTILE, ids=[f"{at}-{field}" for at, (field, _) in enumerate(HOSTILE)]
 )
@@ -269,6 +273,7 @@ def test_an_offer_is_the_same_after_it_was_stored() -> None:
     assert read_offer(jsontext.loads(jsontext.dumps(offer_json(first)))) == first
 
 
+@promise("protocol-gets-offer-only", "redirecting-headers-refused")
 @pytest.mark.parametrize(
     "headers",
     [

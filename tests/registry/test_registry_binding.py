@@ -4,6 +4,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.plugins import HEAD, Shelf, skill_source
 
 from solward import Effects, Message, SkillSpec, hookimpl
@@ -221,6 +222,7 @@ def test_a_venue_that_makes_no_swap_is_told_its_two_hooks(shelf: Shelf) -> None:
     assert problem.detail == "venue_instructions or venue_swap must be there: one of them, or both"
 
 
+@promise("venue-names-no-program")
 def test_a_venue_cannot_name_programs_that_get_near_a_wallet(shelf: Shelf) -> None:
     source = VENUE.replace('VenueSpec("pool")', 'VenueSpec("pool", programs=frozenset("1" * 32))')
     shelf.install("dist-v", {"pool": source}, "solward.venues")
@@ -252,6 +254,7 @@ async def test_a_guardrail_is_a_named_rule_for_the_judge(shelf: Shelf) -> None:
     assert exits == "the rule failed: PluginCrash"
 
 
+@promise("built-in-names-kept", "guardrail-upgrade-has-no-gap")
 @pytest.mark.parametrize(
     ("name", "source", "code"),
     [

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.schedules.test_schedules_pay import PAY, paid
 from tests.support.cli import PASSPHRASE, TWICE, solward
 from tests.support.services import HOUR, ScheduleClock, timetable
@@ -15,6 +16,7 @@ from solward.vault.custody.export import export_wallet, newest_keystore
 from solward.vault.custody.service import KEY_FILE
 
 
+@promise("restore-pays-nothing-twice")
 @pytest.mark.sqlite("`solward backup` is of a home with its files")
 def test_a_restored_home_pays_nothing_that_was_paid_since_its_backup(tmp_path: Path) -> None:
     home, other, file = tmp_path / "home", tmp_path / "other", tmp_path / "home.backup"
@@ -51,6 +53,7 @@ def test_a_restored_home_pays_nothing_that_was_paid_since_its_backup(tmp_path: P
     asyncio.run(restored(wallet))
 
 
+@promise("key-export-pauses-schedules")
 async def test_a_wallet_whose_key_was_exported_has_its_schedules_paused(tmp_path: Path) -> None:
     async with timetable(tmp_path / "home") as table:
         wallet, other = await table.api.wallet(1), await table.api.wallet(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.services import HOUR, MINUTE, START, Answer, Timetable, due, timetable
 
@@ -28,6 +29,7 @@ async def ask(
     return await table.api.post(path, headers=headers, **options)
 
 
+@promise("run-now-shifts-nothing")
 async def test_a_run_now_pays_beside_the_due_times_and_counts_like_one(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h", "maxRuns": 3})
@@ -55,6 +57,7 @@ async def test_a_run_now_pays_beside_the_due_times_and_counts_like_one(table: Ti
     assert {each["principal"] for each in told} == {"admin"}
 
 
+@promise("one-key-one-run")
 async def test_one_idempotency_key_asks_for_one_run(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h"})
@@ -73,6 +76,7 @@ async def test_one_idempotency_key_asks_for_one_run(table: Timetable) -> None:
     assert len(await paid(table, wallet)) == 2
 
 
+@promise("no-run-beside-another")
 async def test_none_is_asked_for_while_one_goes_on_or_is_due(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h"})
@@ -115,6 +119,7 @@ async def test_two_runs_of_one_millisecond_have_two_names(table: Timetable) -> N
     assert len(await paid(table, wallet)) == 2
 
 
+@promise("no-run-beside-another")
 async def test_what_was_asked_for_and_not_begun_ends_with_a_pause(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h"})
@@ -130,6 +135,7 @@ async def test_what_was_asked_for_and_not_begun_ends_with_a_pause(table: Timetab
     assert await paid(table, wallet) == []
 
 
+@promise("new-times-drop-request")
 async def test_what_was_asked_for_and_not_begun_ends_with_a_change_of_due_times(
     table: Timetable,
 ) -> None:
@@ -180,6 +186,7 @@ async def test_it_has_the_rights_of_the_schedule_and_no_other(table: Timetable) 
     assert (latest["status"], latest["text"]) == ("skipped", "Transactions are frozen: drill")
 
 
+@promise("asking-counts-for-key")
 async def test_a_key_asks_for_runs_of_what_it_made_and_asking_counts(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     token, _ = await table.api.key(rateLimit=3)

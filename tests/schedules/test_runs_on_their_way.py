@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
 from tests.support.services import HOUR, Timetable, due, timetable
 
@@ -15,6 +16,7 @@ from solward.schedules import store
 from solward.schedules.run import SchedulePhase
 
 
+@promise("deleted-run-stops-reserving")
 async def test_what_was_paused_while_its_skill_ran_reserves_nothing(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
@@ -35,6 +37,7 @@ async def test_what_was_paused_while_its_skill_ran_reserves_nothing(tmp_path: Pa
         assert (await table.get(wallet, made["id"]))["reason"] == "It was paused"
 
 
+@promise("deleted-run-stops-reserving")
 async def test_what_was_deleted_while_its_skill_ran_reserves_nothing(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
@@ -53,6 +56,7 @@ async def test_what_was_deleted_while_its_skill_ran_reserves_nothing(tmp_path: P
         assert (await table.api.get(path)).status == 404
 
 
+@promise("changed-skill-not-run")
 async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
     tmp_path: Path,
 ) -> None:
@@ -84,6 +88,7 @@ async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
         assert len(await paid(table, wallet)) == 1
 
 
+@promise("answered-run-pays-once", "killed-run-pays-once")
 @pytest.mark.parametrize("asked", [False, True], ids=["due", "asked for"])
 async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(
     tmp_path: Path, asked: bool
@@ -125,6 +130,7 @@ async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(
             assert now["nextRunAt"] == due(table.clock.ms + HOUR), phase
 
 
+@promise("interrupted-thrice-fails")
 async def test_a_run_that_is_always_interrupted_ends_as_failed(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet()
@@ -137,6 +143,7 @@ async def test_a_run_that_is_always_interrupted_ends_as_failed(tmp_path: Path) -
         assert (run["status"], "3 times" in run["text"]) == ("failed", True)
 
 
+@promise("interrupted-thrice-fails")
 async def test_an_interrupted_run_is_not_gone_on_with_for_ever(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
@@ -153,6 +160,7 @@ async def test_an_interrupted_run_is_not_gone_on_with_for_ever(tmp_path: Path) -
         assert len(await paid(table, wallet)) == 1
 
 
+@promise("fence-keeps-run-single")
 async def test_two_runs_of_one_due_time_are_one_by_their_fence(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)
@@ -169,6 +177,7 @@ async def test_two_runs_of_one_due_time_are_one_by_their_fence(tmp_path: Path) -
         assert len(await paid(table, wallet)) == 1
 
 
+@promise("run-history-bounded")
 async def test_the_longest_history_is_bounded(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet()

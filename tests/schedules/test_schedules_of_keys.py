@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.services import HOUR, Timetable, due, timetable
 
@@ -38,6 +39,7 @@ async def refused_for_good(table: Timetable, wallet: str, schedule: str) -> None
     )  # fmt: skip
 
 
+@promise("ended-secret-runs-nothing")
 async def test_a_schedule_ends_with_the_key_that_made_it(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     token, key = await table.api.key()
@@ -54,6 +56,7 @@ async def test_a_schedule_ends_with_the_key_that_made_it(table: Timetable) -> No
     assert (resumed.status, "gone" in resumed.error) == (400, True)
 
 
+@promise("schedule-grants-beside-key")
 async def test_what_the_operator_grants_a_keys_schedule_is_shown_beside_what_the_key_may(
     table: Timetable,
 ) -> None:
@@ -91,6 +94,7 @@ async def test_the_hash_of_the_secret_is_in_no_repr(table: Timetable) -> None:
     assert found.key_hash not in repr(found)
 
 
+@promise("ended-secret-runs-nothing")
 async def test_a_stolen_secret_pays_nothing_once_another_took_its_place(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     stolen, key = await table.api.key()
@@ -106,6 +110,7 @@ async def test_a_stolen_secret_pays_nothing_once_another_took_its_place(table: T
     assert len(await paid(table, wallet)) == 1
 
 
+@promise("rotation-pauses-schedules")
 async def test_it_goes_on_while_the_secret_before_overlaps_and_the_operator_binds_it_anew(
     table: Timetable,
 ) -> None:
@@ -122,6 +127,7 @@ async def test_it_goes_on_while_the_secret_before_overlaps_and_the_operator_bind
     assert len(await paid(table, wallet)) == 2
 
 
+@promise("stolen-changes-end-too")
 async def test_what_a_stolen_secret_changes_ends_with_it(tmp_path: Path) -> None:
     """Also what another secret had made or resumed, while that of before overlaps."""
     async with timetable(tmp_path, **IN_DATABASE) as table:
@@ -143,6 +149,7 @@ async def test_what_a_stolen_secret_changes_ends_with_it(tmp_path: Path) -> None
         assert await paid(table, wallet) == []
 
 
+@promise("stolen-changes-end-too")
 @pytest.mark.parametrize("how", ["deleted", "rotated"])
 async def test_what_is_held_ends_with_the_schedule_and_its_secret(tmp_path: Path, how: str) -> None:
     async with timetable(tmp_path, **IN_DATABASE) as table:
@@ -162,6 +169,7 @@ async def test_what_is_held_ends_with_the_schedule_and_its_secret(tmp_path: Path
         assert [each["status"] for each in await paid(table, wallet)] == ["blocked", "confirmed"]
 
 
+@promise("schedule-within-key-limits")
 async def test_it_spends_within_the_keys_limits_and_grants(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     token, key = await table.api.key(spendingLimitSol=0.015)
@@ -187,6 +195,7 @@ async def test_it_spends_within_the_keys_limits_and_grants(table: Timetable) -> 
     assert reader != key
 
 
+@promise("confined-key-own-schedules")
 async def test_a_confined_key_has_schedules_of_its_wallet_alone(table: Timetable) -> None:
     mine, others = await table.api.wallet(), await table.api.wallet()
     token, _ = await table.api.key(walletId=mine)
@@ -203,6 +212,7 @@ async def test_a_confined_key_has_schedules_of_its_wallet_alone(table: Timetable
     assert (await table.get(others, admins["id"]))["status"] == "active"
 
 
+@promise("key-changes-own-only")
 async def test_a_key_changes_what_it_made_and_nothing_else(table: Timetable) -> None:
     wallet = await table.api.wallet()
     token, _ = await table.api.key()
@@ -225,6 +235,7 @@ async def test_a_key_changes_what_it_made_and_nothing_else(table: Timetable) -> 
     assert (await table.api.call("DELETE", path, token=token)).status == 200
 
 
+@promise("schedules-per-key-bounded")
 async def test_a_key_has_so_many_schedules_over_all_wallets(table: Timetable) -> None:
     wallets = [await table.api.wallet() for _ in range(2)]
     token, _ = await table.api.key(rateLimit=1000)
@@ -236,6 +247,7 @@ async def test_a_key_has_so_many_schedules_over_all_wallets(table: Timetable) ->
     await table.add(wallets[0], LOOK | {"every": "30d"})
 
 
+@promise("schedules-per-key-bounded")
 async def test_making_and_changing_schedules_counts_as_the_keys_requests(table: Timetable) -> None:
     wallet = await table.api.wallet()
     token, _ = await table.api.key(rateLimit=2)
@@ -246,6 +258,7 @@ async def test_making_and_changing_schedules_counts_as_the_keys_requests(table: 
     assert [each.status for each in answers] == [200, 429, 429]
 
 
+@promise("run-uses-key-rate")
 async def test_a_run_counts_as_the_keys_request(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     token, _ = await table.api.key(rateLimit=4)
@@ -293,6 +306,7 @@ async def test_a_run_that_goes_on_is_no_other_request(table: Timetable) -> None:
     assert len(await paid(table, wallet)) == 1
 
 
+@promise("slow-runs-leave-room")
 async def test_a_keys_slow_runs_leave_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +341,7 @@ async def test_a_keys_slow_runs_leave_room_for_others(
         assert len(going) == 20
 
 
+@promise("ended-secret-runs-nothing")
 async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_path: Path) -> None:
     """Between the check at the beginning of a run and the money call in it."""
     async with timetable(tmp_path, **IN_DATABASE) as table:
@@ -358,6 +373,7 @@ async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_p
         assert (await table.get(wallet, made["id"]))["status"] == "paused"
 
 
+@promise("memory-keys-leave-none")
 async def test_keys_that_end_with_the_process_leave_no_schedule_that_pays(tmp_path: Path) -> None:
     async with timetable(tmp_path, api_key_store="memory") as table:
         wallet = await table.api.wallet(1)
@@ -367,6 +383,7 @@ async def test_keys_that_end_with_the_process_leave_no_schedule_that_pays(tmp_pa
         await refused_for_good(table, wallet, made["id"])
 
 
+@promise("keyless-worker-leaves-be")
 async def test_a_process_without_keys_leaves_a_keys_schedules_alone(tmp_path: Path) -> None:
     async with timetable(tmp_path, **IN_DATABASE) as table:
         wallet = await table.api.wallet(1)
@@ -380,6 +397,7 @@ async def test_a_process_without_keys_leaves_a_keys_schedules_alone(tmp_path: Pa
         assert len(await paid(table, wallet)) == 1
 
 
+@promise("ended-secret-runs-nothing")
 async def test_a_key_that_has_expired_runs_nothing(tmp_path: Path) -> None:
     async with timetable(tmp_path, **IN_DATABASE) as table:
         wallet = await table.api.wallet(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.services import (
     DAY,
     HOUR,
@@ -68,6 +69,7 @@ async def test_each_due_time_pays_once_and_is_told(table: Timetable) -> None:
     assert told[0]["data"]["dueAt"] == due(START + 2 * HOUR)
 
 
+@promise("missed-skipped-or-once")
 async def test_due_times_that_passed_while_nothing_ran_are_left_out_or_run_once(
     table: Timetable,
 ) -> None:
@@ -87,6 +89,7 @@ async def test_due_times_that_passed_while_nothing_ran_are_left_out_or_run_once(
     assert len(await paid(table, wallet)) == 3
 
 
+@promise("within-minute-not-missed")
 async def test_a_due_time_that_is_found_within_a_minute_is_run(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     await table.add(wallet, PAY | {"every": "1h"})
@@ -96,6 +99,7 @@ async def test_a_due_time_that_is_found_within_a_minute_is_run(table: Timetable)
     assert len(await paid(table, wallet)) == 1
 
 
+@promise("clock-back-pays-nothing")
 async def test_a_clock_that_goes_back_pays_nothing_twice(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h"})
@@ -133,6 +137,7 @@ async def test_it_ends_after_its_runs_or_its_time(table: Timetable) -> None:
     assert (refused.status, "endAt" in refused.error) == (400, True)
 
 
+@promise("five-failures-pause")
 async def test_refused_runs_pause_it_with_an_event(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(
@@ -153,6 +158,7 @@ async def test_refused_runs_pause_it_with_an_event(table: Timetable) -> None:
     assert resumed["nextRunAt"] == due(table.clock.ms + HOUR)
 
 
+@promise("frozen-schedules-skip")
 async def test_frozen_between_two_due_times_it_skips_and_a_look_goes_on(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     pays = await table.add(wallet, PAY | {"every": "1h"})
@@ -175,6 +181,7 @@ async def test_frozen_between_two_due_times_it_skips_and_a_look_goes_on(table: T
     assert len(await paid(table, wallet)) == 1
 
 
+@promise("schedule-payment-is-held")
 async def test_a_held_payment_waits_for_a_person_and_pays_once_as_the_schedule(
     table: Timetable,
 ) -> None:
@@ -204,6 +211,7 @@ async def test_a_held_payment_waits_for_a_person_and_pays_once_as_the_schedule(
     assert (await table.api.get(f"/policy/{who}")).status == 404
 
 
+@promise("schedule-payment-is-held")
 async def test_its_grants_may_be_given_as_the_sentences_that_it_is_shown_with(
     table: Timetable,
 ) -> None:
@@ -228,6 +236,7 @@ async def test_fewer_runs_than_it_had_end_it(table: Timetable) -> None:
     assert len(await paid(table, wallet)) == 2
 
 
+@promise("deleted-schedule-holds-die")
 async def test_what_is_held_for_a_schedule_that_is_gone_is_not_paid(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "0.5"}, "hold": "0.005"}}}
@@ -240,6 +249,7 @@ async def test_what_is_held_for_a_schedule_that_is_gone_is_not_paid(table: Timet
     assert [each["status"] for each in await paid(table, wallet)] == ["blocked"]
 
 
+@promise("schedule-does-as-granted", "schedule-payment-is-held", "creation-grants-count")
 async def test_under_grants_it_does_what_they_say_and_nothing_else(table: Timetable) -> None:
     wallet = await table.api.wallet(1)
     made = await table.add(wallet, PAY | {"every": "1h", "grants": []})
@@ -293,6 +303,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@promise("unclear-schedule-refused")
 async def test_what_is_wrong_is_named_and_nothing_is_made(table: Timetable) -> None:
     wallet = await table.api.wallet()
     for body, said in WRONG:
@@ -303,6 +314,7 @@ async def test_what_is_wrong_is_named_and_nothing_is_made(table: Timetable) -> N
     assert (await table.post(NOBODY, "", PAY | {"every": "1h"})).status == 404
 
 
+@promise("schedules-per-key-bounded")
 async def test_a_wallet_has_each_name_once_and_so_many_schedules(table: Timetable) -> None:
     wallet = await table.api.wallet()
     made = await table.add(wallet, LOOK | {"every": "1h"})
@@ -355,6 +367,7 @@ async def test_a_service_that_starts_again_goes_on(tmp_path: Path) -> None:
         assert len(await paid(table, wallet)) == 1
 
 
+@promise("creation-grants-count")
 async def test_a_schedule_that_only_reads_leaves_what_can_leave_as_it_is(tmp_path: Path) -> None:
     async with timetable(tmp_path) as table:
         wallet = await table.api.wallet(1)

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
 from tests.support.services import (
     HOUR,
@@ -65,6 +66,7 @@ async def dies(table: Timetable) -> None:
         )
 
 
+@promise("other-service-takes-over")
 async def test_two_services_run_each_due_time_once(postgres_url: str, tmp_path: Path) -> None:
     async with tables(postgres_url, tmp_path / "home", (no_hook, no_hook)) as (first, second):
         wallet = await first.api.wallet(2)
@@ -80,6 +82,7 @@ async def test_two_services_run_each_due_time_once(postgres_url: str, tmp_path: 
             assert [each["status"] for each in records] == ["confirmed"] * 8 * turn
 
 
+@promise("other-service-takes-over")
 async def test_what_a_dead_service_had_begun_another_ends(
     postgres_url: str, tmp_path: Path
 ) -> None:

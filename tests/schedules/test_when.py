@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.promises import promise
 
 from solward.schedules.when import When, check_cron
 from solward.support.clock import iso, ms_of
@@ -44,6 +45,7 @@ def test_equal_distances_are_counted_from_the_first(first: int, every: int, ms: 
     assert found == first or found - every <= ms
 
 
+@promise("due-times-never-repeat")
 @given(cron=EXPRESSIONS, zone=ZONES, ms=TIMES)
 @example(cron="30 2 * * *", zone="Europe/Berlin", ms=ms_of("2026-10-25T01:15:00Z"))
 def test_a_cron_expressions_due_times_only_go_on(cron: str, zone: str, ms: int) -> None:
@@ -80,6 +82,7 @@ def test_a_day_has_one_nine_o_clock_whatever_daylight_saving_does() -> None:
     ]  # fmt: skip
 
 
+@promise("daylight-saving-runs-once")
 def test_a_time_that_daylight_saving_leaves_out_is_run_after_it_and_one_it_repeats_once() -> None:
     berlin = When(START, cron="30 2 * * *", time_zone="Europe/Berlin")
     # 02:30 is not there on 29 March: as Debian's cron, right after the gap.
@@ -88,6 +91,7 @@ def test_a_time_that_daylight_saving_leaves_out_is_run_after_it_and_one_it_repea
     assert after(berlin, "2026-10-24T12:00:00Z", 2) == ["2026-10-25T00:30", "2026-10-26T01:30"]
 
 
+@promise("daylight-saving-runs-once")
 def test_each_hour_of_the_night_is_its_own_where_every_hour_is_meant() -> None:
     berlin = When(START, cron="0 * * * *", time_zone="Europe/Berlin")
     assert after(berlin, "2026-10-24T23:30:00Z", 3) == [

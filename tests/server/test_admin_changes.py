@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import SECRET, Api, serving_api
 
@@ -29,6 +30,7 @@ async def told(api: Api, most: int = 1) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@promise("changes-are-logged")
 async def test_an_agents_limits_tell_what_they_were_and_who_changed_them(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", demo=True) as api:
         wallet = await api.wallet()
@@ -117,6 +119,7 @@ async def test_a_keys_terms_are_told_at_its_begin_and_its_end(tmp_path: Path, st
         assert key not in str(await api.service.audit.latest(2))
 
 
+@promise("changes-are-logged")
 async def test_a_freeze_tells_what_the_switch_was(api: Api) -> None:
     wallet = await api.wallet()
     for reason in ("theft", "still theft"):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.server.test_authorisation_matrix import ADMIN, ADMIN_REQUIRED, KEY, KEY_INVALID, ask
 from tests.support.agents import agent_body
 from tests.support.services import (
@@ -66,6 +67,7 @@ async def make(api: Api, role: str, name: str = "", **fields: object) -> tuple[s
     return made.json["adminSecret"], made.json["id"]
 
 
+@promise("routes-declare-roles")
 async def test_every_route_that_takes_an_admin_declares_a_role(api: Api) -> None:
     declared = {}
     for rule in api.app.url_map.iter_rules():
@@ -77,6 +79,7 @@ async def test_every_route_that_takes_an_admin_declares_a_role(api: Api) -> None
     assert declared == {route: least(route) for route in ADMIN | KEY}
 
 
+@promise("credential-within-its-role")
 async def test_each_role_calls_what_it_may_and_nothing_else(api: Api) -> None:
     tokens = {role: (await make(api, role))[0] for role in Role}
     for route in sorted(ADMIN | KEY):
@@ -96,6 +99,7 @@ async def test_each_role_calls_what_it_may_and_nothing_else(api: Api) -> None:
         await api.post("/unfreeze")
 
 
+@promise("credentials-stored-hashed")
 async def test_a_secret_is_shown_once_and_kept_as_a_hash(api: Api) -> None:
     secret, credential_id = await make(api, "read", "ana")
     assert re.fullmatch(r"sa-[0-9a-f]{48}", secret)
@@ -166,6 +170,7 @@ async def test_another_process_refuses_it_at_once_too(tmp_path: Path, postgres_u
         await database.close()
 
 
+@promise("credential-within-its-role")
 async def test_nothing_is_reserved_for_a_credential_that_ended_meanwhile(api: Api) -> None:
     secret, credential_id = await make(api, "policy")
     wallet = await api.wallet(1)
@@ -195,6 +200,7 @@ async def test_an_expired_credential_is_refused(api: Api) -> None:
     assert len((await api.get("/admins")).json["admins"]) == 1
 
 
+@promise("credential-within-its-role")
 async def test_an_event_stream_ends_with_its_credential(tmp_path: Path) -> None:
     async with (
         Solward.open(settings(tmp_path)) as service,
@@ -228,6 +234,7 @@ async def test_a_silent_stream_ends_with_an_expired_credential(
                 pass
 
 
+@promise("role-cannot-widen")
 @pytest.mark.parametrize("role", ["read", "operate"])
 async def test_only_the_top_role_makes_and_ends_credentials(api: Api, role: str) -> None:
     secret, credential_id = await make(api, role)
@@ -241,6 +248,7 @@ async def test_only_the_top_role_makes_and_ends_credentials(api: Api, role: str)
     assert (await api.get("/admins/self")).json == {"role": "policy", "admin": None}
 
 
+@promise("credentials-end-within-makers", "role-cannot-widen")
 async def test_what_a_credential_makes_ends_no_later_and_is_told_when_it_ends(api: Api) -> None:
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     secret, credential_id = await make(api, "policy", "ana", expiresAt=soon)
@@ -256,6 +264,7 @@ async def test_what_a_credential_makes_ends_no_later_and_is_told_when_it_ends(ap
     assert [each["name"] for each in revoked.json["made"]] == ["b"]
 
 
+@promise("no-key-outlives-maker", "role-cannot-widen")
 @pytest.mark.parametrize("store", ["database", "memory"])
 async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path, store: str) -> None:
     async with serving_api(tmp_path, api_key_store=store) as api:
@@ -287,6 +296,7 @@ async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path, store: s
         assert [each["expiresAt"] for each in found] == [sooner, end, None, later]
 
 
+@promise("revoked-at-once-everywhere", "role-cannot-widen")
 async def test_a_schedule_that_a_credential_made_holds_no_secret_of_it(api: Api) -> None:
     soon = iso(now_ms() + HOUR_MS)
     secret, credential_id = await make(api, "policy", "ana", expiresAt=soon)
@@ -334,6 +344,7 @@ async def test_there_are_no_more_than_a_hundred(api: Api) -> None:
     )
 
 
+@promise("role-cannot-widen")
 async def test_an_agent_begins_to_act_by_the_role_policy_and_goes_on_by_operate(api: Api) -> None:
     secret, _ = await make(api, "operate")
     wallet = await api.wallet()
@@ -352,6 +363,7 @@ async def test_an_agent_begins_to_act_by_the_role_policy_and_goes_on_by_operate(
     assert (answer.status, "OPENAI_API_KEY" in answer.text) == (400, True)
 
 
+@promise("role-cannot-widen")
 async def test_an_agent_that_was_stopped_before_it_ran_is_not_started_by_operate(api: Api) -> None:
     secret, _ = await make(api, "operate")
     body = agent_body(await api.wallet(), "openai", llmModel="m", strategy="wait")
@@ -363,6 +375,7 @@ async def test_an_agent_that_was_stopped_before_it_ran_is_not_started_by_operate
     assert (answer.status, "role policy" in answer.text) == (403, True)
 
 
+@promise("credential-within-its-role")
 async def test_over_mcp_a_role_may_what_it_may_over_rest(api: Api) -> None:
     secret, _ = await make(api, "operate")
     wallet = (await api.post("/wallets", {"name": "ada"})).json["walletId"]
@@ -375,6 +388,7 @@ async def test_over_mcp_a_role_may_what_it_may_over_rest(api: Api) -> None:
     assert await api.records(wallet) == []
 
 
+@promise("role-cannot-widen")
 async def test_no_answer_to_a_reader_has_a_secret(tmp_path: Path) -> None:
     hook = "an-approval-secret-for-tests-of-32-bytes"
     async with serving_api(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import NOBODY, Api, serving_api
 
@@ -33,6 +34,7 @@ async def decided(api: Api, agent: str) -> list[Any]:
             await asyncio.sleep(0.02)
 
 
+@promise("agent-create-fields", "start-and-stop-repeat", "agent-routes-beyond", "memory-keeps-100")
 async def test_an_agents_life(api: Api) -> None:
     wallet = await api.wallet(1)
     required = body(wallet)
@@ -69,6 +71,7 @@ async def test_an_agents_life(api: Api) -> None:
     assert (await api.get(f"/agents/{agent}")).error == "Agent not found"
 
 
+@promise("agent-routes-beyond", "limits-show-what-is-left")
 async def test_an_agents_limits_are_shown(api: Api) -> None:
     wallet = await api.wallet()
     limits = {"maxSolPerTransaction": 1, "dailySpendingLimitSol": 3}
@@ -79,6 +82,7 @@ async def test_an_agents_limits_are_shown(api: Api) -> None:
     assert shown["dailySpendingLimitSol"]["left"] == 3
 
 
+@promise("second-form-makes-wallet")
 async def test_the_second_form_makes_the_agents_wallet(api: Api) -> None:
     sent = body("", maxSolPerTransaction=1)
     del sent["walletId"]
@@ -88,6 +92,7 @@ async def test_the_second_form_makes_the_agents_wallet(api: Api) -> None:
     assert (wallet["id"], wallet["name"]) == (made.json["walletId"], "watcher-wallet")
 
 
+@promise("agent-create-fields")
 @pytest.mark.parametrize("field", ["name", "walletId", "llmProvider", "llmModel", "strategy"])
 async def test_a_missing_field_is_400_and_named(api: Api, field: str) -> None:
     sent = body(await api.wallet())
@@ -97,6 +102,7 @@ async def test_a_missing_field_is_400_and_named(api: Api, field: str) -> None:
     assert field in answer.error
 
 
+@promise("404-texts")
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -116,6 +122,7 @@ async def test_an_unknown_agent_is_404(api: Api, method: str, path: str) -> None
     assert (answer.status, answer.error) == (404, "Agent not found")
 
 
+@promise("chat-needs-running-agent")
 async def test_chat_needs_a_message_and_a_running_agent(api: Api) -> None:
     wallet = await api.wallet()
     agent = (await api.post("/agents", body(wallet))).json["id"]

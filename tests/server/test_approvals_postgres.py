@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.approvals import asks, guardrails
 from tests.support.services import STRANGER, several_apis
 
@@ -31,6 +32,7 @@ def _asking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "_engine_options", options)
 
 
+@promise("approval-used-up-at-reserve")
 async def test_two_processes_that_approve_at_once_pay_once(
     postgres_url: str, tmp_path: Path
 ) -> None:

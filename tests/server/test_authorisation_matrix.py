@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import NOBODY, SECRET, Answer, Api
 
@@ -143,6 +144,7 @@ async def ask(api: Api, route: str, token: str | None, *, of: str = NOBODY) -> A
     return await api.call(method, path, token=token, prefix=prefix)
 
 
+@promise("every-route-authenticates")
 async def test_no_route_is_missing_from_the_matrix(api: Api) -> None:
     assert routes(api) == PUBLIC | SIGNED | ADMIN | KEY
 
@@ -177,6 +179,7 @@ def refusal(route: str, kind: str) -> str | None:
     return KEY_REQUIRED if kind in ("none", "empty") else KEY_INVALID
 
 
+@promise("every-route-authenticates", "key-within-its-limits")
 async def test_every_route_answers_each_credential_as_the_contract_says(api: Api) -> None:
     tokens = await credentials(api)
     for route in sorted(PUBLIC | ADMIN | KEY):
@@ -193,6 +196,7 @@ async def test_every_route_answers_each_credential_as_the_contract_says(api: Api
         await api.post("/unfreeze")
 
 
+@promise("key-within-its-limits")
 async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api: Api) -> None:
     token = (await credentials(api))["confined"]
     other = await api.wallet(1)

@@ -6,12 +6,14 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+from tests.promises import promise
 from tests.support.services import serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.grants.dollars import NoPrice, Price, worth
 
 
+@promise("balance-in-dollars")
 async def test_it_is_shown_where_it_is_asked_for_and_what_has_no_price_is_named(
     tmp_path: Path,
 ) -> None:
@@ -38,6 +40,7 @@ async def test_it_is_shown_where_it_is_asked_for_and_what_has_no_price_is_named(
         assert (await api.get(f"{path}?usd=yes")).status == 400
 
 
+@promise("balance-in-dollars")
 def test_each_is_rounded_up_and_other_decimals_are_no_price() -> None:
     third = Price(Fraction(1, 3), 6, 0)
     held = {"SOL": (1, 9), "a": (1, 6), "b": (1, 5), "c": (0, 6), "d": (1, 6)}

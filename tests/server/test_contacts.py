@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from solders.pubkey import Pubkey
+from tests.promises import promise
 from tests.support.services import STRANGER, Api
 
 from solward.operations import contacts
@@ -29,6 +30,7 @@ def alike(address: str) -> str:
     raise AssertionError(address)
 
 
+@promise("contacts-listed-and-audited")
 async def test_contacts_are_named_renamed_listed_and_removed(api: Api) -> None:
     assert await name(api, STRANGER, "Landlord") == (200, "Landlord")
     assert await name(api, OTHER, "Accountant") == (200, "Accountant")
@@ -56,6 +58,7 @@ async def test_contacts_are_named_renamed_listed_and_removed(api: Api) -> None:
     assert {each["principal"] for each in told} == {"admin"}
 
 
+@promise("lookalike-contact-refused")
 async def test_a_name_or_an_address_that_can_be_taken_for_another_is_refused(api: Api) -> None:
     made = (await api.post("/wallets", {"name": "till"})).json
     assert (await name(api, OTHER, "Landlord"))[0] == 200
@@ -86,6 +89,7 @@ async def test_a_name_or_an_address_that_can_be_taken_for_another_is_refused(api
         assert (status, error) == (400, "address must be an address, base58 of 32 bytes")
 
 
+@promise("wallet-never-takes-contact")
 async def test_no_wallet_takes_a_contacts_name_nor_an_address_or_an_id_as_its_own(
     api: Api,
 ) -> None:
@@ -117,6 +121,7 @@ async def test_there_are_so_many_contacts_and_no_more(
     assert (await name(api, OTHER, "Second"))[0] == 200
 
 
+@promise("contact-allows-nothing")
 async def test_a_contact_is_no_recipient_of_a_payment_and_of_no_grant(api: Api) -> None:
     wallet = await api.wallet(1)
     assert (await name(api, STRANGER, "landlord"))[0] == 200

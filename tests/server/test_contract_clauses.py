@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import STRANGER, Api, serving_api
 
@@ -21,6 +22,7 @@ SKILLS = [
 ]  # fmt: skip
 
 
+@promise("success-is-200")
 async def test_every_success_is_200_but_for_what_a_person_is_asked(api: Api) -> None:
     paths = (await api.get("/openapi.json", token=None)).json["paths"]
     others = {}
@@ -38,6 +40,7 @@ async def test_every_success_is_200_but_for_what_a_person_is_asked(api: Api) -> 
     assert content["schema"] == {"$ref": "#/components/schemas/Held"}
 
 
+@promise("records-newest-first")
 async def test_a_list_has_50_records_unless_said_otherwise(api: Api) -> None:
     wallet = await api.wallet()
     ids = [f"00000000-0000-4000-8000-{number:012}" for number in range(51)]
@@ -54,6 +57,7 @@ async def test_a_list_has_50_records_unless_said_otherwise(api: Api) -> None:
         assert [each["id"] for each in found] == ids[:0:-1]
 
 
+@promise("key-defaults")
 async def test_a_key_makes_10_requests_a_minute_unless_said_otherwise(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", max_transactions_per_minute=100) as api:
         key, _ = await api.key()
@@ -63,6 +67,7 @@ async def test_a_key_makes_10_requests_a_minute_unless_said_otherwise(tmp_path: 
         assert "10 transaction requests and chats a minute" in answers[-1].error
 
 
+@promise("key-defaults")
 async def test_a_key_spends_5_sol_a_day_unless_said_otherwise(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", max_transactions_per_minute=100) as api:
         key, _ = await api.key()
@@ -77,6 +82,7 @@ async def test_a_key_spends_5_sol_a_day_unless_said_otherwise(tmp_path: Path) ->
         assert "of the 5 SOL allowed in 24 hours" in answer.error
 
 
+@promise("permissions-not-enforced")
 async def test_permissions_are_listed_and_not_enforced(api: Api) -> None:
     wallet = await api.wallet(1)
     key, _ = await api.key(permissions=["read"])
@@ -85,6 +91,7 @@ async def test_permissions_are_listed_and_not_enforced(api: Api) -> None:
     assert (await api.post(f"/wallets/{wallet}/transfer", body, token=key)).status == 200
 
 
+@promise("swap-fields")
 async def test_a_swap_slips_50_basis_points_unless_said_otherwise(api: Api) -> None:
     wallet = await api.wallet(1)
     body = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
@@ -92,6 +99,7 @@ async def test_a_swap_slips_50_basis_points_unless_said_otherwise(api: Api) -> N
     assert (answer.status, answer.json["slippageBps"]) == (200, 50)
 
 
+@promise("balance-shape")
 async def test_a_token_without_a_known_symbol_has_none(api: Api) -> None:
     wallet = await api.wallet(1)
     body = {"name": "Demo", "symbol": "DEMO", "decimals": 2, "initialSupply": 5}
@@ -101,6 +109,7 @@ async def test_a_token_without_a_known_symbol_has_none(api: Api) -> None:
     assert (token["uiBalance"], token["rawBalance"], token["decimals"]) == (5, "500", 2)
 
 
+@promise("unknown-provider-is-400")
 async def test_the_providers_are_four_and_another_is_400_listing_them(api: Api) -> None:
     body = agent_body(await api.wallet(), "OpenAI", name="a", llmModel="m", strategy="s")
     answer = await api.post("/agents", body)
@@ -108,12 +117,14 @@ async def test_the_providers_are_four_and_another_is_400_listing_them(api: Api) 
     assert (answer.status, answer.error) == (400, f"llmProvider must be one of: {names}")
 
 
+@promise("seventeen-skills")
 async def test_the_built_in_skills_are_the_contracts_17_and_two_more(api: Api) -> None:
     found = [skill["name"] for skill in (await api.get("/skills")).json["skills"]]
     assert sorted(found) == sorted([*SKILLS, "transfer_token", "pay_request"])
     assert len(SKILLS) == 17
 
 
+@promise("observation-contents")
 async def test_an_agent_observes_its_5_newest_transactions(tmp_path: Path) -> None:
     given: dict[str, Any] = {"demo": True, "max_transactions_per_minute": 100}
     async with serving_api(tmp_path / "home", **given) as api:
@@ -134,6 +145,7 @@ async def test_an_agent_observes_its_5_newest_transactions(tmp_path: Path) -> No
         assert sorted(recent[0]) == ["details", "status", "timestamp", "type"]
 
 
+@promise("dashboard-port-and-url")
 def test_the_dashboard_finds_the_local_service_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NEXT_PUBLIC_API_URL", "NEXT_PUBLIC_API_SECRET", "API_SECRET", "DASHBOARD_PORT"):
         monkeypatch.delenv(name, raising=False)

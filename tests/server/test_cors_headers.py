@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.services import NOBODY, Api, serving_api
 
 DASHBOARD = ("http://localhost:3000", "http://127.0.0.1:3000")
@@ -29,6 +30,7 @@ def granted(headers: object) -> list[str]:
     return [name for name, _ in headers if name.lower().startswith("access-control")]  # type: ignore[attr-defined] # werkzeug's
 
 
+@promise("origins-as-configured")
 @pytest.mark.parametrize("origin", DASHBOARD)
 async def test_a_preflight_of_the_dashboard_needs_no_credential(api: Api, origin: str) -> None:
     for path in ("/wallets", f"/agents/{NOBODY}/start", "/keys", "/nowhere"):
@@ -47,6 +49,7 @@ async def test_a_preflight_of_the_dashboard_needs_no_credential(api: Api, origin
             assert "Origin" in answer.headers["Vary"]
 
 
+@promise("origins-as-configured")
 @pytest.mark.parametrize("origin", STRANGERS)
 async def test_another_origin_is_granted_nothing(api: Api, origin: str) -> None:
     refused = await api.call("OPTIONS", "/wallets", token=None, headers=preflight(origin))
@@ -57,6 +60,7 @@ async def test_another_origin_is_granted_nothing(api: Api, origin: str) -> None:
         assert "Origin" in answer.headers["Vary"]
 
 
+@promise("origins-as-configured")
 @pytest.mark.parametrize("origin", DASHBOARD)
 async def test_errors_carry_the_headers_too(api: Api, origin: str) -> None:
     headers = {"Origin": origin}

@@ -11,6 +11,7 @@ from typing import Any
 
 from solders.keypair import Keypair
 from tests.operations.matrix.stand import Stand, new_stand
+from tests.promises import promise
 from tests.support.agents import Scripted, agent_body, calls
 from tests.support.services import Answer, serving_api
 
@@ -45,6 +46,7 @@ async def until_refused(ask: Callable[[], Awaitable[Answer]]) -> tuple[int, Answ
     raise AssertionError("nothing refused it")
 
 
+@promise("costs-limits", "daily-costs-capped")
 async def test_tokens_to_fresh_addresses_drain_one_ceiling_of_rent(tmp_path: Path) -> None:
     async with wallet_with_tokens(tmp_path) as (stand, mint):
         api, path = stand.api, f"/wallets/{stand.id}/token-transfer"
@@ -65,6 +67,7 @@ async def test_tokens_to_fresh_addresses_drain_one_ceiling_of_rent(tmp_path: Pat
         assert answer.status == 200
 
 
+@promise("key-within-its-limits", "zero-key-signs-nothing")
 async def test_a_key_with_a_limit_of_0_takes_no_rent_and_no_fee(tmp_path: Path) -> None:
     async with wallet_with_tokens(tmp_path) as (stand, mint):
         api = stand.api
@@ -91,6 +94,7 @@ async def test_a_key_with_a_limit_of_0_takes_no_rent_and_no_fee(tmp_path: Path) 
         assert (await api.post(f"{wallet}/airdrop", {"amount": 1}, token=key)).status == 200
 
 
+@promise("costs-limits")
 async def test_a_keys_own_ceiling_holds_over_all_its_wallets(tmp_path: Path) -> None:
     async with wallet_with_tokens(tmp_path) as (stand, _mint):
         api = stand.api
@@ -110,6 +114,7 @@ async def test_a_keys_own_ceiling_holds_over_all_its_wallets(tmp_path: Path) -> 
         assert 0 < lost <= 20_000_000
 
 
+@promise("costs-limits")
 async def test_an_agent_that_launches_tokens_takes_one_ceiling(tmp_path: Path) -> None:
     given: dict[str, Any] = {"max_costs_sol_per_day": 10, "demo": True}
     async with wallet_with_tokens(tmp_path, **given) as (stand, _mint):

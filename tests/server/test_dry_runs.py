@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.services import STRANGER, Api, serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -38,6 +39,7 @@ async def token(api: Api, wallet: str, supply: int = 1000) -> str:
     return str((await api.post(f"/wallets/{wallet}/launch-token", body)).json["mint"])
 
 
+@promise("dry-run-sends-nothing")
 async def test_every_money_route_has_one(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", max_transactions_per_minute=100) as api:
         wallet = await api.wallet(2)
@@ -87,6 +89,7 @@ async def test_every_money_route_has_one(tmp_path: Path) -> None:
         assert swapped["details"]["outputAmount"] == arrived
 
 
+@promise("dry-run-stores-nothing")
 async def test_a_refusal_is_told_as_the_real_route_tells_it(api: Api) -> None:
     wallet = await api.wallet(2)
     body = {"to": STRANGER, "amount": 3}
@@ -154,6 +157,7 @@ async def test_skills_that_spend_have_none(api: Api, skill: str) -> None:
     assert await state(api, wallet) == before
 
 
+@promise("dry-run-never-acts")
 async def test_what_has_no_dry_run_does_nothing_where_one_is_asked_for(api: Api) -> None:
     wallet = await api.wallet(1)
     rent = {"skill": "transfer", "parameters": {"to": STRANGER, "amount": 0.1}, "name": "rent",

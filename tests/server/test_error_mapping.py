@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from tests.promises import promise
 from tests.support.services import SECRET, Api
 
 from solward.types import errors
@@ -33,6 +34,7 @@ STATUS = {
 }
 
 
+@promise("error-one-field")
 def test_every_error_has_the_status_of_the_table() -> None:
     kinds = {
         name: kind
@@ -48,6 +50,7 @@ def test_every_error_has_the_status_of_the_table() -> None:
     assert status_of(SkillError("internal_error", "x")) == 500
 
 
+@promise("errors-are-json")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("path", ["/nowhere", "/wallets/", "//wallets", "/keys/a/b"])
 async def test_an_unknown_route_is_404(shared_api: Api, path: str) -> None:
@@ -55,6 +58,7 @@ async def test_an_unknown_route_is_404(shared_api: Api, path: str) -> None:
     assert (answer.status, answer.error) == (404, "Not found")
 
 
+@promise("errors-are-json")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_method_is_405_and_names_the_right_ones(shared_api: Api) -> None:
     answer = await shared_api.call("PUT", "/wallets", token=None)
@@ -63,6 +67,7 @@ async def test_a_wrong_method_is_405_and_names_the_right_ones(shared_api: Api) -
     assert "POST" in answer.headers["Allow"]
 
 
+@promise("bug-shows-no-text")
 async def test_a_bug_is_500_without_its_text(
     api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

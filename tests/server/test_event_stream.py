@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.clock import until
 from tests.support.database import audit_places, audit_seq_at
@@ -31,6 +32,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         yield opened
 
 
+@promise("events-stream-to-admin")
 async def test_what_happens_is_told_once_in_order_with_exact_amounts(served: Served) -> None:
     async with served.listening() as heard:
         wallet = (await served.post("/wallets", {"name": "Ada"}))["walletId"]

@@ -176,7 +176,7 @@ def test_nothing_of_postgresql_is_imported_for_sqlite(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from solward.service import Solward
+from solward.service.service import Solward
 from solward.settings import Settings
 
 async def main():

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.services import Api
 
 from solward_server.http.field_names import MOST_UNKNOWN, resembled
+
+pytestmark = promise("unknown-fields-refused")
+
 
 KEY_FIELDS = ("expiresAt", "grants", "name", "rateLimit", "spendingLimitSol", "walletId")
 AGENT = {"name": "a", "llmProvider": "openai", "llmModel": "m", "strategy": "s"}
@@ -40,6 +44,7 @@ def test_names_that_are_alike(written: str, meant: str | None) -> None:
     assert resembled(written, KEY_FIELDS) == meant
 
 
+@promise("unknown-field-rules")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("field", ["wallet", "wallet_id", "spendingLimit", "grant", "expires_at"])
 async def test_no_key_is_made_with_a_bound_that_is_misspelled(shared_api: Api, field: str) -> None:
@@ -105,6 +110,7 @@ async def test_what_a_route_without_unknown_fields_does_not_know_is_refused(api:
     assert (await api.get(f"/policy/key:{key}")).json["grants"] == []
 
 
+@promise("unknown-field-rules", "no-bounds-in-query")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("method", "path", "body"),

@@ -9,11 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api
 
 from solward.support.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.credential_lookups import AT_ONCE, MOST_KNOWN, CredentialLookups
+
+pytestmark = promise("guess-flood-starves-nobody")
 
 
 class SlowLookUps:
@@ -50,6 +53,7 @@ async def flood(api: Api, count: int) -> AsyncIterator[list[asyncio.Task[Answer]
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@promise("guess-flood-blocks-nobody")
 async def test_a_flood_of_guesses_takes_two_look_ups_and_nobodys_turn(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +79,7 @@ async def test_a_flood_of_guesses_takes_two_look_ups_and_nobodys_turn(
     assert crowded.headers["Retry-After"] == "1"
 
 
+@promise("guess-flood-blocks-nobody")
 async def test_a_revoked_credential_takes_turns_like_a_guess(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +128,7 @@ async def test_a_new_key_has_its_turn_after_one_of_each_source() -> None:
     assert strangers.waiting == 0
 
 
+@promise("guess-flood-blocks-nobody")
 async def test_what_waits_is_bounded_and_who_has_most_of_it_gives_way() -> None:
     strangers = FairTurns(1)
     outcomes: Counter[tuple[str, str]] = Counter()

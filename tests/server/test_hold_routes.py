@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.services import NOBODY, Answer, Api, serving_api
 
 from solward.types.errors import LedgerUnavailable
@@ -59,6 +60,7 @@ async def desk(api: Api) -> Desk:
     return Desk(api, wallet, other, recipient, asker, asker_id)
 
 
+@promise("key-stands-for-hold")
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_slow_try_is_not_paid_beside_the_one_that_was_held_and_approved(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, fails: bool
@@ -92,6 +94,7 @@ async def test_a_slow_try_is_not_paid_beside_the_one_that_was_held_and_approved(
     assert await desk.paid() == Decimal("0.5")
 
 
+@promise("success-is-200", "transactions-refusal-beats-hold")
 async def test_what_a_grant_holds_is_202_and_paid_once_when_it_is_approved(desk: Desk) -> None:
     answer = await desk.ask()
     assert answer.status == 202
@@ -129,6 +132,7 @@ async def test_two_approvals_at_once_pay_once(desk: Desk) -> None:
     assert await desk.state(hold) == "executed"
 
 
+@promise("hold-routes-beyond")
 async def test_what_is_denied_is_told_to_its_caller_and_never_paid(desk: Desk) -> None:
     hold = await desk.held(Idempotency_Key="pay-1")
     decided = await desk.decide(hold, "deny", body={"note": "who is that?"})
@@ -155,6 +159,7 @@ async def test_an_idempotency_key_answers_the_state_of_its_hold(desk: Desk) -> N
     assert await desk.state(other) == "held"
 
 
+@promise("approval-used-once")
 async def test_only_who_was_granted_it_and_asks_for_nothing_approves(desk: Desk) -> None:
     hold = await desk.held()
     approver, approver_id = await desk.api.key(name="approver", grants=APPROVES)
@@ -204,6 +209,7 @@ async def test_who_is_told_of_which_hold(desk: Desk) -> None:
     assert (answer.status, answer.error) == (404, "Wallet not found")
 
 
+@promise("hold-routes-beyond")
 async def test_holds_are_listed_by_wallet_state_and_page(desk: Desk) -> None:
     holds = [await desk.held(sol) for sol in ("0.2", "0.3", "0.4")]
 
@@ -262,6 +268,7 @@ async def test_keys_in_memory_ask_and_approve_too(tmp_path: Path) -> None:
         assert await desk.paid() == Decimal("0.5")
 
 
+@promise("same-request-same-hold")
 async def test_a_token_by_its_symbol_or_its_mint_waits_once(desk: Desk) -> None:
     api, wallet = desk.api, desk.wallet
     swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 1}
@@ -277,6 +284,7 @@ async def test_a_token_by_its_symbol_or_its_mint_waits_once(desk: Desk) -> None:
     assert len(holds) == 1
 
 
+@promise("same-request-same-hold")
 async def test_a_swap_into_another_token_is_another_hold(desk: Desk) -> None:
     grant = {"may": ["swap"], "assets": {"SOL": {"per": {"24h": "2"}, "hold": "0"}}}
     asker, _ = await desk.api.key(name="trader", grants=[grant], rateLimit=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.services import SECRET, Api, serving_api
 
 from solward.settings.access import DEVELOPMENT_SECRET
@@ -22,6 +23,7 @@ async def test_this_machines_names_are_answered(tmp_path: Path, host: str) -> No
         assert await status(api, host, DEVELOPMENT_SECRET) == 200
 
 
+@promise("rebound-name-unanswered")
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:3001", "", "localhost."])
 async def test_a_name_that_was_pointed_here_is_not(tmp_path: Path, host: str) -> None:
     async with serving_api(tmp_path / "home", api_secret=DEVELOPMENT_SECRET) as api:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from quart import Quart, Response, request
+from tests.promises import promise
 
 from solward_server import http_server
 from solward_server.http import connection
@@ -173,6 +174,7 @@ async def test_no_more_of_a_head_is_kept_than_its_bound(begin: bytes) -> None:
             await _flood(writer)
 
 
+@promise("large-head-gets-431")
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_a_head_that_is_too_large_is_refused_with_431(at_once: bool) -> None:
     async with served(application()) as (reader, writer):
@@ -192,6 +194,7 @@ async def test_a_body_does_not_count_as_head() -> None:
         assert (await _answer(reader)) == str(size).encode()
 
 
+@promise("trickling-client-closed")
 @pytest.mark.parametrize(
     ("sent", "rest"),
     [
@@ -238,6 +241,7 @@ async def test_a_request_that_runs_is_not_waited_for_as_a_head(
         assert await _answer(reader) == b"slow"
 
 
+@promise("unread-response-cut-off")
 @pytest.mark.parametrize(
     ("bound", "header"),
     [("UNREAD_S", ""), ("KEEP_ALIVE_S", ""), ("KEEP_ALIVE_S", "Connection: close\r\n")],
@@ -282,6 +286,7 @@ async def test_a_response_that_takes_too_long_to_be_read_is_cut_off(
             assert not answer.endswith(b"0\r\n\r\n")
 
 
+@promise("idle-connections-yield")
 async def test_half_open_connections_are_closed_for_one_that_has_a_request() -> None:
     async with serving(application(), most_connections=8) as server:
         kept_reader, kept = await server.connect()
@@ -306,6 +311,7 @@ async def test_half_open_connections_are_closed_for_one_that_has_a_request() -> 
         assert await _answer(kept_reader) == b"http 127.0.0.1"
 
 
+@promise("idle-connections-yield")
 async def test_requests_whose_bodies_do_not_come_are_closed_for_others() -> None:
     seen = Seen()
     head = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Api, serving_api
 from werkzeug.datastructures import Headers
 
@@ -39,6 +40,7 @@ async def test_two_keys_are_refused(api: Api) -> None:
     assert counted(await api.records(wallet), "transfer") == 0
 
 
+@promise("idempotency-key-everywhere", "same-key-same-answer")
 @pytest.mark.parametrize("path", ["transfer", "skills/transfer"])
 async def test_the_same_request_is_answered_the_same_and_paid_once(api: Api, path: str) -> None:
     wallet = await api.wallet(2)
@@ -74,6 +76,7 @@ async def test_a_lost_answer_is_given_without_paying_again(api: Api, path: str) 
     assert (await api.post(url, BODY | {"amount": 0.2}, headers=ONE)).status == 422
 
 
+@promise("same-key-same-answer")
 @pytest.mark.parametrize("path", ["transfer", "skills/transfer"])
 async def test_a_refusal_is_replayed_too(api: Api, path: str) -> None:
     wallet = await api.wallet(2)
@@ -90,6 +93,7 @@ async def test_a_refusal_is_replayed_too(api: Api, path: str) -> None:
     assert counted(await api.records(wallet), "transfer") == 1
 
 
+@promise("other-body-is-422")
 @pytest.mark.parametrize("path", ["transfer", "skills/transfer"])
 async def test_many_at_once_are_one_payment(api: Api, path: str) -> None:
     wallet = await api.wallet(2)
@@ -104,6 +108,7 @@ async def test_many_at_once_are_one_payment(api: Api, path: str) -> None:
     assert counted(await api.records(wallet), "transfer") == 1
 
 
+@promise("unjudged-leaves-key-free")
 @pytest.mark.parametrize("path", ["transfer", "skills/transfer"])
 async def test_a_bad_request_uses_up_no_key(api: Api, path: str) -> None:
     wallet = await api.wallet(2)
@@ -125,6 +130,7 @@ async def test_a_key_that_is_not_visible_ascii_is_400(api: Api, key: str) -> Non
     assert counted(await api.records(wallet), "transfer") == 0
 
 
+@promise("key-claimed-with-reservation")
 async def test_a_key_belongs_to_its_principal_and_its_path(api: Api) -> None:
     wallet, second = await api.wallet(1), await api.wallet(1)
     token, _ = await api.key()
@@ -144,6 +150,7 @@ async def test_a_replay_takes_nothing_from_the_keys_rate(api: Api) -> None:
     assert (await api.post(url, BODY, token=token)).status == 429
 
 
+@promise("keys-are-never-deleted")
 async def test_keys_outlive_the_process(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as api:
         wallet = await api.wallet(1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
+from tests.promises import promise
 from tests.support.services import several_apis
 
 from solward.credentials import api_keys as store
@@ -97,6 +98,7 @@ async def test_the_shared_window_slides_by_the_databases_clock(
         await database.close()
 
 
+@promise("key-makes-100-wallets")
 async def test_processes_count_all_requests_of_a_key_together(
     postgres_url: str, tmp_path: Path
 ) -> None:

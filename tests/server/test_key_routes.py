@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.database import service_tables as tables
@@ -23,6 +24,7 @@ from solward_server.http.auth import KEY_INVALID
 HOUR_MS = 3_600_000
 
 
+@promise("key-shown-once")
 async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> None:
     answer = await api.post("/keys", {"name": "bot"})
     assert answer.headers["Cache-Control"] == "no-store"
@@ -40,6 +42,7 @@ async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> Non
     assert record["lastUsedAt"] is None
 
 
+@promise("key-unused-is-null")
 async def test_using_a_key_is_recorded(api: Api) -> None:
     key, _ = await api.key()
     await api.get("/wallets", token=key)
@@ -47,6 +50,7 @@ async def test_using_a_key_is_recorded(api: Api) -> None:
     assert record["lastUsedAt"] >= record["createdAt"]
 
 
+@promise("404-texts", "deleted-key-ends")
 async def test_a_revoked_key_ends_at_once(api: Api) -> None:
     key, key_id = await api.key()
     assert (await api.get("/wallets", token=key)).status == 200
@@ -67,6 +71,7 @@ async def expire(api: Api, monkeypatch: pytest.MonkeyPatch, key_id: str) -> None
         await connection.execute(ended.values(expires_ms=await clock(connection)))
 
 
+@promise("revoked-ends-what-began")
 @pytest.mark.parametrize("store", ["database", "memory"])
 @pytest.mark.parametrize("by", ["route", "skill"])
 @pytest.mark.parametrize("end", ["revoked", "rotated", "expired"])
@@ -102,6 +107,7 @@ async def test_a_revoked_key_ends_what_it_had_begun(
         assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
 
 
+@promise("key-expires", "rotated-key-resets-nothing")
 @pytest.mark.parametrize("store", ["database", "memory"])
 async def test_an_expired_key_is_refused_as_a_revoked_one_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
@@ -138,6 +144,7 @@ async def test_an_expiry_is_a_time_with_a_zone_in_the_future(api: Api, expiry: o
     assert record["expiresAt"] == "2100-01-01T00:00:00.000Z"
 
 
+@promise("key-rotates-with-overlap", "rotated-key-resets-nothing")
 @pytest.mark.parametrize("store", ["database", "memory"])
 async def test_a_new_secret_overlaps_with_the_one_before_and_resets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
@@ -184,6 +191,7 @@ async def test_a_new_secret_overlaps_with_the_one_before_and_resets_nothing(
         assert (await api.get("/wallets", token=new)).status == 200
 
 
+@promise("rotated-key-resets-nothing")
 @pytest.mark.parametrize("store", ["database", "memory"])
 async def test_a_further_secret_ends_the_older_one_and_none_overlaps_with_0_seconds(
     tmp_path: Path, store: str
@@ -213,6 +221,7 @@ async def test_a_further_secret_ends_the_older_one_and_none_overlaps_with_0_seco
         assert [await works(each.json["apiKey"]) for each in both] == [False, False]
 
 
+@promise("confined-key-one-wallet")
 async def test_a_confined_key_sees_only_its_wallet(api: Api) -> None:
     mine, other = await api.wallet(1), await api.wallet(1)
     key, _ = await api.key(walletId=mine)
@@ -254,6 +263,7 @@ async def test_a_key_for_an_unknown_wallet_is_refused(api: Api) -> None:
     assert (answer.status, answer.error) == (404, "Wallet not found")
 
 
+@promise("key-limit-is-a-guardrail", "key-within-its-limits")
 async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
     wallet = await api.wallet(2)
     key, _ = await api.key(spendingLimitSol=0.5)
@@ -271,6 +281,7 @@ async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
     assert (await api.post(path, {"to": STRANGER, "amount": 0.1})).status == 200
 
 
+@promise("key-limit-is-a-guardrail", "zero-key-signs-nothing")
 async def test_a_key_with_nothing_to_spend_only_reads(api: Api) -> None:
     wallet = await api.wallet(1)
     key, _ = await api.key(spendingLimitSol=0)
@@ -282,6 +293,7 @@ async def test_a_key_with_nothing_to_spend_only_reads(api: Api) -> None:
     assert (await api.get(f"/wallets/{wallet}/balance", token=key)).status == 200
 
 
+@promise("keys-stored-as-hashes")
 async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
     options = {"api_key_store": "memory"}
     async with serving_api(tmp_path / "home", **options) as first:
@@ -291,6 +303,7 @@ async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
         assert (await second.get("/keys")).json == {"keys": []}
 
 
+@promise("keys-stored-as-hashes", "credentials-stored-hashed")
 async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as first:
         key, key_id = await first.key(rateLimit=7, permissions=["read"])
@@ -321,6 +334,7 @@ async def test_a_use_is_not_a_write_of_its_own(tmp_path: Path) -> None:
         assert kinds == ["read"] * 5
 
 
+@promise("asker-is-recorded")
 async def test_a_record_its_events_and_its_audit_entries_say_which_key_asked(api: Api) -> None:
     wallet = await api.wallet(1)
     key, key_id = await api.key()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.processes import written_log
 from tests.support.services import STRANGER, serving_api, settings
@@ -72,6 +73,7 @@ async def receiving() -> AsyncIterator[tuple[Receiver, str]]:
         await server.close()
 
 
+@promise("only-local-paths-shown", "addresses-hide-vendor-keys")
 @pytest.mark.more
 @pytest.mark.parametrize("cuts", [False, True], ids=["refused", "cut"])
 async def test_of_a_service_whose_vendors_all_fail(
@@ -143,6 +145,7 @@ async def _mainnet(method: str, _params: Sequence[Any]) -> Any:
     return answers.get(method, epoch | {"blockHeight": 8})
 
 
+@promise("only-local-paths-shown", "addresses-hide-vendor-keys")
 @pytest.mark.parametrize("cuts", [False, True], ids=["refused", "cut"])
 async def test_of_price_sources_that_fail(tmp_path: Path, cuts: bool) -> None:
     async with receiving() as (receiver, url), rpc_nodes.listening(_mainnet) as (node,):
@@ -168,6 +171,7 @@ async def test_of_price_sources_that_fail(tmp_path: Path, cuts: bool) -> None:
         assert SHORT not in told
 
 
+@promise("addresses-hide-vendor-keys")
 @pytest.mark.parametrize(
     "url",
     [

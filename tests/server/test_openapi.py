@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
+from tests.promises import promise
 from tests.support.services import Api, Described, serving_api, target
 
 from solward import SkillSpec
@@ -53,6 +54,7 @@ def test_it_is_valid_openapi(document: dict[str, Any]) -> None:
     validate(document)
 
 
+@promise("public-routes")
 async def test_it_describes_every_route_with_its_credential_and_no_other(api: Api) -> None:
     served: dict[str, set[str]] = {}
     security = {}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.market import USDC
 from tests.support.payments import OWNER, PRICE, Shop, open_shop, reopened
 from tests.support.sellers import Asked, Reply, receipt
@@ -93,6 +94,7 @@ async def test_the_same_key_pays_once_and_answers_the_same(shop: Shop) -> None:
     assert other.status == 422
 
 
+@promise("key-pays-once-over-restarts")
 async def test_requests_at_once_with_one_key_are_one_payment(shop: Shop) -> None:
     answers = await asyncio.gather(*(shop.post("at-once") for _ in range(6)))
     assert sorted({each.status for each in answers}) == [200, 409]
@@ -143,6 +145,7 @@ async def test_what_is_refused_before_it_is_judged_leaves_the_key_unused(shop: S
     assert (await shop.post("too-much")).status == 200
 
 
+@promise("key-pays-once-over-restarts")
 async def test_the_answer_is_kept_over_a_restart(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with open_shop(home) as shop:
@@ -153,6 +156,7 @@ async def test_the_answer_is_kept_over_a_restart(tmp_path: Path) -> None:
             assert len(later.seller.paid) == 1
 
 
+@promise("key-pays-once-over-restarts")
 async def test_what_was_handed_over_before_a_stop_is_shown_again_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +268,7 @@ async def test_lists_are_paged(shop: Shop) -> None:
     assert (wrong.status, wrong.error) == (400, "before must be the id of a payment")
 
 
+@promise("payment-dry-run-counted")
 async def test_a_dry_run_is_a_request_of_its_keys_rate(shop: Shop) -> None:
     """The seller is asked, whoever it is."""
     token, _ = await shop.api.key(rateLimit=2)
@@ -272,6 +277,7 @@ async def test_a_dry_run_is_a_request_of_its_keys_rate(shop: Shop) -> None:
     assert len(shop.seller.asked) == 2
 
 
+@promise("list-reads-no-answers")
 async def test_a_list_of_payments_reads_no_answers(shop: Shop) -> None:
     for _ in range(3):
         await shop.post()
@@ -286,6 +292,7 @@ async def test_a_list_of_payments_reads_no_answers(shop: Shop) -> None:
         tracemalloc.stop()
 
 
+@promise("lost-answer-not-repaid")
 async def test_a_request_whose_answer_is_no_longer_kept_is_not_paid_again(shop: Shop) -> None:
     first = await shop.post("weather-1")
     assert first.json["response"]["truncated"] is False
@@ -324,6 +331,7 @@ async def test_a_price_that_rose_waits_for_a_person_and_is_paid_once_approved(sh
     assert await shop.earned() == 3 * PRICE
 
 
+@promise("key-stands-for-hold")
 @pytest.mark.parametrize("route", ["pay", "skill"])
 async def test_what_fails_of_an_approved_payment_meanwhile_ends_neither_its_hold_nor_its_key(
     shop: Shop, route: str
@@ -356,6 +364,7 @@ async def test_what_fails_of_an_approved_payment_meanwhile_ends_neither_its_hold
     assert await shop.earned() == 3 * PRICE
 
 
+@promise("same-request-same-hold")
 async def test_a_paid_request_is_one_hold_by_whichever_route(shop: Shop) -> None:
     may_pay = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
     token, _ = await shop.api.key(rateLimit=100, grants=[may_pay])
@@ -384,6 +393,7 @@ async def test_a_frozen_wallet_pays_nobody(shop: Shop) -> None:
     assert (again.status, again.headers["Idempotent-Replayed"]) == (500, "true")
 
 
+@promise("frozen-shows-no-payment")
 @pytest.mark.parametrize("whole", [True, False], ids=["service", "wallet"])
 async def test_what_was_handed_over_before_a_freeze_is_shown_to_nobody_until_it_is_lifted(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, whole: bool
@@ -446,6 +456,7 @@ async def test_the_feed_tells_of_payments(shop: Shop) -> None:
     assert {each["id"] for each in told.values()} == {paid["id"]}
 
 
+@promise("headers-never-stored")
 async def test_nothing_of_a_header_or_a_query_is_kept_or_told(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

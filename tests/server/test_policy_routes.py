@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
@@ -34,6 +35,7 @@ async def put(api: Api, document: Any, path: str = "/policy") -> Any:
     return await api.call("PUT", path, document)
 
 
+@promise("policy-routes-beyond")
 async def test_a_policy_is_put_shown_and_put_again_as_it_was_shown(api: Api) -> None:
     wallet = await api.wallet()
     _, first = await api.key(name="ci")
@@ -146,6 +148,7 @@ async def test_a_refusal_names_the_path_and_changes_nothing(api: Api) -> None:
     }  # fmt: skip
 
 
+@promise("lost-body-frees-nobody")
 async def test_a_body_without_read_only_frees_nobody_who_may_only_read(api: Api) -> None:
     _, key = await api.key(name="auditor", grants=[])
     answer = await put(api, {"grants": []})
@@ -162,6 +165,7 @@ async def test_a_body_without_read_only_frees_nobody_who_may_only_read(api: Api)
     assert (await policy(api))["policy"]["readOnly"] == []
 
 
+@promise("lost-body-frees-nobody")
 @pytest.mark.parametrize("body", [None, {}, {"grants": None}, {"book": {}}])
 async def test_a_body_without_grants_takes_no_bound_away(
     api: Api, body: dict[str, object] | None
@@ -207,6 +211,7 @@ async def test_check_says_what_a_policy_would_say_and_changes_nothing(api: Api) 
     assert (await policy(api))["policy"]["grants"] == []
 
 
+@promise("policy-routes-beyond")
 async def test_one_principal_is_put_under_grants_and_out_of_them(api: Api) -> None:
     wallet = await api.wallet(1)
     token, key = await api.key(name="ci")
@@ -271,6 +276,7 @@ async def test_a_principals_refusals_name_what_is_wrong(api: Api) -> None:
     assert (await policy(api))["policy"]["readOnly"] == []
 
 
+@promise("new-grant-resets-nothing")
 async def test_a_grant_written_anew_has_counted_what_was_moved(api: Api) -> None:
     wallet = await api.wallet(2)
     token, _ = await api.key(name="ci", grants=[SPENDS])
@@ -330,6 +336,7 @@ async def test_a_book_of_a_thousand_and_a_thousand_grants_fit_and_more_is_413(ap
     assert (other.status, "64 KiB" in other.error) == (413, True)
 
 
+@promise("policy-routes-beyond")
 @pytest.mark.parametrize("store", ["memory", pytest.param("database", marks=pytest.mark.more)])
 async def test_a_key_is_made_under_grants_and_takes_them_with_it(
     tmp_path: Path, store: str
@@ -414,6 +421,7 @@ async def test_an_agent_is_made_changed_and_deleted_with_its_grants(tmp_path: Pa
         assert (await policy(api))["policy"]["readOnly"] == []
 
 
+@promise("policy-changes-logged")
 async def test_every_change_is_audited_with_before_and_after(api: Api) -> None:
     _, key = await api.key(name="ci", grants=[])
     await put(api, {"grants": [SPENDS]}, f"/policy/key:{key}")
@@ -431,6 +439,7 @@ async def test_every_change_is_audited_with_before_and_after(api: Api) -> None:
     assert told[3]["after"] == {"grants": None}
 
 
+@promise("policy-routes-beyond")
 async def test_replay_lists_what_a_draft_would_have_changed(api: Api) -> None:
     wallet = await api.wallet(2)
     token, key = await api.key(name="ci", grants=[SPENDS])

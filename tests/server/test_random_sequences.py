@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.agents import Scripted, agent_body, calls
 from tests.support.examples import examples
 from tests.support.services import Api, serving_api
@@ -281,6 +282,7 @@ async def check(api: Api, seeds: range) -> None:
     assert {"SOL", "USDC", "BONK"} <= moved.keys()
 
 
+@promise("hold-routes-beyond")
 @pytest.mark.property
 async def test_no_asset_leaves_beyond_what_was_said_before(api: Api) -> None:
     await check(api, range(examples(8, least=2)))
@@ -292,12 +294,14 @@ async def test_no_asset_leaves_beyond_it_in_150_sequences(api_of_part: Api, part
     await check(api_of_part, range(100 + 30 * part, 130 + 30 * part))
 
 
+@promise("no-call-sequence-exceeds")
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(100))
 async def test_no_asset_leaves_beyond_it_in_10000_sequences(api_of_part: Api, part: int) -> None:
     await check(api_of_part, range(10_000 + 100 * part, 10_100 + 100 * part))
 
 
+@promise("no-call-sequence-exceeds")
 async def test_with_the_reservation_apart_from_the_check_more_leaves(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

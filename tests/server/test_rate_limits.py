@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import NOBODY, Api, serving_api, settings
 
@@ -48,6 +49,7 @@ async def test_a_refused_request_takes_no_place() -> None:
     await limiter.take("a", 1)
 
 
+@promise("rate-limit-counts")
 async def test_over_the_limit_is_429_with_retry_after_and_cors(api: Api) -> None:
     wallet = await api.wallet()
     key, _ = await api.key(rateLimit=2)
@@ -71,6 +73,7 @@ async def test_over_the_limit_is_429_with_retry_after_and_cors(api: Api) -> None
     assert (await api.post(paths[0], {"amount": 1})).status == 200
 
 
+@promise("rate-limit-counts")
 async def test_chats_are_counted_beside_transactions(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", demo=True) as api:
         wallet = await api.wallet()
@@ -100,6 +103,7 @@ async def test_chats_are_counted_beside_transactions(tmp_path: Path) -> None:
         assert (await api.post(f"{path}/chat", said)).status == 200
 
 
+@promise("key-makes-100-wallets")
 async def test_a_key_makes_so_many_requests_a_minute_and_the_admin_any_number(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 # One service for all: nothing here changes what another test sees.
@@ -26,6 +27,7 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
         yield made
 
 
+@promise("bodies-are-objects")
 @pytest.mark.parametrize(
     "data",
     [
@@ -42,6 +44,7 @@ async def test_what_is_not_json_is_400(api: Api, data: bytes) -> None:
     assert (answer.status, answer.error) == (400, "The request body must be valid JSON")
 
 
+@promise("grants-refuse-unknown-fields")
 async def test_a_field_that_stands_twice_is_400(api: Api) -> None:
     answer = await api.post("/wallets", data=b'{"name": "a", "tags": [], "name": "b"}')
     assert (answer.status, answer.error) == (
@@ -50,12 +53,14 @@ async def test_a_field_that_stands_twice_is_400(api: Api) -> None:
     )
 
 
+@promise("bodies-are-objects")
 @pytest.mark.parametrize("data", [b"[]", b"1", b'"text"', b"null", b"true"])
 async def test_what_is_no_object_is_400(api: Api, data: bytes) -> None:
     answer = await api.post("/wallets", data=data)
     assert (answer.status, answer.error) == (400, "The request body must be a JSON object")
 
 
+@promise("body-at-most-64-kib")
 async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
     empty = b'{"name": "x", "pad": ""}'
     whole = empty[:-2] + b"a" * (64 * 1024 - len(empty)) + empty[-2:]
@@ -67,6 +72,7 @@ async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
     )
 
 
+@promise("400-names-its-field")
 @pytest.mark.parametrize(
     ("path", "body", "text"),
     [
@@ -180,6 +186,7 @@ async def test_a_wrong_field_of_tokens_and_stakes_is_400_and_named(
     assert await api.records(wallet) == []
 
 
+@promise("records-newest-first")
 @pytest.mark.parametrize("limit", ["0", "501", "-1", "1.5", "x", "", "1e2", "%D9%A3", "9" * 5000])
 async def test_a_limit_outside_1_to_500_is_400(api: Api, limit: str) -> None:
     wallet = await api.wallet()
@@ -188,10 +195,12 @@ async def test_a_limit_outside_1_to_500_is_400(api: Api, limit: str) -> None:
         assert (answer.status, answer.error) == (400, "limit must be a whole number from 1 to 500")
 
 
+@promise("unknown-field-rules")
 async def test_unknown_fields_are_ignored_on_the_contracts_routes(api: Api) -> None:
     assert (await api.post("/wallets", {"name": "w", "colour": "blue"})).status == 200
 
 
+@promise("unknown-field-rules", "token-field-refused")
 @pytest.mark.parametrize(
     ("field", "value"),
     [("token", "USDC"), ("mint", NOBODY), ("Token", "USDC"), ("tokenMint", "USDC"),
@@ -217,12 +226,14 @@ async def test_a_transfer_that_names_sol_or_no_asset_is_sent(
     assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 200
 
 
+@promise("404-texts")
 @pytest.mark.parametrize("path", ["balance", "transactions", "limits", ""])
 async def test_an_unknown_wallet_is_404(api: Api, path: str) -> None:
     answer = await api.get(f"/wallets/{NOBODY}/{path}".rstrip("/"))
     assert (answer.status, answer.error) == (404, "Wallet not found")
 
 
+@promise("404-texts")
 @pytest.mark.parametrize("path", ["transfer", "swap", "airdrop", "skills/wait"])
 async def test_no_operation_on_an_unknown_wallet(api: Api, path: str) -> None:
     answer = await api.post(f"/wallets/{NOBODY}/{path}", {})
@@ -304,6 +315,7 @@ async def test_a_skill_takes_no_dry_run_of_the_body(api: Api, said: Any) -> None
     assert await api.records(wallet) == []
 
 
+@promise("doubled-query-is-400")
 @pytest.mark.parametrize(
     ("path", "field"),
     [

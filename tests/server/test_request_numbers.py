@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import func, select
+from tests.promises import promise
 from tests.support.services import STRANGER, Api, serving_api
 
 from solward.database.tables import attempts, reservations, transactions
@@ -99,6 +100,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
         yield Desk(api, wallet, made.json["mint"])
 
 
+@promise("amounts-exact-to-lamport")
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.id)
 async def test_what_is_no_amount_is_refused_by_name_and_leaves_nothing(
     desk: Desk, number: Number

@@ -8,11 +8,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
 from solward.types.errors import StoreError
 
 
+@promise("wallets-oldest-first", "wallet-by-id")
 async def test_wallets_are_made_listed_and_tagged(api: Api) -> None:
     made = (await api.post("/wallets", {"name": "till", "tags": ["shop"]})).json
     assert sorted(made) == ["address", "createdAt", "name", "walletId"]
@@ -34,6 +36,7 @@ async def test_wallets_are_made_listed_and_tagged(api: Api) -> None:
     assert (await api.get(path)).json == changed.json
 
 
+@promise("amounts-exact-to-lamport")
 async def test_a_balance_is_exact(api: Api) -> None:
     wallet = await api.wallet(2)
     body = {"to": STRANGER, "amount": Decimal("0.123456789")}
@@ -43,6 +46,7 @@ async def test_a_balance_is_exact(api: Api) -> None:
     assert '"sol":1.876538211' in answer.text
 
 
+@promise("transfer-fields")
 async def test_a_transfer_answers_with_its_record(api: Api) -> None:
     wallet = await api.wallet(1)
     answer = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.25})
@@ -60,6 +64,7 @@ async def test_a_transfer_answers_with_its_record(api: Api) -> None:
     assert body["timestamp"].endswith("Z")
 
 
+@promise("airdrop-at-most-two")
 async def test_an_airdrop_is_one_sol_unless_said_otherwise(api: Api) -> None:
     wallet = await api.wallet()
     answer = await api.post(f"/wallets/{wallet}/airdrop")
@@ -69,6 +74,7 @@ async def test_an_airdrop_is_one_sol_unless_said_otherwise(api: Api) -> None:
     assert (await api.get(f"/wallets/{wallet}/balance")).json["sol"] == 1
 
 
+@promise("failure-is-500-and-stored")
 async def test_too_little_balance_is_500_and_a_failed_record(api: Api) -> None:
     wallet = await api.wallet()
     answer = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.25})
@@ -78,6 +84,7 @@ async def test_too_little_balance_is_500_and_a_failed_record(api: Api) -> None:
     assert record["error"] in answer.error
 
 
+@promise("records-before-an-id")
 async def test_records_are_newest_first_and_paged(api: Api) -> None:
     wallet = await api.wallet()
     other = await api.wallet()
@@ -97,6 +104,7 @@ async def test_records_are_newest_first_and_paged(api: Api) -> None:
     assert (unknown.status, unknown.error) == (400, "before must be the id of a transaction")
 
 
+@promise("unknown-field-rules", "skill-shape", "skill-routes-beyond")
 async def test_skills_are_listed_with_their_schemas_and_run(api: Api) -> None:
     skills = {skill["name"]: skill for skill in (await api.get("/skills")).json["skills"]}
     assert {"airdrop", "check_balance", "token_info", "transfer", "wait"} <= set(skills)
@@ -127,6 +135,7 @@ async def test_skills_are_listed_with_their_schemas_and_run(api: Api) -> None:
     assert "max_per_tx" in blocked.error
 
 
+@promise("skill-routes-beyond")
 async def test_plugins_are_listed_with_their_distribution(api: Api) -> None:
     report = (await api.get("/plugins")).json
     assert report["problems"] == []
@@ -167,6 +176,7 @@ async def test_providers_tell_what_an_agent_of_theirs_takes(
     assert "xai-of-the-operator" not in str(report)
 
 
+@promise("freeze-stops-at-once")
 async def test_frozen_wallets_send_nothing(api: Api) -> None:
     wallet, other = await api.wallet(1), await api.wallet(1)
     body = {"to": STRANGER, "amount": 0.1}
@@ -213,6 +223,7 @@ async def test_what_is_frozen_is_listed_with_its_reasons_the_latest_first(api: A
     assert (await api.get("/freeze?limit=0")).status == 400
 
 
+@promise("limits-show-what-is-left")
 async def test_limits_say_what_is_spent_and_left(api: Api) -> None:
     wallet = await api.wallet(2)
     await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.5})
@@ -220,6 +231,7 @@ async def test_limits_say_what_is_spent_and_left(api: Api) -> None:
     assert day == {"limit": 10, "spent": Decimal("0.5"), "reserved": 0, "left": Decimal("9.5")}
 
 
+@promise("health-counts-agents")
 async def test_health_shows_both_shapes_of_the_agents(api: Api) -> None:
     report = (await api.get("/health", token=None)).json
     assert report["status"] == "ok"
@@ -237,6 +249,7 @@ async def test_health_shows_both_shapes_of_the_agents(api: Api) -> None:
     }
 
 
+@promise("health-within-a-second")
 async def test_health_answers_within_a_second_whatever_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +269,7 @@ async def test_health_answers_within_a_second_whatever_hangs(
     assert answer.json["solana"]["healthy"] is False
 
 
+@promise("health-within-a-second")
 async def test_health_is_degraded_when_the_database_refuses(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.services import SECRET, settings
 
 from solward.service.service import Solward
@@ -68,6 +69,7 @@ async def test_a_request_under_way_is_answered_before_the_end(
                 await client.get("/api/v1/health")
 
 
+@promise("default-secret-stays-local")
 async def test_the_development_secret_is_not_served_to_others(tmp_path: Path) -> None:
     given = settings(tmp_path / "home", api_host="0.0.0.0", api_secret=DEVELOPMENT_SECRET)
     async with Solward.open(given) as service:

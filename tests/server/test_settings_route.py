@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.services import SECRET, serving_api
 
 from solward.client import Setting
@@ -90,6 +91,7 @@ def test_the_ceilings_are_marked() -> None:
     ]
 
 
+@promise("settings-shown-masked")
 @pytest.mark.parametrize("where", ["environment", ".env"])
 def test_no_secret_is_in_it_wherever_it_was_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.promises import promise
 from tests.support.grants import grant, limit
 from tests.support.services import STRANGER, serving_api
 
 from solward.operations.policies.changes import replace_policy, replace_set
 
 
+@promise("whole-chain-must-allow")
 async def test_a_skill_and_its_plugin_are_bound_and_the_operation_itself_is_not(
     tmp_path: Path,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.services import Api
 
 from solward.solana.stakes import RecordedStakes, read_stakes
@@ -36,6 +37,7 @@ async def states(api: Api, wallet: str) -> list[tuple[str, str, str]]:
     return [(each["address"], str(each["balance"]), each["state"]) for each in found["stakes"]]
 
 
+@promise("stake-fields", "unstake-and-withdraw")
 async def test_a_stake_is_made_listed_unstaked_and_withdrawn(api: Api) -> None:
     wallet = await api.wallet(2)
     assert await states(api, wallet) == []
@@ -77,6 +79,7 @@ async def test_staking_twice_with_one_key_stakes_once(api: Api) -> None:
     assert len(await states(api, wallet)) == 1
 
 
+@promise("wrap-and-unwrap")
 async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) -> None:
     wallet = await api.wallet(1)
     wrapped = (await api.post(f"/wallets/{wallet}/wrap-sol", {"amount": 0.25})).json

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.services import Api, serving_api
 
@@ -52,6 +53,7 @@ async def held(api: Api, wallet: str) -> Decimal:
                Decimal(0))  # fmt: skip
 
 
+@promise("sales-count-by-asset")
 async def test_the_swap_beyond_the_day_is_refused_and_told_what_is_left(tmp_path: Path) -> None:
     async with holding_usdc(tmp_path) as (api, wallet):
         assert await day(api, wallet) == {
@@ -75,6 +77,7 @@ async def test_the_swap_beyond_the_day_is_refused_and_told_what_is_left(tmp_path
         assert records[0]["guardrailsApplied"][-1] == "daily_limit"
 
 
+@promise("burns-count-by-mint")
 async def test_a_skill_and_a_burn_and_a_dry_run_meet_the_same_day(tmp_path: Path) -> None:
     async with holding_usdc(tmp_path) as (api, wallet):
         assert (await sell(api, wallet, 45)).status == 200
@@ -101,6 +104,7 @@ async def test_a_limit_of_nothing_lets_nothing_go(tmp_path: Path) -> None:
         assert answer.error == BLOCKED.format(asked=1, mint=USDC, left=0, limit=0, spent=0)
 
 
+@promise("token-limits", "day-is-limited")
 async def test_20_swaps_at_once_take_the_day_and_no_unit_more(tmp_path: Path) -> None:
     # Rent of the accounts on the way counts until each has landed.
     costs = {"max_costs_sol_per_day": Decimal(1)}

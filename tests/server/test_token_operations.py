@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
+from tests.promises import promise
 from tests.support.services import Api, serving_api
 
 
@@ -29,6 +30,7 @@ async def test_an_answer_has_the_details_of_its_record_at_its_top(tmp_path: Path
             assert answer.json["details"].items() <= answer.json.items(), path
 
 
+@promise("revoke-authority-fields")
 async def test_a_revocation_says_that_it_is_revoked_and_defaults_to_mint(api: Api) -> None:
     wallet = await api.wallet(1)
     mint = await own_token(api, wallet)
@@ -36,6 +38,7 @@ async def test_a_revocation_says_that_it_is_revoked_and_defaults_to_mint(api: Ap
     assert (answer.json["revoked"], answer.json["authorityType"]) == (True, "mint")
 
 
+@promise("launch-fields")
 async def test_a_launch_answers_its_token_and_is_made_once_per_key(api: Api) -> None:
     wallet = await api.wallet(1)
     body = {"name": "Demo coin", "symbol": "DEMO"}

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 import structlog
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.services import Api
 
 from solward.context import SkillContext, WalletView
@@ -25,6 +26,7 @@ async def holding_tokens(api: Api) -> tuple[str, str]:
     return wallet, (await api.post(f"/wallets/{wallet}/launch-token", body)).json["mint"]
 
 
+@promise("token-transfer-fields")
 async def test_it_answers_the_record_with_its_details_and_pays_once_per_key(api: Api) -> None:
     wallet, mint = await holding_tokens(api)
     path, once = f"/wallets/{wallet}/token-transfer", {"Idempotency-Key": "send"}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.database import statements_of
 from tests.support.services import STRANGER, Api, serving_events, settings
 
@@ -57,6 +58,7 @@ def row_of(record: TransactionRecord, **naming: Any) -> dict[str, str]:
     return row
 
 
+@promise("csv-rows-are-exact")
 def test_a_row_is_exact_and_has_its_units() -> None:
     named = KnownAddresses([KnownAddress(STRANGER, "Landlord")])
     row = row_of(RECORD, known=named, wallets={"w1": "till"})
@@ -131,6 +133,7 @@ FORMULAS = (
 )
 
 
+@promise("no-formula-in-csv")
 @pytest.mark.parametrize("text", FORMULAS, ids=range(len(FORMULAS)))
 def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
     assert harmless(text).startswith(f"'{text[0]}")
@@ -158,6 +161,7 @@ def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
     assert harmless("1+1=2, -5") == "1+1=2, -5"
 
 
+@promise("csv-quotes-specials")
 def test_commas_quotes_and_line_ends_are_quoted() -> None:
     said = 'a "b", c\r\nd'
     raw = history_csv.rows([replace(RECORD, error=said)], Naming(TOKENS, {}))
@@ -173,6 +177,7 @@ async def exported(api: Api, query: str = "", **options: Any) -> list[dict[str, 
     return read(answer.text.encode())
 
 
+@promise("export-equals-list")
 async def test_what_is_listed_is_what_is_exported(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +270,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
     return pages
 
 
+@promise("export-reads-in-pages")
 async def test_a_long_history_is_read_and_written_a_page_at_a_time(api: Api, pages: Pages) -> None:
     await fill(api.service, 500)
     async with statements_of(api.service.database) as seen:
@@ -276,6 +282,7 @@ async def test_a_long_history_is_read_and_written_a_page_at_a_time(api: Api, pag
     assert len([each for each in seen if each.startswith("SELECT")]) == 3 + 3 * 10 + 1
 
 
+@promise("exports-let-others-through")
 async def test_others_are_served_between_the_pages_of_an_export(
     tmp_path: Path, pages: Pages
 ) -> None:
@@ -290,6 +297,7 @@ async def test_others_are_served_between_the_pages_of_an_export(
     assert all(before < after for before, after in pairwise(pages.rounds))
 
 
+@promise("export-ends-with-client")
 async def test_an_export_ends_with_the_client_that_leaves(tmp_path: Path, pages: Pages) -> None:
     async with Solward.open(settings(tmp_path)) as service, serving_events(service) as served:
         await fill(service, 10_000)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.services import STRANGER, Api
 
 from solward.database.tables import transactions
@@ -35,6 +36,7 @@ async def paid(api: Api, wallet: str, to: str, amount: str) -> str:
     return str((await api.records(wallet))[0]["id"])
 
 
+@promise("filtered-newest-first")
 async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
     one, other = await api.wallet(2), await api.wallet(1)
     address = (await api.get(f"/wallets/{other}")).json["publicKey"]
@@ -70,6 +72,7 @@ async def test_each_filter_gives_what_fits_newest_first(api: Api) -> None:
     assert list(whole) == ["transactions"]
 
 
+@promise("bad-filter-is-named")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("query", "named"),
@@ -123,6 +126,7 @@ async def test_a_confined_key_filters_its_own_wallet_alone(
     assert (await api.get("/transactions?walletId=nobody")).status == 404
 
 
+@promise("confined-key-blind-before")
 async def test_another_wallets_record_is_no_place_for_a_confined_key(api: Api) -> None:
     own, foreign = await api.wallet(1), await api.wallet(1)
     mine = await paid(api, own, STRANGER, "0.1")

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.services import NOBODY, SECRET, STRANGER, Answer, Api, serving_api, settings
 
 from solward.service.service import Solward
 from solward_server.listening import listen
 from solward_server.serve import Address, serve
+
+pytestmark = promise("not-modified-is-current")
+
 
 POLLED = (
     "/transactions?limit=50",

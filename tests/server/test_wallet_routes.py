@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.services import NOBODY, Api, serving_api, several_apis
 
 from solward.support import jsontext
@@ -15,6 +16,7 @@ from solward.vault.custody import service
 from solward.vault.custody.service import MOST_OF_A_KEY
 
 
+@promise("key-makes-100-wallets")
 async def test_a_key_makes_100_wallets_and_no_more(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as api:
         key, key_id = await api.key()
@@ -47,6 +49,7 @@ async def test_of_wallets_that_are_stored_together_each_key_gets_its_own(
     assert Counter(answer.status for answer in made) == {200: 14, 500: 3}
 
 
+@promise("key-makes-100-wallets")
 @pytest.mark.more
 async def test_processes_count_a_keys_wallets_together(postgres_url: str, tmp_path: Path) -> None:
     async with several_apis(postgres_url, tmp_path / "home", 2) as apis:
@@ -57,6 +60,7 @@ async def test_processes_count_a_keys_wallets_together(postgres_url: str, tmp_pa
         assert Counter(answer.status for answer in made) == {200: 100, 500: 30}
 
 
+@promise("wallets-oldest-first")
 async def test_all_are_listed_oldest_first_however_many_pages_they_take(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +76,7 @@ async def test_all_are_listed_oldest_first_however_many_pages_they_take(
         assert answer.text == jsontext.dumps(answer.json)
 
 
+@promise("wallets-oldest-first")
 async def test_pages_are_newest_first_and_leave_none_out(api: Api) -> None:
     made = [await api.wallet() for _ in range(7)]
 

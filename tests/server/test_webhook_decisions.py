@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import pytest
 from sqlalchemy import func, select, update
+from tests.promises import promise
 from tests.support.services import Answer, Api, serving_api
 
 from solward.audit.acts import principal
@@ -118,6 +119,7 @@ async def test_a_signed_decision_is_carried_out_once_as_the_webhooks(webhook: We
     assert await refusals(webhook._database) == []
 
 
+@promise("decision-counts-once", "webhook-secret-decides-only")
 async def test_a_decision_that_came_before_decides_nothing(webhook: Webhook) -> None:
     people, sent = People(), signed()
     await webhook.decide(people, sent)
@@ -129,6 +131,7 @@ async def test_a_decision_that_came_before_decides_nothing(webhook: Webhook) -> 
     await refused(webhook, people, elsewhere, "repeated")
 
 
+@promise("decision-counts-once")
 async def test_of_many_repeated_at_once_one_decides(database: Database) -> None:
     people, sent = People(), signed()
     hooks = [made(database), made(database)]
@@ -139,6 +142,7 @@ async def test_of_many_repeated_at_once_one_decides(database: Database) -> None:
     assert len(people.decided) == 1
 
 
+@promise("receiver-decides-holds", "decision-counts-once", "webhook-secret-decides-only")
 async def test_who_signed_another_thing_decides_nothing(webhook: Webhook) -> None:
     people, sent = People(), signed("deny")
     later = str(int(sent.timestamp) + 1)
@@ -185,6 +189,7 @@ async def test_what_could_be_read_in_two_ways_is_refused_even_with_the_secret(
     await refused(webhook, People(), replace(signed(), hold_id="\ud800"), "signature")
 
 
+@promise("delivery-is-no-decision", "webhook-secret-decides-only")
 async def test_a_delivery_sent_back_is_no_decision(webhook: Webhook) -> None:
     """Whoever reads a delivery on its way has a signature of the same secret in hand."""
     sent = signed()
@@ -192,6 +197,7 @@ async def test_a_delivery_sent_back_is_no_decision(webhook: Webhook) -> None:
     await refused(webhook, People(), replace(sent, signature=told), "signature")
 
 
+@promise("decision-counts-once")
 async def test_a_clock_that_is_five_minutes_apart_decides_nothing(webhook: Webhook) -> None:
     people = People()
     for later_s in (-WINDOW_S - 2, WINDOW_S + 2, -DAY_MS / 1000):
@@ -203,6 +209,7 @@ async def test_a_clock_that_is_five_minutes_apart_decides_nothing(webhook: Webho
     assert len(people.decided) == 2
 
 
+@promise("decision-counts-once")
 async def test_a_clock_that_is_set_back_lets_no_decision_in_again(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +258,7 @@ async def test_what_is_signed_and_no_decision_is_named(webhook: Webhook) -> None
     assert people.decided == []
 
 
+@promise("refused-decisions-logged")
 async def test_refusals_of_strangers_do_not_fill_the_database(webhook: Webhook) -> None:
     people = People()
     for _ in range(50):
@@ -283,6 +291,7 @@ async def post(api: Api, sent: SentDecision, **options: Any) -> Answer:
     return await api.call("POST", path, data=sent.body, token=None, headers=headers, **options)
 
 
+@promise("no-key-replaces-signature")
 async def test_over_http_a_stranger_is_401_and_learns_nothing_of_holds(api: Api) -> None:
     for hold_id in (HOLD, "none", "%C3%A4"):
         answer = await post(api, replace(signed(secret=OTHER), hold_id=hold_id))
@@ -290,6 +299,7 @@ async def test_over_http_a_stranger_is_401_and_learns_nothing_of_holds(api: Api)
         assert answer.headers["WWW-Authenticate"] == "Solward-Signature"
 
 
+@promise("no-key-replaces-signature")
 @pytest.mark.more
 async def test_no_token_stands_in_for_the_signature(api: Api) -> None:
     key, _ = await api.key()

@@ -17,6 +17,7 @@ import httpx
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.promises import promise
 from tests.support.approvals import asks, guardrails
 from tests.support.processes import NO_TLS, free_port
 from tests.support.repository import ROOT
@@ -137,6 +138,7 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         yield opened
 
 
+@promise("receiver-decides-holds")
 async def test_approved_by_the_webhook_it_is_paid_once(desk: Desk) -> None:
     held = await desk.pay(0.5, "invoice-7")
     assert held.status_code == 202, held.text
@@ -159,6 +161,7 @@ async def test_approved_by_the_webhook_it_is_paid_once(desk: Desk) -> None:
     assert record["id"] == ended.hold["transactionId"]
 
 
+@promise("denied-is-final")
 async def test_denied_by_the_webhook_nothing_is_paid_and_nothing_can_be(desk: Desk) -> None:
     await desk.pay(0.5, "invoice-8")
     told = await desk.until_told("hold:created")
@@ -175,6 +178,7 @@ async def test_denied_by_the_webhook_nothing_is_paid_and_nothing_can_be(desk: De
     assert (await desk.until_told("hold:denied")).by == "webhook"
 
 
+@promise("approved-pays-once")
 async def test_two_approvals_at_once_pay_once(desk: Desk) -> None:
     await desk.pay(0.5)
     told = await desk.until_told("hold:created")
@@ -186,6 +190,7 @@ async def test_two_approvals_at_once_pay_once(desk: Desk) -> None:
     assert len(await desk.records()) == 1
 
 
+@promise("denied-is-final")
 async def test_approved_and_denied_at_once_it_is_one_of_both(desk: Desk) -> None:
     before = await desk.paid()
     for number in range(4):
@@ -200,6 +205,7 @@ async def test_approved_and_denied_at_once_it_is_one_of_both(desk: Desk) -> None
         assert await desk.paid() == before
 
 
+@promise("approval-passes-no-limit")
 async def test_what_a_grant_holds_is_paid_by_the_webhooks_word_and_never_beyond_the_grant(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.promises import promise
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
@@ -69,6 +70,7 @@ def test_every_setting_that_is_a_url_is_declared_as_one() -> None:
     assert len(FIELDS) > 10
 
 
+@promise("address-secrets-hidden", "addresses-hide-vendor-keys")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", sorted(FIELDS))
 def test_no_part_that_may_be_a_key_is_shown(name: str, place: str) -> None:
@@ -90,6 +92,7 @@ def test_no_part_that_may_be_a_key_is_shown(name: str, place: str) -> None:
 
 
 # What a database's has beside passwords are ordinary words; the others are no vendors'.
+@promise("addresses-hide-vendor-keys")
 @pytest.mark.parametrize("place", ["user", "password", "path", "only path", "query", "fragment"])
 @pytest.mark.parametrize("name", sorted(FIELDS.keys() - {"database_url"}))
 def test_no_such_part_is_logged(name: str, place: str) -> None:

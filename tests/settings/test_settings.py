@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.examples import examples
 
 from solward.database.database import database_file
@@ -34,6 +35,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@promise("routes-under-api-v1", "listens-locally")
 def test_nothing_set_gives_the_documented_defaults() -> None:
     settings = Settings()
     assert (settings.api_host, settings.api_port) == ("127.0.0.1", 3001)
@@ -84,6 +86,7 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
     assert (Settings().api_port, Settings().api_host) == (4002, "localhost")
 
 
+@promise("webhook-address-is-fixed")
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
@@ -185,6 +188,7 @@ MAINNET = {"solana_network": "mainnet", "solana_rpc_url": "https://rpc.example"}
 LONG = "7c1e9a5b3d2f40688d1c5e0b7a964f3f"
 
 
+@promise("mainnet-over-https", "wrong-cluster-refused")
 @pytest.mark.parametrize(
     ("name", "url"),
     [
@@ -216,6 +220,13 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
     assert Settings(**(MAINNET | {"solana_rpc_url": url, "jupiter_api_url": url})).mainnet
 
 
+@promise(
+    "weak-secret-no-start",
+    "default-secret-stays-local",
+    "only-named-plugins-import",
+    "weak-secrets-refused",
+    "listens-locally",
+)
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -288,6 +299,7 @@ def test_what_is_safe_is_served(values: dict[str, Any]) -> None:
     Settings(**values).check_serving()
 
 
+@promise("typed-secret-no-start", "weak-secrets-refused")
 @pytest.mark.parametrize(
     ("secret", "expected"),
     [
@@ -359,6 +371,7 @@ def test_people_open_the_dashboard_where_it_listens_unless_another_address_is_gi
     assert given.dashboard_address == "https://approve.example"
 
 
+@promise("only-named-plugins-import")
 def test_plugins_unnamed_on_mainnet_load_none() -> None:
     assert Settings(**MAINNET).plugins == ()
 
@@ -373,6 +386,7 @@ SECRETS = {
 }
 
 
+@promise("webhook-in-no-log")
 def test_secrets_are_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
@@ -425,6 +439,7 @@ def test_masked_shows_collections_as_they_are_written() -> None:
     assert shown["SOLANA_RPC_URL"] == ""
 
 
+@promise("settings-secrets-scrubbed")
 def test_secrets_leave_the_environment_and_the_rest_stays() -> None:
     environment = {**SECRETS, "API_PORT": "1", "PATH": "/bin", "keystore_passphrase": CANARY}
     forget_secrets(Settings, environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from solders.pubkey import Pubkey
+from tests.promises import promise
 
 from solward.solana.token_list import KnownToken, TokenList, skeleton, token_list
 from solward.types.errors import InvalidRequest
@@ -34,6 +35,7 @@ WIF EKpQGSJtjMFqKZ9KQanSqYXRcF8fBopzLHYxdM65zcjm 6
 """
 
 
+@promise("built-ins-as-recorded")
 def test_the_list_of_mainnet_is_what_was_recorded() -> None:
     recorded = {tuple(line.split()) for line in RECORDED.strip().splitlines()}
     assert {(each.symbol, each.mint, str(each.decimals)) for each in MAINNET} == recorded
@@ -46,6 +48,7 @@ def test_no_two_listed_symbols_can_be_taken_for_each_other(network: str) -> None
     assert len({skeleton(each.symbol) for each in known}) == len(known)
 
 
+@promise("symbol-case-ignored")
 def test_a_symbol_is_known_in_either_case_and_any_mint_by_its_address() -> None:
     for text in ("USDT", "usdt", "Usdt"):
         assert MAINNET.symbol_of(MAINNET.resolve(text, "mint")) == "USDT"
@@ -55,6 +58,7 @@ def test_a_symbol_is_known_in_either_case_and_any_mint_by_its_address() -> None:
     assert MAINNET.symbol_of(other) is None
 
 
+@promise("lookalike-symbol-refused")
 @pytest.mark.parametrize(
     ("text", "symbol"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert
+from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 from tests.support.database import decision_row as decision
 
@@ -114,6 +115,7 @@ async def test_leaving_keeps_the_status_of_an_agent_stopped_meanwhile(database: 
     assert (left["status"], left["cycle_no"]) == ("stopped", 2)
 
 
+@promise("memory-keeps-100")
 async def test_a_hundred_memory_entries_are_kept_and_every_decision(database: Database) -> None:
     await made(database, agent_row())
     for cycle in range(1, 131):

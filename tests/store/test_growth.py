@@ -16,8 +16,12 @@ from typing import Any
 import psycopg
 import pytest
 from benchmarks.growth_rows import Sizes
+from tests.promises import promise
 from tests.store.grown_homes import NAMES, WHOLE, Grown, a_day, grown
 from tests.support.database import Statements
+
+pytestmark = promise("history-costs-nothing")
+
 
 SMALL = Sizes(records=1_000, wallets=100, keys=50, agents=10, totals=100, days=30)
 # As much in a day for four times as long, by the same callers, with ever new wallets.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select, text
 from structlog.testing import capture_logs
+from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.store import agents
@@ -308,6 +309,7 @@ def test_days_that_are_no_whole_number_from_one_are_refused(name: str, value: st
         settings(**{name: value})
 
 
+@promise("log-tampering-found")
 async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
     database: Database, keeping: Settings, tmp_path: Path
 ) -> None:
@@ -404,6 +406,7 @@ async def test_answers_of_sellers_go_by_their_days(database: Database) -> None:
     assert await bodies(database) == [None, None, None, 0]
 
 
+@promise("old-answers-pruned-sizewise")
 async def test_answers_of_sellers_go_by_their_size_but_for_those_of_the_last_day(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,6 +446,7 @@ async def test_usage_that_no_budget_counts_goes(
         assert (used["c"]["tokens"], kept.scalar_one()) == (2, 9)
 
 
+@promise("retention-keeps-windows")
 async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_known(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

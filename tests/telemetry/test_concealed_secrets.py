@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import processor_cost
 
 from solward.settings import Settings
@@ -25,6 +26,7 @@ def settings(home: Path, **given: str) -> Settings:
     return Settings(_env_file=None, solward_home=home, **given)
 
 
+@promise("settings-secrets-scrubbed")
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [
@@ -105,6 +107,7 @@ def test_a_long_known_secret_is_not_cut(tmp_path: Path) -> None:
     assert "secret" not in scrub_start("x " * 990 + "y" + "z" * 2_000 + secret * 2, 2_000)
 
 
+@promise("credentials-stored-hashed")
 def test_an_admin_credential_is_shown_nowhere() -> None:
     secret = "sa-" + "0f4c1d2e9a8b" * 4
     assert scrub_text(f"key {secret}, of a visa-free sa-word") == (

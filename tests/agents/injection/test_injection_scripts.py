@@ -25,6 +25,7 @@ from tests.agents.injection.lab import (
     prompt_of,
 )
 from tests.agents.injection.scripts import NOTHING_LANDS, SCRIPTS, Channel, Script
+from tests.promises import promise
 
 from solward.agents.prompt import MAX_OUTCOME
 from solward.support import jsontext
@@ -44,6 +45,7 @@ def test_there_are_forty_scripts_on_every_channel() -> None:
     assert {script.channel for script in SCRIPTS} == set(Channel)
 
 
+@promise("model-within-limits")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 async def test_obeying_moves_nothing_beyond_the_limits(lab: Lab, script: Script) -> None:

@@ -20,6 +20,7 @@ from tests.agents.injection.lab import (
     open_lab,
 )
 from tests.agents.injection.scripts import TOKEN_SCRIPTS, Script
+from tests.promises import promise
 
 from solward.operations.policies.changes import replace_policy
 from solward.vault.grants.document import BookEntry
@@ -53,6 +54,7 @@ async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
         yield made
 
 
+@promise("model-within-limits")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("script", TOKEN_SCRIPTS, ids=lambda script: script.name)
 async def test_without_grants_no_token_reaches_anybody(lab: Lab, script: Script) -> None:
@@ -73,6 +75,7 @@ async def test_without_grants_no_token_reaches_anybody(lab: Lab, script: Script)
     the_vault_is_as_it_was(played)
 
 
+@promise("model-within-limits")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("grants", GRANTS)
 @pytest.mark.parametrize("script", TOKEN_SCRIPTS, ids=lambda script: script.name)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.agents.injection.canaries import Canaries
 from tests.agents.injection.lab import GUARDRAILS, SOL, loot, prompt_of
+from tests.promises import promise
 from tests.support.agents import agent_body, scripted_model
 from tests.support.plugins import skill_source
 from tests.support.processes import written_log
@@ -284,6 +285,7 @@ async def leaks(folder: Path, log: io.StringIO, requests: int) -> dict[str, list
 
 
 # A minute and a half where it is alone on two slow processors.
+@promise("key-never-in-clear", "admin-exceeds-no-limits")
 @pytest.mark.timeout(600)
 async def test_a_thousand_requests_show_no_secret(tmp_path: Path, log: io.StringIO) -> None:
     assert await leaks(tmp_path, log, 1_000) == {}

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.environments import EXAMPLES, BesideFramework
 from tests.support.processes import Service, funded_wallet, sol_of
 from tests.support.repository import DOCS
@@ -18,7 +19,7 @@ from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
 # Frameworks of hundreds of megabytes are fetched once for each lock.
-pytestmark = [pytest.mark.more, pytest.mark.timeout(900)]
+pytestmark = [promise("examples-hold-only-their-key"), pytest.mark.more, pytest.mark.timeout(900)]
 
 # The release of the MCP SDK that an environment has is the one of `solward mcp` in it too.
 CASES = {

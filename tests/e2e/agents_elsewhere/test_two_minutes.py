@@ -13,10 +13,14 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.e2e.plugin_author.quickstart import blocks
+from tests.promises import promise
 from tests.support.cli import STRANGER
 from tests.support.mcp import called, refusal
 from tests.support.processes import ended, free_port, running
 from tests.support.repository import DOCS
+
+pytestmark = promise("mcp-within-two-minutes")
+
 
 IN_TWO_MINUTES = [each for each in blocks(DOCS / "mcp.md") if each.title == "In two minutes"]
 

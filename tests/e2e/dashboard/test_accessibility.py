@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.e2e.dashboard.views import DIALOGS, makers_of_dialogs, opened_dialog, paths
+from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser, Finding, findings
 from tests.support.processes import Service
 
@@ -47,6 +48,7 @@ def told(found: Mapping[str, Finding]) -> str:
     return "\n".join(map(str, found.values()))
 
 
+@promise("pages-are-accessible")
 @pytest.mark.parametrize("path", paths())
 def test_a_page_has_no_finding(browser: Browser, ids: dict[str, str], path: str) -> None:
     browser.answered(path.format(**ids))
@@ -58,6 +60,7 @@ def test_a_page_has_no_finding(browser: Browser, ids: dict[str, str], path: str)
     assert re.findall(r"\S*\d{4}-\d\d-\d\dT\d\d:\S*", browser.text()) == []
 
 
+@promise("dialogs-are-accessible")
 @pytest.mark.parametrize("maker", sorted(DIALOGS))
 def test_a_dialog_has_no_finding(browser: Browser, ids: dict[str, str], maker: str) -> None:
     opened_dialog(browser, maker, ids)
@@ -65,5 +68,6 @@ def test_a_dialog_has_no_finding(browser: Browser, ids: dict[str, str], maker: s
     assert not found, told(found)
 
 
+@promise("dialogs-are-accessible")
 def test_every_dialog_is_looked_at() -> None:
     assert makers_of_dialogs() == set(DIALOGS)

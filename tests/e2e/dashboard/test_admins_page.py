@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
+from tests.promises import promise
 from tests.support.browser import Browser, Pages
 from tests.support.processes import Service
 
@@ -72,6 +73,7 @@ def test_one_is_made_shown_once_and_revoked(browser: Browser, api: httpx.Client)
     assert browser.errors() == []
 
 
+@promise("login-with-credential")
 @pytest.mark.parametrize(
     ("role", "offered"),
     [
@@ -114,6 +116,7 @@ def test_a_role_is_offered_what_it_may_do(
         assert (frozen["credential"], frozen["walletId"]) == ("operate-er", wallet)
 
 
+@promise("login-ends-with-credential", "dashboard-guesses-bounded")
 def test_a_revoked_credentials_session_ends(
     login: Callable[[str], Browser], api: httpx.Client, guarded: Pages
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from tests.e2e.dashboard.talker import Talker, talker
+from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.processes import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
@@ -174,6 +175,7 @@ def test_a_provider_without_its_key_says_which_variable_is_missing(
     assert _agents(api)["keyless"]["status"] == "idle"
 
 
+@promise("dashboard-acts")
 def test_an_agent_is_paused_started_and_stopped(wide: Browser, api: httpx.Client) -> None:
     _made(api, "switched")
     wide.open("/agents")
@@ -215,6 +217,7 @@ def test_an_agent_that_fails_says_why(wide: Browser, api: httpx.Client) -> None:
     _shows(wide, "failing", reason[:40])
 
 
+@promise("dashboard-acts")
 def test_a_chat_stays_while_the_page_is_open(wide: Browser, api: httpx.Client) -> None:
     _made(api, "talker")
     wide.open("/agents")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.e2e.dashboard.recording_proxy import Between, between
+from tests.promises import promise
 from tests.support.browser import Browser, Pages
 from tests.support.processes import SECRET, Service, funded_wallet
 
@@ -62,6 +63,7 @@ def quiet(proxy: Between, for_s: float, within_s: float = 30.0) -> bool:
     return False
 
 
+@promise("dashboard-refreshes")
 @pytest.mark.parametrize("path", EVERY_S)
 def test_a_page_asks_as_often_as_the_contract_says_and_past_caches(
     browser: Browser, watched: Between, path: str
@@ -134,6 +136,7 @@ def test_an_api_that_goes_away_is_told_and_its_return_is_seen(
     assert "kept-in-sight" in browser.text()
 
 
+@promise("unseen-page-asks-nothing")
 def test_a_page_says_of_nothing_that_there_is_none_before_it_was_answered(
     browser: Browser, service: Service
 ) -> None:

@@ -6,12 +6,14 @@ import re
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.browser import Browser
 from tests.support.processes import Service, funded_wallet
 
 pytestmark = pytest.mark.more
 
 
+@promise("dashboard-acts")
 def test_a_key_is_shown_once_works_and_is_revoked(
     browser: Browser, service: Service, api: httpx.Client
 ) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.plugins import HEAD, Shelf, skill_source
 from tests.support.processes import Service, funded_wallet
@@ -111,6 +112,7 @@ def unfolded(browser: Browser) -> None:
         browser.script("arguments[0].click()", each)
 
 
+@promise("others-text-stays-text")
 def test_what_it_says_of_itself(sized: Browser) -> None:
     sized.answered("/plugins")
     sized.fill("Search plugins", "evil")
@@ -142,6 +144,7 @@ def test_what_it_asks_for_and_ends_with(sized: Browser, wallet: str) -> None:
     harmless(sized)
 
 
+@promise("model-replies-stay-text")
 def test_what_its_rule_refuses_with(sized: Browser, api: httpx.Client, wallet: str) -> None:
     to = api.get(f"/wallets/{wallet}").json()["publicKey"]
     sized.answered(f"/wallets/{wallet}")

@@ -10,6 +10,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from tests.e2e.dashboard.furnished import held
 from tests.e2e.dashboard.views import DIALOGS, opened_dialog, paths
+from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser, Keyboard, Pages, assert_seen
 from tests.support.processes import Service, sol_of
 
@@ -71,6 +72,7 @@ def keys(browser: Browser) -> Keyboard:
     return Keyboard(browser)
 
 
+@promise("tab-reaches-everything")
 @pytest.mark.parametrize("path", paths())
 @pytest.mark.parametrize("look", ["desktop", "phone-dark"])
 def test_tab_comes_to_everything_on_a_page(
@@ -111,6 +113,7 @@ def test_tab_comes_to_everything_on_a_page(
     assert first.inMain
 
 
+@promise("table-is-one-tab-stop")
 def test_the_table_is_one_stop_and_keeps_the_focus_at_its_record(
     keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
 ) -> None:
@@ -138,6 +141,7 @@ def test_the_table_is_one_stop_and_keeps_the_focus_at_its_record(
     assert stop.tag == "INPUT"
 
 
+@promise("dialog-keeps-focus")
 @pytest.mark.parametrize("maker", sorted(DIALOGS))
 def test_a_dialog_keeps_the_focus_and_gives_it_back(
     keys: Keyboard, browser: Browser, ids: dict[str, str], maker: str
@@ -172,6 +176,7 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(
     assert back.name == opener
 
 
+@promise("keyboard-alone-suffices")
 def test_a_wallet_is_made_and_pays(
     keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
 ) -> None:
@@ -210,6 +215,7 @@ def test_a_wallet_is_made_and_pays(
     browser.wait_for("Unfreeze")
 
 
+@promise("keyboard-alone-suffices")
 def test_holds_are_approved_and_denied(
     keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
 ) -> None:
@@ -234,6 +240,7 @@ def test_holds_are_approved_and_denied(
             assert stop.inMain or stop.tag == "DIV", stop
 
 
+@promise("keyboard-alone-suffices")
 def test_an_agent_is_made_and_stopped(
     keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
 ) -> None:
@@ -294,6 +301,7 @@ def new_hold(service: Service, ids: dict[str, str]) -> str:
     return held(service, ids["wallet_id"])
 
 
+@promise("polls-keep-focus")
 @pytest.mark.parametrize(
     ("path", "name", "change"),
     [

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.browser import Browser, Pages
 from tests.support.processes import funded_wallet
 
@@ -64,6 +65,7 @@ def connected(browser: Browser) -> bool:
     return bool(browser.script("return !!(window.socket && window.socket.connected)"))
 
 
+@promise("freeze-skips-run-now")
 def test_a_freeze_while_run_now_is_in_its_dialog_runs_nothing(
     browser: Browser,
     api: httpx.Client,
@@ -98,6 +100,7 @@ def test_a_freeze_while_run_now_is_in_its_dialog_runs_nothing(
     assert paid() == []
 
 
+@promise("lost-page-pays-nothing-unseen")
 @pytest.mark.parametrize("changed", [False, True], ids=["as it was", "form changed"])
 def test_a_confirm_of_a_lost_socket_pays_what_was_previewed_and_once(
     browser: Browser,
@@ -131,6 +134,7 @@ def test_a_confirm_of_a_lost_socket_pays_what_was_previewed_and_once(
     assert paid() in ([[], [AMOUNT]] if changed else [[AMOUNT]])
 
 
+@promise("lost-page-pays-nothing-unseen")
 def test_a_dashboard_that_was_restarted_confirms_nothing_of_before(
     browser: Browser, pages: Pages, wallet: str, shop: str, paid: Callable[[], list[Decimal]]
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_dashboard_that_was_restarted_confirms_nothing_of_before(
     browser.errors()
 
 
+@promise("lost-page-pays-nothing-unseen")
 def test_a_second_tab_changes_nothing_of_what_is_previewed_in_the_first(
     browser: Browser, wallet: str, shop: str, paid: Callable[[], list[Decimal]]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.browser import PHONE, Browser
 from tests.support.plugins import DISTRIBUTION, SKILL, install_keeping
 from tests.support.processes import Service, funded_wallet
@@ -51,6 +52,7 @@ def audit(api: httpx.Client, kind: str) -> list[dict[str, object]]:
     return list(api.get("/audit", params={"types": kind}).json()["entries"])
 
 
+@promise("freeze-all-from-any-page")
 def test_everything_is_frozen_and_unfrozen_from_any_page_only_when_confirmed(
     browser: Browser, api: httpx.Client, wallet: str
 ) -> None:
@@ -160,6 +162,7 @@ def test_what_is_filtered_is_saved_as_json_lines_and_older_pages_are_added(
     browser.wait_for("Nothing fits, so there is nothing to export.")
 
 
+@promise("service-secrets-not-on-page")
 def test_settings_are_shown_with_their_origins_and_no_secret(browser: Browser) -> None:
     browser.open("/settings")
     browser.wait_for("MAX_SOL_PER_TRANSACTION")
@@ -179,6 +182,7 @@ def test_settings_are_shown_with_their_origins_and_no_secret(browser: Browser) -
     assert browser.errors() == []
 
 
+@promise("plugin-secret-written-only")
 def test_settings_of_a_skill_are_set_checked_by_field_and_its_secret_is_written_only(
     browser: Browser, api: httpx.Client
 ) -> None:

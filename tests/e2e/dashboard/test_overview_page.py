@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.browser import Browser
 from tests.support.processes import funded_wallet
 
@@ -29,6 +30,7 @@ def test_what_was_spent_shows_without_a_reload(browser: Browser, api: httpx.Clie
     browser.wait_for("0.25 of 10 SOL")
 
 
+@promise("refusals-shown-with-numbers")
 def test_a_refusal_shows_with_its_numbers_and_links_to_its_transaction(
     browser: Browser, api: httpx.Client
 ) -> None:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.e2e.dashboard.furnished import GRANT
+from tests.promises import promise
 from tests.support.browser import PHONE, Browser
 from tests.support.processes import Service
 
@@ -37,6 +38,7 @@ def read_aloud(browser: Browser) -> tuple[str, list[str]]:
     return str(page["name"]["value"]), headings
 
 
+@promise("pages-have-titles")
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -68,6 +70,7 @@ def test_a_name_that_was_changed_is_shown_without_loading_anew(
         api.patch(f"/agents/{ids['agent_id']}", json={"name": "watcher"})
 
 
+@promise("title-is-name-or-id")
 @pytest.mark.parametrize("page", ["wallets", "agents", "holds", "transactions"])
 @pytest.mark.parametrize(
     ("asked", "shown"),

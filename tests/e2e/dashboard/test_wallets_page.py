@@ -11,6 +11,7 @@ import httpx
 import pytest
 import segno
 from selenium.webdriver.common.action_chains import ActionChains
+from tests.promises import promise
 from tests.support.browser import Browser
 from tests.support.processes import Service, funded_wallet, sol_of
 
@@ -133,6 +134,7 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     assert _holds(api, wallet) == 4 - Decimal("0.300000001") - FEE
 
 
+@promise("name-becomes-address-once")
 def test_a_recipient_is_given_by_name_and_one_of_two_is_not_guessed(
     shown: Browser, api: httpx.Client, wallet: str
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_refusal_is_told_in_the_words_of_the_service(
     assert _holds(api, wallet) == 4
 
 
+@promise("preview-promises-nothing")
 def test_what_is_refused_after_its_preview_is_told_in_the_words_of_the_service(
     shown: Browser, api: httpx.Client, wallet: str
 ) -> None:
@@ -188,6 +191,7 @@ def test_what_is_refused_after_its_preview_is_told_in_the_words_of_the_service(
     assert _holds(api, wallet) == 4
 
 
+@promise("changed-form-sends-nothing")
 def test_a_form_that_is_changed_under_its_preview_sends_nothing(
     shown: Browser, api: httpx.Client, wallet: str
 ) -> None:
@@ -211,6 +215,7 @@ def test_a_form_that_is_changed_under_its_preview_sends_nothing(
     assert len(_records(api, wallet)) == 2
 
 
+@promise("one-press-one-payment")
 def test_a_double_click_sends_once(shown: Browser, api: httpx.Client, wallet: str) -> None:
     other = funded_wallet(api, "once", 0)
     shown.fill("To", _address(api, other))
@@ -402,6 +407,7 @@ def test_hundreds_of_wallets_are_searched_and_turned_over(
 
 
 # The client asks for half a minute before it gives up.
+@promise("one-press-one-payment")
 @pytest.mark.timeout(240)
 def test_a_payment_whose_answer_was_lost_is_paid_once(
     shown: Browser, api: httpx.Client, wallet: str, service: Service
@@ -425,6 +431,7 @@ def test_a_payment_whose_answer_was_lost_is_paid_once(
     assert sol_of(api, other) == Decimal("0.5")
 
 
+@promise("refused-preview-cannot-confirm")
 @pytest.mark.timeout(240)
 def test_without_the_service_there_is_nothing_to_confirm_until_it_is_back(
     shown: Browser, api: httpx.Client, wallet: str, service: Service

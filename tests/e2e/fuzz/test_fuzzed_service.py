@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.fuzz.fuzzing import ENDLESS, PHASES, Run, fuzz, rich_service
+from tests.promises import promise
 
 pytestmark = pytest.mark.more
 
@@ -35,6 +36,7 @@ def _methods_of_ids(failure: dict[str, Any]) -> bool:
     return failure["code"] in METHODS and paths <= IDS_TOO
 
 
+@promise("500-of-money-has-a-record")
 @pytest.mark.timeout(300)
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()

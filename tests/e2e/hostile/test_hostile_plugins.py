@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.hostile.broken import PLUGINS
+from tests.promises import promise
 from tests.support.processes import Service, funded_wallet, sol_of
 
 THEFTS = Path(__file__).with_name("thefts.py").read_text()
@@ -49,6 +50,7 @@ def service(services: Any, tmp_path: Path) -> Service:
     return started
 
 
+@promise("broken-import-stops-no-start")
 def test_broken_plugins_are_reported_and_the_service_serves(service: Service) -> None:
     with service.client() as client:
         found = client.get("/plugins").json()
@@ -68,6 +70,7 @@ def test_broken_plugins_are_reported_and_the_service_serves(service: Service) ->
         assert "did not finish within 0.2 s" in late.json()["error"]
 
 
+@promise("refused-is-never-signed", "no-signature-on-chosen-bytes")
 def test_thieves_are_blocked_each_by_its_rule(service: Service) -> None:
     with service.client() as client:
         wallet = funded_wallet(client, "victim", 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import Cluster, running_cluster
 
 from solward.vault.money.steps import PAID_STEPS, Step
@@ -87,6 +88,7 @@ class Killed:
         assert self.cluster.lamports(payee) == (LAMPORTS if sent else 0)
 
 
+@promise("kill-after-approval")
 @pytest.mark.parametrize(
     "step",
     [each if each in OFTEN else pytest.param(each, marks=pytest.mark.long) for each in STEPS],

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import Service, free_port, funded_wallet, sol_of
 
 from solward.vault.money.steps import PAID_STEPS, Step
@@ -119,6 +120,7 @@ def localnet(tmp_path: Path) -> Iterator[str]:
     process.wait(30)
 
 
+@promise("durable-before-sent", "kill-at-each-step")
 @pytest.mark.parametrize("step", PAID_STEPS)
 def test_an_intent_killed_with_its_embedded_ledger_lands_at_most_once(
     services: Any, step: Step
@@ -126,6 +128,7 @@ def test_an_intent_killed_with_its_embedded_ledger_lands_at_most_once(
     crash_and_recover(services(), step)
 
 
+@promise("kill-beside-living-ledger", "sent-once-paid-once")
 @pytest.mark.parametrize("step", [Step.RESERVED, Step.WRITTEN_AHEAD, Step.SENT])
 def test_an_intent_killed_beside_a_living_ledger_lands_at_most_once(
     services: Any, localnet: str, step: Step
@@ -133,6 +136,7 @@ def test_an_intent_killed_beside_a_living_ledger_lands_at_most_once(
     crash_and_recover(services(SOLANA_RPC_URL=localnet, SOLANA_NETWORK="localnet"), step)
 
 
+@promise("kill-beside-living-ledger")
 @pytest.mark.long
 @pytest.mark.parametrize("ledger", ["embedded", "separate"])
 @pytest.mark.parametrize("step", PAID_STEPS)

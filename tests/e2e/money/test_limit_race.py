@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 pytestmark = pytest.mark.samples("test_one_wallet_spends_its_day_exactly")
@@ -39,12 +40,14 @@ def wallet_race(service: Service, each: int) -> tuple[int, Decimal]:
         return len(accepted), sol_of(client, recipient["walletId"])
 
 
+@promise("verdict-and-reservation-atomic", "limits-hold-concurrently")
 @pytest.mark.timeout(600)
 def test_one_wallet_spends_its_day_exactly(services: Any) -> None:
     accepted, arrived = wallet_race(services().start(), 100)
     assert (accepted, arrived) == (20, 10)
 
 
+@promise("key-day-is-limited")
 @pytest.mark.timeout(600)
 def test_one_key_over_ten_wallets_spends_its_day_exactly(services: Any) -> None:
     service = services(DAILY_SPENDING_LIMIT_SOL="1000").start()
@@ -59,6 +62,7 @@ def test_one_key_over_ten_wallets_spends_its_day_exactly(services: Any) -> None:
         assert sol_of(client, recipient["walletId"]) == 10
 
 
+@promise("verdict-and-reservation-atomic")
 @pytest.mark.timeout(600)
 def test_the_race_is_lost_when_check_and_reservation_are_two_transactions(services: Any) -> None:
     service = services().start("mutant:split_reservation")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 from tests.e2e.money.test_crash_points import settled
+from tests.promises import promise
 from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.database.database import Database
@@ -114,6 +115,7 @@ def crash_and_recover(service: Service, form: str, step: Step, nth: int) -> None
     assert spent == (AMOUNT + (Decimal("0.000005") if "call" in landed else 0) if swapped else 0)
 
 
+@promise("killed-pocket-ends-empty")
 @pytest.mark.more
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("step", "nth"), ONE)
@@ -123,6 +125,7 @@ def test_a_swap_in_one_transaction_killed_anywhere_leaves_its_pocket_empty(
     crash_and_recover(services(), "", step, nth)
 
 
+@promise("killed-pocket-ends-empty", "killed-swap-leaves-none")
 @pytest.mark.more
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("step", "nth"), STEPS)
@@ -132,6 +135,7 @@ def test_a_swap_in_steps_killed_anywhere_leaves_its_pocket_empty(
     crash_and_recover(services(), "whole,", step, nth)
 
 
+@promise("killed-pocket-twenty-times")
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("turn", range(20))

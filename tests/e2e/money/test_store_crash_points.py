@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.plugins import HEAD, skill_source
 from tests.support.processes import Service, funded_wallet, sol_of
 from tests.support.repository import ROOT
@@ -74,6 +75,7 @@ def ran(client: httpx.Client, wallet: str, to: str, do: str) -> str:
     return str(answer.json()["result"])
 
 
+@promise("killed-skill-buys-once")
 @pytest.mark.parametrize("step", PAID_STEPS)
 def test_a_purchase_killed_and_asked_for_again_is_made_once(service: Service, step: Step) -> None:
     service.start()

@@ -31,6 +31,7 @@ from spl.token.instructions import (
     get_associated_token_address,
 )
 from spl.token.models import BurnParams, CloseAccountParams
+from tests.promises import promise
 from tests.support.database import Postgres
 from tests.support.engine import TOKEN_RENT, Trap
 from tests.support.localnet import land
@@ -291,6 +292,7 @@ def ground(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
     postgres.drop(url)
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_21_fifty_requests_at_once_two_processes(ground: Ground) -> None:
     wallets = [ground.cluster.wallet(f"fifty-{n}", 1)[0] for n in range(2)]
     payee = stranger()
@@ -304,6 +306,7 @@ def test_21_fifty_requests_at_once_two_processes(ground: Ground) -> None:
     assert ground.cluster.lamports(payee) == SOL // 5
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_22_splitting_over_transactions_recipients_grants_wallets_keys(ground: Ground) -> None:
     """Three keys, each with three grants of 0.1 SOL; and one of the two wallets gives 0.4."""
     poor, address = ground.cluster.wallet("poor", 3)
@@ -328,6 +331,7 @@ def test_22_splitting_over_transactions_recipients_grants_wallets_keys(ground: G
     assert min(got) > SOL // 10
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_23_numbers_and_names_that_look_like_others(ground: Ground) -> None:
     wallet, address = ground.holding("names", 5, USDC=0.2)
     thief = stranger()
@@ -374,6 +378,7 @@ def test_23_numbers_and_names_that_look_like_others(ground: Ground) -> None:
     assert ground.units(thief, USDC) == 5 * 10**6
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_23_a_node_that_lies_about_decimals(ground: Ground) -> None:
     """10 are granted at the process whose node says that the token has 9 decimals, not 6."""
     wallet, address = ground.cluster.wallet("decimals", 3)
@@ -408,6 +413,7 @@ def test_23_a_node_that_lies_about_decimals(ground: Ground) -> None:
     assert ground.units(address, mint) == 10**12 - ground.units(thief, mint)
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_24_dust_rounding(ground: Ground) -> None:
     wallet, _ = ground.holding("dust", 5, BONK=0.01)
     thief = stranger()
@@ -432,6 +438,7 @@ def test_24_dust_rounding(ground: Ground) -> None:
     assert ground.cluster.lamports(thief) == SOL // 100 + 10
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_26_a_zero_key_beside_a_rich_agent(ground: Ground) -> None:
     wallet, address = ground.holding("shared", 5, USDC=0.2)
     thief, vendor = stranger(), stranger()
@@ -478,6 +485,7 @@ def test_26_a_zero_key_beside_a_rich_agent(ground: Ground) -> None:
     assert ground.cluster.lamports(thief) == 0
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_27_an_account_that_changes_after_the_simulation(ground: Ground) -> None:
     wallet, address = ground.holding("shown", 5, USDC=0.2)
     robber, mint = ground.robber(), Pubkey.from_string(USDC)
@@ -539,6 +547,7 @@ def test_27_an_account_that_changes_after_the_simulation(ground: Ground) -> None
     assert ground.units(str(vendor), USDC) == 5 * 10**6
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_28_rent_farming(ground: Ground) -> None:
     """By launches, by accounts opened for strangers, and by wrapping again and again."""
     wallet, address = ground.holding("farm", 5, USDC=0.1)
@@ -563,6 +572,7 @@ def test_28_rent_farming(ground: Ground) -> None:
     assert 10_000_000 < before - ground.cluster.lamports(address) <= 20_000_000 + 1_000
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_29_own_approvals_replays_and_double_clicks(ground: Ground) -> None:
     wallet, _ = ground.cluster.wallet("asks", 5)
     asking = spends("2")
@@ -648,6 +658,7 @@ def test_29_own_approvals_replays_and_double_clicks(ground: Ground) -> None:
     assert paid() == [SOL // 2, SOL // 2, 0, last]
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_30_funding_returning_wrapping_and_staking_launder_no_counter(ground: Ground) -> None:
     """2 SOL are granted; 0.1 go to another wallet and come back, 1.1 are staked, 0.3 wrapped."""
     wallet, address = ground.cluster.wallet("launderer", 10)
@@ -684,6 +695,7 @@ def test_30_funding_returning_wrapping_and_staking_launder_no_counter(ground: Gr
     assert ground.cluster.lamports(thief) == SOL // 10
 
 
+@promise("attacked-cluster-keeps-grants")
 def test_25_clocks_set_back_and_a_day_ahead(ground: Ground) -> None:
     """Of a process, of the database, of a node, one at a time: windows end where two clocks agree.
 

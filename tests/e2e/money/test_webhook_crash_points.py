@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.clock import wait_until
 from tests.support.http import Handler, served_in_thread
 from tests.support.processes import NO_TLS, Service, funded_wallet, sol_of
@@ -49,6 +50,7 @@ def approve(told: Delivery) -> httpx.Response:
         return client.post(told.decision_url, content=sent.body, headers=dict(sent.headers))
 
 
+@promise("approved-pays-once", "kill-after-approval")
 @pytest.mark.parametrize(
     "step",
     [each if each in OFTEN else pytest.param(each, marks=pytest.mark.long) for each in STEPS],

@@ -17,6 +17,7 @@ from solders.keypair import Keypair
 from tests.e2e.payments.buyers import Buyer, may_pay, rpc_of, with_ledger
 from tests.e2e.payments.settling_seller import SettlingSeller
 from tests.e2e.payments.stage import Ledger
+from tests.promises import promise
 from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]
@@ -110,6 +111,7 @@ def settle(place: Restored) -> None:
     place.seller.settle(place.seller.handed[-1])
 
 
+@promise("restored-payment-watched")
 @pytest.mark.parametrize(
     ("slot_ms", "does", "state", "paid"),
     [(400, settle, "landed", 2), (100, never, "expired", 1)],
@@ -145,6 +147,7 @@ def test_a_restored_home_starts_frozen_watches_what_was_handed_over_and_pays_nob
         assert buyer.spent() == seller.took == (paid + 1) * PRICE
 
 
+@promise("sweep-waits-for-payments")
 def test_a_sweep_waits_for_what_was_handed_over(tmp_path: Path) -> None:
     with SettlingSeller() as seller:
         service = started(tmp_path / "home", seller, {})

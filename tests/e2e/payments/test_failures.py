@@ -19,6 +19,7 @@ from solders.signature import Signature
 from tests.e2e.payments.buyers import Buyer, may_pay, rpc_of, with_ledger
 from tests.e2e.payments.settling_seller import Handed, Reply, SettlingSeller
 from tests.e2e.payments.stage import LAMPORTS, MINT, Counterparts, Ledger
+from tests.promises import promise
 from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
@@ -127,6 +128,7 @@ NEVER: dict[Ending, str] = {
 }
 
 
+@promise("given-back-once-dead")
 def test_what_never_settles_counts_until_it_cannot_and_then_comes_back(either: Place) -> None:
     seller = either.seller
     acts = {f"/{ending.__name__}": ending(seller) for ending in NEVER}
@@ -152,6 +154,7 @@ def test_what_never_settles_counts_until_it_cannot_and_then_comes_back(either: P
         assert len(buyer.payments()) == 1
 
 
+@promise("ledger-alone-confirms")
 def test_what_is_settled_late_is_found_and_counted(either: Place) -> None:
     seller, buyer = either.seller, either.buyer()
     seller.act = seller.keeps
@@ -167,6 +170,7 @@ def test_what_is_settled_late_is_found_and_counted(either: Place) -> None:
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
 
 
+@promise("settled-after-500-confirmed")
 def test_what_is_settled_after_an_error_without_a_receipt_is_found(either: Place) -> None:
     seller, buyer = either.seller, either.buyer()
     seller.act = seller.fails_and_settles
@@ -180,6 +184,7 @@ def test_what_is_settled_after_an_error_without_a_receipt_is_found(either: Place
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
 
 
+@promise("resent-bytes-pay-once")
 def test_what_is_sent_twice_leaves_once(either: Place) -> None:
     seller, buyer = either.seller, either.buyer()
 
@@ -196,6 +201,7 @@ def test_what_is_sent_twice_leaves_once(either: Place) -> None:
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
 
 
+@promise("resent-bytes-pay-once")
 def test_what_two_facilitators_settle_leaves_once(place: Place, tmp_path: Path) -> None:
     seller, buyer = place.seller, place.buyer()
     others = Counterparts(place.ledger, tmp_path)
@@ -235,6 +241,7 @@ def test_what_two_facilitators_settle_leaves_once(place: Place, tmp_path: Path) 
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
 
 
+@promise("landed-error-given-back")
 def test_what_lands_with_an_error_comes_back(place: Place) -> None:
     """The money is gone by the time the seller settles: the network takes the sponsor's fee."""
     seller, buyer = place.seller, place.buyer(usdc=PRICE)
@@ -254,6 +261,7 @@ def test_what_lands_with_an_error_comes_back(place: Place) -> None:
     assert (buyer.counted(), seller.took) == (0, 0)
 
 
+@promise("price-rise-asks-person")
 def test_a_price_that_rises_by_more_than_a_fifth_is_held(place: Place) -> None:
     seller, buyer = place.seller, place.buyer()
     buyer.ended(buyer.paid(seller.url)["payment"]["id"])
@@ -287,6 +295,7 @@ def test_an_answer_that_never_comes_leaves_a_payment_that_can_be_shown_again(pla
     assert json.loads(again.json()["response"]["body"]) == {"served": 1}
 
 
+@promise("expired-challenge-unpaid")
 def test_a_challenge_that_has_expired_is_not_paid(place: Place) -> None:
     seller = place.seller
     seller.protocol = "mpp"
@@ -300,6 +309,7 @@ def test_a_challenge_that_has_expired_is_not_paid(place: Place) -> None:
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
 
 
+@promise("expired-challenge-unpaid")
 def test_splits_cost_no_rent(place: Place) -> None:
     """Eight accounts opened at the wallet's cost would take a hundred times the price."""
     seller = place.seller

@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.payments.buyers import Buyer, armed, beside, may_pay, rpc_of, with_ledger
 from tests.e2e.payments.settling_seller import Handed, Reply, SettlingSeller
 from tests.e2e.payments.stage import Counterparts, Ledger
+from tests.promises import promise
 from tests.support.processes import Service
 
 from solward.vault.money.steps import Step
@@ -136,6 +137,7 @@ def passed(settling: str) -> tuple[Step, ...]:
     return STEPS if settling != "never" else STEPS[:-2]
 
 
+@promise("kill-at-each-payment-step", "crash-leaves-one-payment")
 @pytest.mark.parametrize(
     ("step", "settling"),
     [
@@ -154,6 +156,7 @@ def test_a_purchase_killed_while_it_is_paid_is_paid_once_at_most(
     assert any(killed(place, step, settling, turn)() for turn in turns) == is_due(step, settling)
 
 
+@promise("crash-leaves-one-payment")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "settling"), [(step, each) for each in SELLERS for step in passed(each)]
@@ -208,6 +211,7 @@ def found(place: Place, buyer: Buyer) -> None:
     assert buyer.spent() == buyer.counted() == place.seller.took == PRICE
 
 
+@promise("crash-leaves-one-payment")
 def test_what_is_settled_while_the_service_is_dead_is_found_when_it_lives(away: Place) -> None:
     seller = away.seller
     buyer = killed_before_the_answer(
@@ -220,6 +224,7 @@ def test_what_is_settled_while_the_service_is_dead_is_found_when_it_lives(away: 
     assert buyer.spent() == buyer.counted() == seller.took == PRICE
 
 
+@promise("strangers-hide-no-payment")
 def test_a_payment_is_found_behind_a_thousand_rows_of_strangers(away: Place) -> None:
     def buried(handed: Handed, buyer: Buyer) -> None:
         away.ledger.landed(away.seller.settle(handed))

@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.payments.buyers import Buyer, beside, may_pay
 from tests.e2e.payments.settling_seller import SettlingSeller
 from tests.e2e.payments.stage import Ledger, payment_stage
+from tests.promises import promise
 from tests.support.rpc import FaultyProvider
 
 from solward_localnet.errors import RpcError
@@ -101,6 +102,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     assert seller.problems == []
 
 
+@promise("lagging-node-loses-none")
 def test_what_is_settled_at_once_is_found_each_time(place: Place) -> None:
     buyer, seller = place.buyer, place.seller
     for number in (1, 2, 3):
@@ -109,6 +111,7 @@ def test_what_is_settled_at_once_is_found_each_time(place: Place) -> None:
         assert buyer.spent() == buyer.counted() == seller.took == number * PRICE
 
 
+@promise("lagging-node-loses-none")
 def test_what_is_settled_late_is_found_and_what_never_is_ends_once_it_cannot(place: Place) -> None:
     buyer, seller = place.buyer, place.seller
     seller.act = seller.keeps

@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.payments.buyers import Buyer, armed, may_pay, rpc_of, with_ledger
 from tests.e2e.payments.settling_seller import Reply, SettlingSeller
 from tests.e2e.payments.stage import Ledger
+from tests.promises import promise
 from tests.support.processes import Service
 
 PRICE = 10_000
@@ -87,6 +88,7 @@ def crowded(market: Market, calls: int) -> tuple[list[Buyer], Counter[int]]:
         return buyers, Counter(each.result() for each in asked)
 
 
+@promise("ten-buyers-spend-exactly")
 @pytest.mark.parametrize(
     "calls",
     [
@@ -164,6 +166,7 @@ class AgentBuyer:
         return PRICE * states["landed"]
 
 
+@promise("ten-buyers-spend-exactly")
 @pytest.mark.parametrize(
     "calls",
     [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 from tests.e2e.payments.buyers import CLIENTS, Buyer, may_pay, purchase
 from tests.e2e.payments.stage import LAMPORTS, Counterparts, Seller
+from tests.promises import promise
 from tests.support.processes import Service
 
 # The first run makes the environments.
@@ -34,6 +35,7 @@ def buyer(stage: Counterparts, shop: Shop, lamports: int = 0) -> Buyer:
     return Buyer.made(shop.service, stage.ledger, may_pay(*sites), lamports=lamports)
 
 
+@promise("other-sellers-are-paid")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("made", ["npm", "python"])
 def test_a_wallet_without_sol_buys_where_the_seller_pays_the_fee(
@@ -44,6 +46,7 @@ def test_a_wallet_without_sol_buys_where_the_seller_pays_the_fee(
     assert bought.fee == 0
 
 
+@promise("other-sellers-are-paid")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("made", ["npm", "python"])
 def test_a_wallet_with_sol_pays_the_fee_where_nobody_else_does(
@@ -55,6 +58,7 @@ def test_a_wallet_with_sol_pays_the_fee_where_nobody_else_does(
     assert 0 < bought.fee < MOST_FEE
 
 
+@promise("push-shows-what-landed")
 def test_a_wallet_that_sends_itself_shows_what_has_landed(
     stage: Counterparts, shop: Shop, serving: Callable[..., Service]
 ) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.e2e.payments.stage import LAMPORTS, MINT, Counterparts
+from tests.promises import promise
 from tests.support.http import Handler, served_in_thread
 from tests.support.processes import free_port
 from tests.support.repository import ROOT
@@ -94,6 +95,7 @@ def of_version_1(facilitator: str) -> Iterator[str]:
         yield url
 
 
+@promise("other-clients-buy")
 @pytest.mark.parametrize(
     ("path", "client", "given"),
     [
@@ -114,6 +116,7 @@ def test_others_clients_buy_a_forecast(
     buys(stage, pay_to, f"{url}{path}", client, given)
 
 
+@promise("other-clients-buy")
 def test_a_client_of_the_first_version_buys_a_forecast(
     stage: Counterparts, pay_to: str, facilitator: str
 ) -> None:

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 import httpx
 import pytest
 from tests.e2e.payments.stage import Counterparts, Seller
+from tests.promises import promise
 
 from solward.plugins import load_registry
 from solward.types.payment import HttpAnswer, PaymentMode, PaymentOffer
@@ -44,6 +45,7 @@ async def offers(url: str) -> dict[str, tuple[PaymentOffer, ...]]:
     return {name: await protocol.offers(answer) for name, protocol in loaded.items()}
 
 
+@promise("answers-read-by-protocol")
 @pytest.mark.parametrize("name", ROWS)
 async def test_a_seller_s_answer_is_read_by_its_protocol_and_no_other(
     stage: Counterparts, name: str

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from tests.e2e.payments.buyers import CLIENTS, Buyer, may_pay, purchase
 from tests.e2e.payments.stage import Counterparts, Seller
+from tests.promises import promise
 from tests.support.processes import Service
 
 # The first run makes the environments.
@@ -34,6 +35,7 @@ def buyer(stage: Counterparts, shop: Shop) -> Buyer:
     )
 
 
+@promise("other-sellers-are-paid")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_a_wallet_without_sol_buys_an_answer(

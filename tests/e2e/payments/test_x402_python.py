@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from tests.e2e.payments.buyers import CLIENTS, Buyer, may_pay, purchase
 from tests.e2e.payments.stage import Counterparts, Seller
+from tests.promises import promise
 from tests.support.processes import Service
 
 from solward.client import SolwardClient
@@ -34,6 +35,7 @@ def buyer(stage: Counterparts, shop: Shop) -> Buyer:
     return Buyer.made(shop.service, stage.ledger, may_pay(shop.seller.site))
 
 
+@promise("signature-absent-until-found", "other-sellers-are-paid")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_wallet_without_sol_buys_an_answer(shop: Shop, buyer: Buyer, client: str) -> None:
     bought = purchase(buyer, shop.seller, "/weather?city=Rome", 50_000, client)
@@ -96,6 +98,7 @@ async def test_the_typed_client_buys_the_same(shop: Shop, buyer: Buyer) -> None:
     assert buyer.spent() == buyer.counted() == 50_000
 
 
+@promise("same-key-pays-once")
 def test_one_key_buys_once_however_often_it_is_sent(shop: Shop, buyer: Buyer) -> None:
     url = f"{shop.seller.url}/weather"
     first = buyer.pay(url, key="one purchase")
@@ -106,6 +109,7 @@ def test_one_key_buys_once_however_often_it_is_sent(shop: Shop, buyer: Buyer) ->
     assert buyer.spent() == buyer.counted() == 50_000
 
 
+@promise("refused-payment-recorded")
 def test_more_than_is_allowed_is_refused_and_nothing_is_signed(
     stage: Counterparts, shop: Shop
 ) -> None:

@@ -12,7 +12,11 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.plugin_author.quickstart import blocks, empty_environment, script, shell
+from tests.promises import promise
 from tests.support.processes import free_port
+
+pytestmark = promise("plugin-page-runs-verbatim")
+
 
 # Half of ten minutes. What the clock says is only told: other tests may share the machine.
 PROCESSOR_S = 300

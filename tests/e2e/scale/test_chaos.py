@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.e2e.scale.chaos import LAMPORTS, Client, Supervisor, Witness, percentile
+from tests.promises import promise
 from tests.support.processes import SOL, Cluster, running_cluster
 from tests.support.scripts.weather import weather_process
 
@@ -83,6 +84,7 @@ def storm(cluster: Cluster, supervisor: Supervisor, clients: list[Client]) -> Wi
     return witness
 
 
+@promise("storm-over-processes")
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_nothing_is_paid_twice_or_lost_in_a_storm(tmp_path: Path, postgres_url: str) -> None:

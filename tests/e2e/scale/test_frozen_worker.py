@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import SECRET, SOL, Node, running_cluster
 from tests.support.scripts.weather import weather_process
 
@@ -27,6 +28,7 @@ def fenced(worker: Node) -> dict[str, int]:
     return {step: int(count) for step, count in found}
 
 
+@promise("taken-over-cannot-store")
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_worker_frozen_amid_payments_pays_nothing_twice_and_is_refused(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.promises import promise
 from tests.support.processes import SECRET, SOL, Cluster, running_cluster
 
 pytestmark = pytest.mark.more
@@ -109,6 +110,7 @@ def one_minute(cluster: Cluster, name: str) -> None:
     assert cluster.lamports(payee) == 7 * SOL // 100
 
 
+@promise("limits-hold-concurrently")
 @pytest.mark.timeout(240)
 def test_a_budget_is_spent_exactly_however_many_processes_spend_it(cluster: Cluster) -> None:
     one_wallet(cluster, "short")

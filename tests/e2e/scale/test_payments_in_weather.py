@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.localnet import localnet_process
 from tests.support.processes import SECRET
 from tests.support.scripts.weather import Weather
@@ -35,6 +36,7 @@ async def ask(url: str, method: str, *params: Any) -> Any:
         return (await client.post(url, json=body)).json()["result"]
 
 
+@promise("bad-weather-lands-once")
 async def test_payments_over_two_rpcs_in_bad_weather_land_once(
     tmp_path: Path, services: Any
 ) -> None:

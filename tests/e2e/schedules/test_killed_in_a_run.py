@@ -16,6 +16,7 @@ import httpx
 import pytest
 from tests.e2e.agents.paying_agents import RELEASED
 from tests.e2e.agents.supervised import Supervised
+from tests.promises import promise
 from tests.support.processes import funded_wallet, sol_of
 from tests.support.repository import ROOT
 
@@ -23,6 +24,7 @@ from solward.schedules.run import SchedulePhase
 from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = [
+    promise("payroll-killed-run-pays-once"),
     pytest.mark.more,
     pytest.mark.sqlite("one process dies; test_shared_schedules.py has several"),
 ]
@@ -146,6 +148,7 @@ def _records(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
     return found
 
 
+@promise("killed-run-pays-once")
 @pytest.mark.timeout(300)
 def test_schedules_killed_at_every_point_of_a_run_pay_each_due_time_once(
     service: Supervised,
@@ -167,6 +170,7 @@ def ask(service: Supervised, wallet: str, schedule: str) -> bool:
     return True
 
 
+@promise("answered-run-pays-once")
 @pytest.mark.timeout(300)
 def test_runs_that_were_asked_for_killed_at_every_point_pay_once(service: Supervised) -> None:
     service.live()
@@ -212,6 +216,7 @@ def test_nine_deaths_at_one_point(service: Supervised, point: StrEnum) -> None:
     live_and_die(service, [death_at(point, at) for at in range(9)])
 
 
+@promise("killed-payroll-pays-all")
 @pytest.mark.timeout(300)
 def test_a_payroll_killed_at_each_step_of_its_payments_pays_everybody_once(tmp_path: Path) -> None:
     """The example of examples/payroll, in a plugin host as any third party's."""

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from tests.operations.matrix.cases import ROWS
 from tests.operations.matrix.row import Params, Route, Spends
 from tests.operations.matrix.stand import SOL, Stand, by_rest, by_skill, new_stand
+from tests.promises import promise
 from tests.support.services import Api, serving_api
 
 from solward.database.tables import attempts
@@ -100,6 +101,7 @@ CELLS = [
 ]
 
 
+@promise("signed-is-bounded")
 @pytest.mark.parametrize(("asked", "way"), CELLS)
 async def test_what_is_signed_is_bounded_and_its_bound_is_reserved(
     api: Api, monkeypatch: pytest.MonkeyPatch, asked: str, way: str

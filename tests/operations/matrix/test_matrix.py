@@ -23,6 +23,7 @@ from tests.operations.matrix.stand import (
     new_stand,
     unplugged,
 )
+from tests.promises import promise
 from tests.support.services import NOBODY, Api, serving_api
 
 from solward.plugins.discovery import BUILT_IN
@@ -90,6 +91,7 @@ async def test_every_skill_and_every_route_has_its_row(api: Api) -> None:
     assert posts == {"/skills/<name>", "/pay", *WITHOUT_A_SKILL}
 
 
+@promise("types-of-records", "mint-decimals-must-match", "burn-and-close-fields")
 @table("success")
 async def test_it_does_what_was_asked(stand: Stand, skill: str, way: str) -> None:
     row = ROWS[skill]
@@ -124,6 +126,7 @@ async def test_it_does_what_was_asked(stand: Stand, skill: str, way: str) -> Non
         assert said.answer.json.items() >= record.items()
 
 
+@promise("bad-input-no-record")
 @table("bad")
 async def test_bad_input_is_named_and_leaves_no_record(stand: Stand, skill: str, way: str) -> None:
     row = ROWS[skill]
@@ -141,6 +144,7 @@ async def test_bad_input_is_named_and_leaves_no_record(stand: Stand, skill: str,
     assert await stand.records() == []
 
 
+@promise("refused-is-never-signed")
 @table("block")
 async def test_a_guardrail_refuses_and_the_record_says_which(
     stand: Stand, skill: str, way: str

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.promises import promise
 
 from solward.operations.payments.requests import (
     MAX_BODY_BYTES,
@@ -37,6 +38,7 @@ def test_an_address_is_requested_in_one_spelling() -> None:
     assert found.shown_url == "https://api.example.com/a%20b"
 
 
+@promise("spellings-are-one-address")
 @pytest.mark.parametrize("path", ["/a-b/%C3%A9", "/%61%2Db/%c3%a9", "/%61-%62/%c3%A9?q=%61"])
 def test_what_is_kept_of_an_address_is_in_one_spelling(path: str) -> None:
     """Or its price could rise unseen; the request goes as it was asked for."""
@@ -84,6 +86,7 @@ def test_headers_of_the_connection_are_the_services(name: str) -> None:
     refused(f"headers: {name} is set by the service", headers={name: "1"})
 
 
+@promise("caller-shows-no-payment", "headers-show-no-payment")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -162,6 +165,7 @@ def test_fields_of_a_json_object_are_typed() -> None:
     assert pay_request({"url": URL, "method": None, "body": "é"}).body == "é".encode()
 
 
+@promise("headers-show-no-payment")
 @pytest.mark.parametrize(
     "made",
     [{}, {"Host": "a"}, {"X": "a\r\nb"}, {"Content-Length": "1"}, {"X": "a" * 40_000}],

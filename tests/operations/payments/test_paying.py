@@ -14,6 +14,7 @@ import pytest
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.payments import OWNER, PRICE, SPONSOR, Shop, charge, mpp, open_shop
 from tests.support.sellers import Asked, Reply, fake_seller, receipt
@@ -149,6 +150,7 @@ async def test_a_wallet_without_sol_pays_where_a_sponsor_pays_the_fee(tmp_path: 
         assert await shop.earned() == PRICE
 
 
+@promise("no-second-payment")
 @pytest.mark.usefixtures("impatient")
 async def test_a_second_402_ends_it(shop: Shop) -> None:
     """The seller has what it needs to take the money, and asks for more for ever."""
@@ -162,6 +164,7 @@ async def test_a_second_402_ends_it(shop: Shop) -> None:
     assert await shop.earned() == 0
 
 
+@promise("no-second-payment")
 @pytest.mark.usefixtures("impatient")
 async def test_a_seller_that_fails_may_take_the_money_all_the_same(shop: Shop) -> None:
     shop.seller.answer = lambda asked: Reply(500, (), b"oops") if asked.paid else shop.asks()
@@ -176,6 +179,7 @@ async def test_a_seller_that_fails_may_take_the_money_all_the_same(shop: Shop) -
     assert await shop.earned() == PRICE
 
 
+@promise("no-second-payment")
 @pytest.mark.usefixtures("impatient")
 async def test_a_receipt_is_not_believed(shop: Shop) -> None:
     async def sells(asked: Asked) -> Reply:
@@ -188,6 +192,7 @@ async def test_a_receipt_is_not_believed(shop: Shop) -> None:
     assert found.payment.signature is None
 
 
+@promise("no-second-payment")
 async def test_a_payment_of_another_is_no_receipt(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +211,7 @@ async def test_a_payment_of_another_is_no_receipt(
     assert found.payment.signature is None
 
 
+@promise("payment-shown-to-its-site")
 @pytest.mark.usefixtures("impatient")
 async def test_a_payment_is_shown_to_nobody_by_a_redirect(shop: Shop) -> None:
     async with fake_seller() as thief:
@@ -246,6 +252,7 @@ async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came(shop: Shop) -
     assert found.payment.served is Served.UNKNOWN
 
 
+@promise("key-pays-once-over-restarts")
 async def test_no_answer_is_no_word_and_the_same_payment_is_shown_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,6 +490,7 @@ async def test_what_the_wallet_sends_is_shown_once_it_has_landed(
     never.set()
 
 
+@promise("asked-again-not-resigned")
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("mode", ["sponsored", "push"])
 async def test_an_action_whose_caller_left_shows_its_payment_for_its_own_request_alone(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.payments import PRICE, Shop, open_shop
 from tests.support.plugins import keeping_module
 from tests.support.sellers import Reply
@@ -31,6 +32,7 @@ async def context_of(shop: Shop) -> SkillContext:
     return shop.service.skill_context(loaded, wallet, ADMIN)
 
 
+@promise("paid-request-remembers")
 async def test_a_payment_is_remembered_with_its_record(shop: Shop) -> None:
     context = await context_of(shop)
     paid = await context.pay(
@@ -61,6 +63,7 @@ async def test_of_requests_at_once_for_one_entry_one_is_paid(shop: Shop) -> None
     assert len(await shop.records()) == 1
 
 
+@promise("paid-request-remembers")
 async def test_what_is_not_paid_is_not_remembered(shop: Shop) -> None:
     context = await context_of(shop)
     with pytest.raises(PaymentRefused):

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpcore
 import pytest
+from tests.promises import promise
 from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller
 
 from solward.operations.payments.requests import SellerRequest, read_request
@@ -64,6 +65,7 @@ async def test_a_request_arrives_as_it_was_given(seller: FakeSeller, sites: Site
     assert got.headers["accept-encoding"] == "identity"
 
 
+@promise("seller-answer-is-bounded")
 async def test_nothing_is_followed_remembered_or_decoded(seller: FakeSeller, sites: Sites) -> None:
     packed = gzip.compress(b"packed")
     seller.answer = lambda _asked: Reply(
@@ -78,6 +80,7 @@ async def test_nothing_is_followed_remembered_or_decoded(seller: FakeSeller, sit
     assert [(each.path, each.headers.get("cookie")) for each in seller.asked] == [("/", None)] * 2
 
 
+@promise("seller-answer-is-bounded")
 async def test_a_body_is_read_up_to_its_bound(seller: FakeSeller, sites: Sites) -> None:
     seller.says(Reply(body=BIG))
     found = await sites.request(asking(seller.url()), 5)
@@ -91,6 +94,7 @@ async def test_an_answer_that_breaks_off_says_so(seller: FakeSeller, sites: Site
     assert (found.answer.body, found.truncated, found.broken) == (b"0123", True, True)
 
 
+@promise("seller-answer-is-bounded")
 async def test_a_head_that_never_ends_is_refused(seller: FakeSeller, sites: Sites) -> None:
     seller.says(Reply(raw=b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 50_000))
     await refused(sites, asking(seller.url()), "answer_too_large")
@@ -160,6 +164,7 @@ PRIVATE = {
 }
 
 
+@promise("payments-go-to-public-https")
 @pytest.mark.parametrize("address", PRIVATE.values(), ids=PRIVATE)
 async def test_a_name_of_a_private_address_is_refused_and_never_called(address: str) -> None:
     machine = Machine([address])
@@ -176,6 +181,7 @@ async def test_of_several_addresses_only_public_ones_are_called() -> None:
     assert machine.called == ["93.184.216.34"]
 
 
+@promise("name-change-gains-nothing", "payments-go-to-public-https")
 async def test_a_name_that_changes_its_address_gains_nothing() -> None:
     machine = Machine(["93.184.216.34"], ["127.0.0.1"])
     sites = Sites(resolve=machine.resolve, dial=machine.dial)
@@ -196,6 +202,7 @@ async def test_this_machine_is_not_called(host: str) -> None:
     assert machine.called == []
 
 
+@promise("payments-go-to-public-https")
 async def test_a_private_site_is_one_host_and_port(seller: FakeSeller) -> None:
     other = Sites([f"127.0.0.1:{seller.port + 1}"])
     await refused(other, asking(seller.url()), "https_only")
@@ -203,6 +210,7 @@ async def test_a_private_site_is_one_host_and_port(seller: FakeSeller) -> None:
     assert seller.asked == []
 
 
+@promise("payments-go-to-public-https")
 async def test_http_is_for_loopback_addresses_alone() -> None:
     machine = Machine(["10.0.0.7"])
     sites = Sites(["shop.internal:8080"], resolve=machine.resolve, dial=machine.dial)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 
 from solward.types.errors import KeystoreError
 from solward.vault.custody.envelope import Envelope, encrypt, open_envelope, rewrap, seal
@@ -32,6 +33,7 @@ def test_no_two_envelopes_share_a_nonce_or_a_key() -> None:
     assert again.wrapped_data_key[:12] != SEALED.wrapped_data_key[:12]
 
 
+@promise("database-writer-reads-no-key")
 @pytest.mark.parametrize("part", ["sealed_key", "wrapped_data_key"])
 def test_any_flipped_byte_is_noticed(part: str) -> None:
     whole = getattr(SEALED, part)
@@ -68,6 +70,7 @@ def test_a_row_put_in_anothers_place_is_noticed(swapped: Envelope) -> None:
         open_envelope(KEK, swapped)
 
 
+@promise("keys-sealed-per-wallet")
 def test_another_kek_opens_nothing() -> None:
     with pytest.raises(KeystoreError, match="another key sealed it"):
         open_envelope(os.urandom(32), SEALED)

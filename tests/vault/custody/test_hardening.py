@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.processes import USERS, answers_of
 from tests.support.repository import ROOT
 
@@ -50,6 +51,7 @@ ask("core", lambda: __import__("resource").getrlimit(4))
 """
 
 
+@promise("key-process-unreadable")
 def test_a_process_that_holds_keys_is_read_by_no_other_of_its_user() -> None:
     refused = "PermissionError"
     assert answers_of(ORDINARY, _READ_PARENT, imports=_PROTECT) == {
@@ -61,6 +63,7 @@ def test_a_process_that_holds_keys_is_read_by_no_other_of_its_user() -> None:
     }
 
 
+@promise("key-process-unreadable")
 @pytest.mark.parametrize(
     "start",
     [

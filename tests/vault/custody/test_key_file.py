@@ -7,11 +7,13 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 
 from solward.types.errors import KeystoreError
 from solward.vault.custody.keyfile import create_key, read_key, replace_key
 
 
+@promise("keys-sealed-per-wallet")
 def test_a_new_key_is_32_random_bytes_for_its_owner_only(tmp_path: Path) -> None:
     old = os.umask(0)
     try:

@@ -13,6 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import func, select, text
+from tests.promises import promise
 from tests.support import database as databases
 
 from solward.audit.log import AuditLog
@@ -91,6 +92,7 @@ async def test_a_passphrase_opens_what_it_made_and_another_does_not(database: Da
     assert CANARY not in str(caught.value)
 
 
+@promise("keys-sealed-per-wallet")
 async def test_the_stored_parameters_are_64_mib_3_passes_and_4_lanes(database: Database) -> None:
     await Keystore.open(database, KeySource(passphrase=CANARY))
     kdf = (await row(database))["kdf"]

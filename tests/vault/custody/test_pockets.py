@@ -8,6 +8,7 @@ import hmac
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.signature import Signature
+from tests.promises import promise
 from tests.support.engine import Bench
 
 from solward.vault.custody.pockets import pocket_keypair
@@ -27,6 +28,7 @@ def test_the_key_is_the_hmac_of_the_counter_under_the_wallets_secret() -> None:
     assert str(pocket_keypair(wallet, 1).pubkey()) == "Edh4YvUw9YYYbFzqn2bNYLk2GbYM5Y7z8wEqK4WxANP8"
 
 
+@promise("pocket-keys-used-once")
 def test_every_counter_and_every_wallet_has_another_key() -> None:
     wallets = [Keypair() for _ in range(3)]
     made = {pocket_keypair(wallet, n).pubkey() for wallet in wallets for n in (1, 2, 256, 2**63)}
@@ -51,6 +53,7 @@ async def test_pockets_taken_at_once_differ_and_unused_ones_leave_no_gap(bench: 
         assert third == first
 
 
+@promise("pocket-keys-used-once")
 async def test_a_stored_counter_is_never_given_again(bench: Bench) -> None:
     wallets, wallet = bench.wallets, bench.wallet.id
     async with wallets.new_pocket(wallet) as pocket, bench.database.write() as connection:

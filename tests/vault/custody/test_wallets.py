@@ -15,6 +15,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
+from tests.promises import promise
 
 from solward.database.database import Database
 from solward.settings import Settings
@@ -197,6 +198,7 @@ async def test_what_is_no_keypair_file_is_refused_without_showing_it(wallets: Wa
     assert await wallets.list() == []
 
 
+@promise("database-writer-reads-no-key")
 async def test_rows_exchanged_in_the_database_sign_nothing(
     wallets: Wallets, database: Database, tmp_path: Path
 ) -> None:
@@ -216,6 +218,7 @@ async def test_rows_exchanged_in_the_database_sign_nothing(
     assert await (await reopened.signer(second.id)).sign(b"m")
 
 
+@promise("key-never-in-clear")
 async def test_a_key_is_in_no_repr_and_in_no_file(wallets: Wallets, tmp_path: Path) -> None:
     wallet = await wallets.import_keypair(FILE, "mine")
     signer = await wallets.signer(wallet.id)

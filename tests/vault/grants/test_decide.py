@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.vault.grants.cases import (
     AGENT,
     BONK,
@@ -77,6 +78,7 @@ EVERYTHING = (
 # A principal under grants may do what they say and nothing else.
 
 
+@promise("grants-permit-nothing-else")
 @pytest.mark.parametrize("line", EVERYTHING, ids=lambda line: f"{line.operation} {line.asset[:4]}")
 def test_no_grant_refuses_everything(line: Line) -> None:
     verdict = Policy(empty=[AGENT]).judge(line, launched=frozenset({OWN_TOKEN}))
@@ -84,6 +86,7 @@ def test_no_grant_refuses_everything(line: Line) -> None:
     assert verdict.refused == Finding(Why.NO_GRANT, AGENT, line)
 
 
+@promise("empty-grants-sign-nothing")
 def test_no_grant_refuses_a_transaction_that_takes_nothing() -> None:
     assert said(Policy(empty=[AGENT]).judge()) == "no_grant"
 
@@ -111,12 +114,14 @@ def test_a_grant_is_for_its_operations_and_assets(line: Line, expected: str) -> 
     assert said(Policy(grant("a", limit(USDC))).judge(line)) == expected
 
 
+@promise("own-wallet-is-funded")
 def test_a_grant_to_fund_does_not_let_pay_others() -> None:
     policy = Policy(grant("a", limit(USDC), may="fund"))
     assert said(policy.judge(paid(1, operation="fund"))) == "allowed"
     assert said(policy.judge(paid(1))) == "no_grant"
 
 
+@promise("pay-is-no-transfer", "transfer-grant-pays-nothing")
 @pytest.mark.parametrize("operation", [each for each in Operation if each != Operation.PAY])
 def test_a_grant_to_pay_lets_nothing_else_and_no_other_lets_pay(operation: Operation) -> None:
     line = paid(1, SOL, operation="pay")
@@ -138,6 +143,7 @@ def through(*sites: str, units: int = 1, **more: Any) -> Case:
     return case(paid(units, operation="pay"), chain=(WALLET, AGENT, *sites), **more)
 
 
+@promise("via-pays-its-sites-only")
 def test_a_grant_with_sites_pays_for_requests_to_them_alone() -> None:
     policy = Policy(grant("a", limit(USDC), may="pay", via=(OTHER_SITE, SITE)))
     assert said(policy.decide(through(SITE))) == "allowed"
@@ -149,6 +155,7 @@ def test_a_grant_with_sites_pays_for_requests_to_them_alone() -> None:
         assert refused.detail == "127.0.0.1:4021 or a.example"
 
 
+@promise("via-pays-its-sites-only")
 def test_what_is_paid_for_no_request_is_not_charged_to_a_grant_with_sites() -> None:
     policy = Policy(grant("a", limit(SOL), may="pay", via=(SITE,)))
     assert said(policy.judge()) == "via"
@@ -168,6 +175,7 @@ def test_a_refusal_names_some_of_many_sites() -> None:
         assert refused.detail == detail
 
 
+@promise("sites-share-one-grant")
 def test_one_grant_of_two_sites_has_one_budget_and_two_grants_have_two() -> None:
     one = Policy(grant("a", limit(USDC, (DAY, 5)), may="pay", via=(OTHER_SITE, SITE)))
     one.reserve(one.decide(through(SITE, units=3)).charges)
@@ -182,6 +190,7 @@ def test_one_grant_of_two_sites_has_one_budget_and_two_grants_have_two() -> None
     assert charged(two.decide(through(OTHER_SITE, units=5))) == {"b"}
 
 
+@promise("site-grants-bind-everyone")
 def test_a_site_under_grants_is_paid_what_they_say_whoever_pays() -> None:
     policy = Policy(
         grant("site", limit(USDC, (DAY, 5)), may="pay", who=SITE),
@@ -198,6 +207,7 @@ def test_a_site_under_grants_is_paid_what_they_say_whoever_pays() -> None:
     assert said(policy.judge(line, chain=(WALLET, AGENT, "site:b.example"))) == "allowed"
 
 
+@promise("sites-share-one-grant")
 def test_a_new_grant_starts_with_what_was_paid_for_requests_to_its_sites() -> None:
     of_site = grant("a", limit(USDC), may="pay", via=(SITE,))
     line = paid(9, operation="pay")
@@ -216,6 +226,7 @@ def test_the_sums_of_grants_for_other_sites_are_not_needed() -> None:
     assert priced(policy.sets, replace(bonk, chain=(WALLET, AGENT, SITE))) == {0}
 
 
+@promise("pay-is-no-transfer")
 @pytest.mark.parametrize(
     ("to", "whom", "expected"),
     [
@@ -242,6 +253,7 @@ def test_a_seller_that_was_never_paid_is_new() -> None:
         assert said(policy.judge(line, paid=frozenset({VENDOR}))) == "allowed"
 
 
+@promise("star-is-unnamed-assets")
 def test_a_grant_for_every_asset_leaves_out_those_it_names() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5)), limit(ANY_ASSET, (DAY, 10**6))))
     assert said(policy.judge(paid(6), dollars=(1,))) == "window"
@@ -258,6 +270,7 @@ def test_a_grant_of_one_wallet_is_for_no_other() -> None:
 # Several grants, several principals.
 
 
+@promise("first-fitting-grant-charged")
 def test_any_grant_with_room_allows_and_the_first_is_charged() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, (DAY, 9))))
     assert charged(policy.spend(paid(4))) == {"a"}
@@ -267,6 +280,7 @@ def test_any_grant_with_room_allows_and_the_first_is_charged() -> None:
     assert said(policy.spend(paid(1))) == "window"
 
 
+@promise("first-fitting-grant-charged")
 def test_a_grant_that_fits_comes_before_one_that_asks_whatever_the_order() -> None:
     asks, fits = grant("a", limit(USDC, hold=0)), grant("b", limit(USDC))
     for grants in ((asks, fits), (fits, asks)):
@@ -282,6 +296,7 @@ def test_of_grants_that_ask_the_first_written_is_charged() -> None:
     assert charged(Policy(second, first).judge(paid(2))) == {"b"}
 
 
+@promise("every-principal-must-allow")
 @pytest.mark.parametrize("tight", range(4))
 def test_every_principal_binds(tight: int) -> None:
     chain = (WALLET, KEY, SKILL, "plugin:acme")
@@ -297,6 +312,7 @@ def test_every_principal_binds(tight: int) -> None:
     assert (verdict.refused.who, verdict.refused.why) == (chain[tight], Why.WINDOW)
 
 
+@promise("refusal-beats-hold")
 def test_a_refusal_of_one_principal_beats_what_another_would_hold() -> None:
     policy = Policy(grant("a", limit(USDC, hold=0), who=WALLET), empty=[AGENT])
     assert said(policy.judge(paid(1))) == "no_grant"
@@ -323,6 +339,7 @@ def test_all_that_would_be_asked_is_asked_at_once() -> None:
 # Amounts.
 
 
+@promise("exact-limit-passes")
 def test_the_exact_limit_passes_and_one_unit_more_does_not() -> None:
     policy = Policy(grant("a", limit(USDC, (HOUR, 8), (DAY, 20), per_tx=5)))
     assert said(policy.judge(paid(5))) == "allowed"
@@ -333,6 +350,7 @@ def test_the_exact_limit_passes_and_one_unit_more_does_not() -> None:
     assert said(policy.judge(paid(1))) == "window"
 
 
+@promise("exact-limit-passes")
 def test_a_window_counts_what_is_younger_than_its_length() -> None:
     policy = Policy(grant("a", limit(USDC, (HOUR, 8))))
     policy.spend(paid(8))
@@ -340,6 +358,7 @@ def test_a_window_counts_what_is_younger_than_its_length() -> None:
     assert said(policy.judge(paid(8), now_ms=(NOON + HOUR,))) == "allowed"
 
 
+@promise("takings-add-up-per-grant")
 def test_lines_of_one_transaction_add_up_in_a_grant() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 8), per_tx=5, hold=3)))
     assert said(policy.judge(paid(3), paid(3, to=STRANGER))) == "per_tx"
@@ -384,12 +403,14 @@ def test_a_line_without_a_price_is_refused_beside_one_that_has_one() -> None:
     assert said(policy.judge(paid(1), paid(1), dollars=("no price", 1))) == "price"
 
 
+@promise("takings-add-up-per-grant")
 def test_a_line_is_never_split_over_grants() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, (DAY, 5))))
     assert said(policy.judge(paid(6))) == "window"
     assert charged(policy.judge(paid(3), paid(3))) == {"a", "b"}
 
 
+@promise("parts-shared-over-grants")
 def test_lines_are_shared_out_so_that_all_of_them_fit() -> None:
     # The first grant has room for either line, the second for the stranger's alone.
     wide, narrow = grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC), to=(STRANGER,))
@@ -398,6 +419,7 @@ def test_lines_are_shared_out_so_that_all_of_them_fit() -> None:
     assert said(Policy(wide).judge(*lines)) == "window"
 
 
+@promise("parts-shared-over-grants")
 def test_lines_are_shared_out_so_that_nobody_is_asked_where_that_is_possible() -> None:
     # In written order the stranger's line would take the only room that the vendor's has unasked.
     first, second = (
@@ -418,6 +440,7 @@ def test_where_a_person_is_asked_for_one_line_the_others_go_where_nobody_asks() 
     assert charged(replace(verdict, held=())) == {"a", "b"}
 
 
+@promise("parts-shared-over-grants")
 def test_many_ways_to_share_out_lines_end_in_a_refusal_in_time() -> None:
     # 13 lines of 1 over 12 grants with room for 1 each: no way of 12! leads anywhere.
     grants = [grant(f"g{at}", limit(USDC, (DAY, 1))) for at in range(12)]
@@ -426,6 +449,7 @@ def test_many_ways_to_share_out_lines_end_in_a_refusal_in_time() -> None:
     assert said(Policy(*grants).judge(*[paid(1) for _ in range(12)])) == "allowed"
 
 
+@promise("exact-limit-passes")
 def test_inflow_restores_nothing() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5))))
     policy.spend(paid(5))
@@ -434,6 +458,7 @@ def test_inflow_restores_nothing() -> None:
     assert said(policy.judge(paid(1))) == "window"
 
 
+@promise("other-decimals-refused")
 @pytest.mark.parametrize("decimals", [0, 5, 7, None])
 def test_an_asset_of_other_decimals_than_the_grants_is_refused(decimals: int | None) -> None:
     verdict = Policy(grant("a", limit(USDC))).judge(paid(1, decimals=decimals))
@@ -454,6 +479,7 @@ def test_above_the_amount_a_person_is_asked() -> None:
     assert said(policy.judge(paid(6))) == "per_tx"
 
 
+@promise("admin-is-never-held")
 @pytest.mark.parametrize("is_by", ["is_admins", "is_approved"])
 def test_the_admin_and_an_approval_pass_a_hold_and_no_limit(is_by: str) -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5), hold=0), new=NewRecipient.HOLD, who=WALLET))
@@ -467,6 +493,7 @@ def test_the_admin_and_an_approval_pass_a_hold_and_no_limit(is_by: str) -> None:
 # Recipients.
 
 
+@promise("transfer-counts-recipient")
 @pytest.mark.parametrize(
     ("to", "line", "expected"),
     [
@@ -511,6 +538,7 @@ def test_wrapped_sol_goes_to_the_recipients_account_of_its_mint(mint: str, progr
     assert said(policy.judge(replace(line, account=STRANGER))) == "recipient"
 
 
+@promise("burn-counts-the-asset")
 @pytest.mark.parametrize("line", EVERYTHING[5:], ids=lambda line: line.operation)
 def test_what_goes_to_nobody_has_no_recipient_to_name(line: Line) -> None:
     policy = Policy(
@@ -522,6 +550,7 @@ def test_what_goes_to_nobody_has_no_recipient_to_name(line: Line) -> None:
     assert said(policy.judge(line)) == "allowed"
 
 
+@promise("swap-counts-what-is-sold")
 def test_a_swap_goes_to_its_venue() -> None:
     line = paid(1, to="venue:pool", operation="swap")
     some = grant("a", limit(USDC), may="swap", to=("@vendors", "own"))
@@ -549,6 +578,7 @@ def test_somebody_never_paid_is_new(new: NewRecipient, expected: str, line: Line
     assert said(policy.judge(line, paid=frozenset({STRANGER}))) == expected
 
 
+@promise("lookalike-recipient-is-new")
 def test_one_who_looks_like_somebody_paid_is_new_and_shown() -> None:
     alike = "".join((VENDOR[:4], STRANGER[4:-4], VENDOR[-4:]))
     line = paid(1, SOL, to=alike)
@@ -587,6 +617,7 @@ def test_hours_may_pass_midnight_and_end_before_their_end(
         assert said(policy.judge(paid(1), now_ms=(now,))) == ("allowed" if expected else "hours")
 
 
+@promise("hours-by-database-clock")
 def test_hours_and_the_end_hold_by_every_clock() -> None:
     within, outside = NOON, NOON + 12 * HOUR
     day = Policy(grant("a", limit(USDC), hours=Hours(7 * 60, 22 * 60)))
@@ -608,6 +639,7 @@ def test_a_grant_ends_at_its_end() -> None:
 # Dollars.
 
 
+@promise("dollars-round-up")
 def test_dollars_are_rounded_up_line_by_line_so_that_dust_counts() -> None:
     prices = {BONK: Price(Fraction(1, 10**6), 5, NOON)}
     policy = Policy(grant("a", limit(ANY_ASSET, (DAY, 10), per_tx=4)))
@@ -620,6 +652,7 @@ def test_dollars_are_rounded_up_line_by_line_so_that_dust_counts() -> None:
     assert said(policy.spend(dust[0], dollars=line_dollars(dust[:1], prices))) == "window"
 
 
+@promise("dollars-round-up")
 def test_without_a_price_of_now_an_asset_in_dollars_is_refused() -> None:
     policy = Policy(grant("a", limit(ANY_ASSET)), grant("b", limit(USDC), may="burn"))
     verdict = policy.judge(paid(1), dollars=("its price is 61 s old, and counts for 60 s",))
@@ -696,6 +729,7 @@ def test_a_refused_swap_says_the_bound_and_what_was_asked() -> None:
 # Costs and rates.
 
 
+@promise("first-grant-bears-fees")
 def test_fee_and_rent_are_charged_to_the_grant_of_the_first_line() -> None:
     policy = Policy(grant("a", limit(SOL)), grant("b", limit(USDC)))
     verdict = policy.judge(paid(1), paid(2, SOL), costs_lamports=7_000)
@@ -734,6 +768,7 @@ def test_a_grant_without_costs_is_for_transactions_that_cost_nothing() -> None:
     assert said(little.judge(paid(1), paid(1, SOL), costs_lamports=9)) == "costs"
 
 
+@promise("transfer-counts-recipient", "payment-counts-as-pay", "commanded-stake-is-transfer")
 @pytest.mark.parametrize(
     ("line", "asset"),
     [
@@ -761,6 +796,7 @@ def test_whatever_leaves_counts_its_units(line: Line, asset: str) -> None:
     }
 
 
+@promise("launch-takes-costs-only")
 def test_a_launch_takes_nothing_and_has_costs_and_a_slot() -> None:
     policy = Policy(grant("a", may="launch", rates=(Window(HOUR, 1),)))
     verdict = policy.spend(launched(), costs_lamports=1_461_600)
@@ -771,6 +807,7 @@ def test_a_launch_takes_nothing_and_has_costs_and_a_slot() -> None:
     assert said(policy.judge(launched())) == "rate"
 
 
+@promise("no-takings-still-costs")
 def test_a_transaction_without_lines_has_costs_and_a_slot_of_the_first_grant() -> None:
     policy = Policy(
         grant("other", limit(SOL), wallet="pocket"),
@@ -857,6 +894,7 @@ def test_a_refusal_is_of_the_line_that_does_not_fit() -> None:
 # Without grants.
 
 
+@promise("ungranted-sends-no-token")
 @pytest.mark.parametrize("who", [AGENT, KEY])
 @pytest.mark.parametrize(
     ("line", "expected", "judged"),
@@ -886,6 +924,7 @@ def test_agents_and_keys_without_grants_spend_sol_and_swap_and_send_no_token(
         assert verdict.refused == Finding(Why.DEFAULT, who, line)
 
 
+@promise("wallet-grants-bind-admin")
 @pytest.mark.parametrize("via", [(), (SKILL,), ("plugin:acme",), (SITE,)])
 def test_the_admin_a_skill_a_plugin_and_a_site_without_grants_are_free(
     via: tuple[str, ...],
@@ -895,6 +934,7 @@ def test_the_admin_a_skill_a_plugin_and_a_site_without_grants_are_free(
         assert (said(verdict), verdict.is_judged) == ("allowed", False)
 
 
+@promise("ungranted-buys-listed-only")
 @pytest.mark.parametrize(
     ("into", "expected"), [(SOL, "allowed"), (USDC, "allowed"), (BONK, "into"), (None, "into")]
 )

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.promises import promise
 from tests.support.examples import examples
 from tests.vault.grants.cases import (
     AGENT,
@@ -289,6 +290,7 @@ def check(rng: Random, transactions: int) -> Counter[str]:
     return run.seen
 
 
+@promise("more-grants-only-allow-more", "grants-bind-every-principal")
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(rng=st.randoms(use_true_random=False))
 def test_grants_are_a_bound_that_more_grants_and_their_order_keep(rng: Random) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.promises import promise
 from tests.support.examples import examples
 from tests.vault.grants.names import (
     BONK,
@@ -180,6 +181,7 @@ def test_every_field_of_a_grant_is_in_its_id_and_in_its_stored_form() -> None:
     assert all(from_stored(stored_form(each)) == each for each in changes)
 
 
+@promise("older-grants-unchanged")
 def test_a_grant_stored_before_there_were_sites_is_the_same_grant() -> None:
     # As the release before wrote it.
     stored = {
@@ -216,6 +218,7 @@ def test_what_is_written_otherwise_and_says_the_same_is_the_same_grant() -> None
     assert read(PLAIN | {"assets": {USDC: {"per": {"1440m": "20"}}}}) == read(PLAIN)
 
 
+@promise("lookalike-asset-is-none")
 @pytest.mark.parametrize("word", ["SOL", "sol", WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT])
 def test_wrapped_sol_is_sol(word: str) -> None:
     grant = read(PLAIN | {"assets": {word: {"per": {"1h": "1.000000001"}}}})
@@ -231,6 +234,7 @@ def test_a_mint_of_no_list_is_written_by_its_address_with_the_services_decimals(
     }
 
 
+@promise("amounts-are-exact-strings")
 @pytest.mark.parametrize(
     "text",
     [
@@ -245,6 +249,7 @@ def test_23_an_amount_is_a_plain_decimal_string(text: str) -> None:
         assert str(refused.value).startswith(f"grants[3].{path.replace('/', '.')}: ")
 
 
+@promise("amounts-are-exact-strings")
 @pytest.mark.parametrize(
     "value", [5, 5.0, Decimal("5"), float("nan"), True, None, ["5"], {"units": "5"}]
 )
@@ -255,6 +260,7 @@ def test_23_an_amount_is_no_json_number(value: object) -> None:
         assert str(refused.value).startswith(f"grants[3].{path.replace('/', '.')}: ")
 
 
+@promise("amounts-are-exact-strings")
 @pytest.mark.parametrize(
     ("asset", "most", "more", "finer"),
     [
@@ -296,6 +302,7 @@ LOOKALIKES = {
 LISTED_ONE = "and is not written so; (USDC|SOL|BONK) is the mint|a known symbol"
 
 
+@promise("lookalike-asset-is-none", "lookalike-symbol-refused")
 @pytest.mark.parametrize("symbol", LOOKALIKES, ids=LOOKALIKES.values())
 def test_23_a_symbol_that_looks_like_a_listed_one_is_none(symbol: str) -> None:
     for document, path in (
@@ -531,6 +538,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@promise("grants-refuse-unknown-fields", "via-only-with-pay")
 @pytest.mark.parametrize(("document", "error"), REFUSED.values(), ids=REFUSED)
 def test_what_is_wrong_is_named_by_its_path_and_what_was_expected(
     document: dict[str, Any], error: str
@@ -591,6 +599,7 @@ def test_15_whatever_it_is_given_a_reader_refuses_by_name_or_reads(value: object
     mints_named(value)
 
 
+@promise("grants-refuse-unknown-fields")
 @settings(max_examples=examples(30))
 @given(document=documents(KNOWN), data=st.data(), value=JSON)
 def test_a_grant_with_anything_in_any_place_is_refused_by_name_or_read(
@@ -627,6 +636,7 @@ def test_grants_of_one_principal_need_not_name_it_and_name_no_other() -> None:
     assert read_grants([], "grants", KNOWN, "key:new") == ()
 
 
+@promise("grants-refuse-unknown-fields")
 def test_a_principal_has_at_most_100_grants_and_none_twice() -> None:
     def many(count: int, who: str) -> list[dict[str, Any]]:
         return [

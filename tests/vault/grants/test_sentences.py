@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.promises import promise
 from tests.support.examples import examples
 from tests.vault.grants.names import (
     BONK,
@@ -143,6 +144,7 @@ def test_a_grant_has_this_sentence(sentence: str, document: dict[str, Any]) -> N
     assert read(read_sentence(sentence, KNOWN)) == read(document)
 
 
+@promise("sentence-says-whole-grant")
 @settings(max_examples=examples(40))
 @given(document=documents(KNOWN))
 def test_14_every_grant_is_the_same_read_from_its_sentence(document: dict[str, Any]) -> None:
@@ -170,6 +172,7 @@ NAMES = st.one_of(
 )
 
 
+@promise("names-forge-no-grant")
 @given(names=st.lists(NAMES, min_size=3, max_size=3), wallet=NAMES)
 def test_no_name_forges_a_sentence(names: list[str], wallet: str) -> None:
     agents: dict[str, str | None] = dict(zip(("a1", "a2", "a3"), names, strict=True))
@@ -208,6 +211,7 @@ def _outside_quotes(sentence: str, agent: str, known: Known) -> str:
     return shown.sub("Agent N ", sentence)
 
 
+@promise("names-forge-no-grant")
 def test_a_name_that_means_somebody_else_is_never_a_plain_word() -> None:
     known = Known({"agent": {"a1": "a2", "a2": "scout", "a3": "scout"}, "wallet": {}})
     finding = {each: Finding(Why.NO_GRANT, f"agent:{each}", None) for each in known.named["agent"]}

@@ -6,6 +6,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.promises import promise
 
 from solward.operations.payments.requests import address_of
 from solward.types.errors import InvalidRequest
@@ -33,6 +34,7 @@ def test_a_site_is_read_as_it_is_written(text: str) -> None:
     assert read_site(text, "via") == text
 
 
+@promise("site-has-one-spelling")
 @pytest.mark.parametrize(
     "text",
     [
@@ -102,12 +104,14 @@ def test_what_only_looks_like_a_site_or_is_written_otherwise_is_refused(text: st
         read_site(text, "via[2]")
 
 
+@promise("port-443-left-out")
 @pytest.mark.parametrize("text", ["api.example.com:443", "[::1]:443"])
 def test_the_port_of_https_has_one_spelling(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^via: port 443 is expected to be left out$"):
         read_site(text, "via")
 
 
+@promise("site-has-one-spelling")
 @pytest.mark.parametrize(
     ("url", "site"),
     [
@@ -134,6 +138,7 @@ def test_a_request_has_the_site_that_its_connection_is_made_to(url: str, site: s
         assert site_name(address_of(url, "url")[1]) == site
 
 
+@promise("port-443-left-out")
 def test_http_and_https_of_one_host_are_two_sites() -> None:
     assert site_name(Site("https", "127.0.0.1", 443)) == "127.0.0.1"
     assert site_name(Site("http", "127.0.0.1", 80)) == "127.0.0.1:80"

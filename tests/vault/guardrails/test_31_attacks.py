@@ -46,6 +46,7 @@ import ast
 import re
 
 import pytest
+from tests.promises import promise
 from tests.support.repository import TESTS as FOLDER
 from tests.vault.guardrails.attacks import ATTACKS
 
@@ -147,6 +148,7 @@ def test_the_table_above_has_each_number_once_and_says_where() -> None:
         assert ("`CANNOT`" in where) == (int(number) in CANNOT), number
 
 
+@promise("no-signature-on-chosen-bytes")
 def test_28_nothing_offers_to_sign_a_message() -> None:
     offered = {name for name in dir(SkillContext) if not name.startswith("__")}
     # It tells a signature from other text, and makes none.

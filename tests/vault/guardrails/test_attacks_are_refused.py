@@ -16,6 +16,7 @@ from solders.message import Message
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.promises import promise
 from tests.vault.guardrails.attacks import (
     ATTACKS,
     Attack,
@@ -46,6 +47,7 @@ def intent(bank: Bank) -> Intent:
     )
 
 
+@promise("no-later-claims", "authority-kept")
 @pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
 @pytest.mark.parametrize("version", ["legacy", "0"])
 def test_as_the_engine_judges_it(bank: Bank, attack: Attack, version: str) -> None:
@@ -145,6 +147,7 @@ def test_a_drain_meets_the_limit_per_transaction_first(bank: Bank) -> None:
     )
 
 
+@promise("fee-and-rent-capped")
 @pytest.mark.parametrize("version", ["legacy", "0"])
 def test_10_a_unit_price_is_capped(bank: Bank, version: str) -> None:
     budget = [set_compute_unit_limit(1_400_000), set_compute_unit_price(1_000_000)]
@@ -181,6 +184,7 @@ def blocked_by(bank: Bank, effects: TransactionEffects, address: Pubkey) -> bool
     return verdict(declared, effects, policy).rule == "blocked_address"
 
 
+@promise("blocked-address-found")
 def test_05_a_blocked_recipient_is_found_behind_a_lookup_table(bank: Bank) -> None:
     thief = bank.stranger.pubkey()
     table = bank.put_table([bank.friend.pubkey(), thief])
@@ -189,11 +193,13 @@ def test_05_a_blocked_recipient_is_found_behind_a_lookup_table(bank: Bank) -> No
     assert blocked_by(bank, bank.effects(wire), thief)
 
 
+@promise("blocked-address-found")
 def test_23_a_blocked_key_in_instruction_data_is_found(bank: Bank) -> None:
     wire = bank.build(set_authority("mint", 0)(bank))
     assert blocked_by(bank, bank.effects(wire), bank.stranger.pubkey())
 
 
+@promise("blocked-address-found")
 def test_24_a_token_account_of_a_blocked_owner_is_found(bank: Bank) -> None:
     effects = bank.effects(bank.build([move_tokens(bank)]))
     assert blocked_by(bank, effects, bank.stranger.pubkey())
@@ -222,11 +228,13 @@ def test_29_less_than_the_minimum_out_is_refused(bank: Bank) -> None:
     assert verdict(replace(declared, tokens_in={str(bank.mint): 899}), effects).allowed
 
 
+@promise("hidden-accounts-refused")
 def test_30_a_ledger_that_hides_inner_instructions_is_not_believed() -> None:
     with pytest.raises(UntrustedSimulation, match="no inner instructions"):
         inner_from_json(None, ())
 
 
+@promise("hidden-accounts-refused")
 def test_30_a_writable_account_that_is_not_shown_is_refused(bank: Bank) -> None:
     transaction, keys, full = bank.simulate(bank.build([pay(bank, DECLARED)]))
     hidden = str(bank.stranger.pubkey())

@@ -19,6 +19,7 @@ from solders.transaction import VersionedTransaction
 from spl.token import instructions as spl
 from spl.token import models
 from spl.token.instructions import get_associated_token_address
+from tests.promises import promise
 from tests.support.market import fee_mint
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
@@ -104,6 +105,7 @@ def close(bank: Bank, account: Pubkey, to: Pubkey) -> Instruction:
     )
 
 
+@promise("stake-and-wrap-count")
 def test_wrapping_counts_the_amount_and_unwrapping_nothing(bank: Bank) -> None:
     account = get_associated_token_address(bank.own, bank.wsol)
     effects = allowed(bank, bank.build(wrap(bank, SOL)), lamports_out=SOL, rent_lamports=RENT_TOKEN)
@@ -146,6 +148,7 @@ def test_a_swap_meets_its_minimum_in_tokens_or_in_sol(bank: Bank) -> None:
     assert effects.tokens_in == {WRAPPED_SOL_MINT: SOL}
 
 
+@promise("stake-and-wrap-count")
 def test_a_stake_counts_whole_with_its_rent(bank: Bank) -> None:
     stake = Keypair()
     create = create_account(CreateAccountParams(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.promises import promise
 
 from solward.solana.programs import LOCALNET_USDC_MINT
 from solward.types.guardrail import Line, Operation
@@ -180,6 +181,7 @@ def test_the_highest_of_all_sources_counts_and_is_as_old_as_the_oldest(
     assert combined(MINT, answers, NOW) == Price(max(said), 6, NOW - oldest)
 
 
+@promise("higher-price-counts")
 @pytest.mark.parametrize("bad", [None, "1", price(taken=NOW - 90_000), price(0), price(of=9)])
 def test_one_source_without_a_price_leaves_none(bad: object) -> None:
     for answers in ({"a": price(), "b": bad}, {"b": bad, "a": price()}):
@@ -190,6 +192,7 @@ def test_without_a_source_there_is_no_price() -> None:
     assert reason(combined(MINT, {}, NOW)) == "there is no price source on this network"
 
 
+@promise("stale-price-counts-not")
 def test_a_price_becomes_too_old_before_it_decides() -> None:
     prices: dict[str, AssetPrice] = {MINT: price(), "other": NoPrice("why")}
     assert timely(prices, NOW + 60_000) == prices

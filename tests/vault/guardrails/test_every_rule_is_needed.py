@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from tests.promises import promise
 from tests.vault.guardrails.attacks import ATTACKS, move_tokens, pay
 from tests.vault.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank
 from tests.vault.guardrails.mixes import DECLARED, intent
@@ -133,6 +134,7 @@ NEEDED = {
 }
 
 
+@promise("each-rule-stands-alone")
 @pytest.mark.parametrize("rule", RULES)
 def test_turning_one_rule_off_lets_its_attacks_through_and_no_others(
     attacks: list[Case], rule: str

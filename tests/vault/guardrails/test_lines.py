@@ -11,6 +11,7 @@ import pytest
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
+from tests.promises import promise
 from tests.vault.guardrails.test_worst_case import (
     ACCOUNT,
     CLASSIC,
@@ -132,6 +133,7 @@ def given_up(kind: int, program: str = TOKEN_PROGRAM) -> Instruction:
 LAUNCHED = Line(Operation.LAUNCH, str(MINT), 0)
 
 
+@promise("transfer-counts-recipient", "minted-to-others-counts")
 @pytest.mark.parametrize(
     ("instructions", "expected"),
     [
@@ -201,6 +203,7 @@ def test_a_stake_that_the_wallet_alone_commands_stays_its_own(seeded: bool) -> N
     )  # fmt: skip
 
 
+@promise("commanded-stake-is-transfer")
 @pytest.mark.parametrize(
     "instructions",
     [
@@ -227,6 +230,7 @@ def test_money_in_a_stake_that_others_may_command_is_sent(
     assert lines(*instructions) == (sol(ACCOUNT),)
 
 
+@promise("commanded-stake-is-transfer")
 @pytest.mark.parametrize(
     ("instructions", "expected"),
     [

@@ -17,6 +17,7 @@ from solders.message import MessageAddressTableLookup, MessageHeader, MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
+from tests.promises import promise
 from tests.support.programs import (
     SOL,
     TAKES_LAMPORTS,
@@ -66,6 +67,7 @@ def test_a_key_without_its_signature_is_worth_nothing(machine: Machine) -> None:
         assert "PrivilegeEscalation" in error_of(machine.send([attack], payer))
 
 
+@promise("unlisted-wallet-gives-nothing", "undecoded-gets-no-key")
 def test_a_program_that_names_the_wallet_by_itself_finds_no_such_account(
     machine: Machine,
 ) -> None:
@@ -86,6 +88,7 @@ def test_a_program_that_names_the_owner_by_itself_finds_no_such_account(machine:
     assert (machine.units(source), machine.units(thief)) == (900, 0)
 
 
+@promise("unlisted-wallet-gives-nothing")
 def test_the_wallets_token_account_without_its_key_is_refused_by_the_token_program(
     machine: Machine,
 ) -> None:
@@ -99,6 +102,7 @@ def test_the_wallets_token_account_without_its_key_is_refused_by_the_token_progr
     assert machine.units(source) == 900
 
 
+@promise("unlisted-wallet-gives-nothing")
 def test_a_wallet_named_by_another_instruction_gives_this_one_nothing(machine: Machine) -> None:
     wallet, thief = machine.wallet(10 * SOL), machine.wallet(SOL).pubkey()
     own = transfer(TransferParams(from_pubkey=wallet.pubkey(), to_pubkey=thief, lamports=1))
@@ -107,6 +111,7 @@ def test_a_wallet_named_by_another_instruction_gives_this_one_nothing(machine: M
     assert machine.lamports(thief) == SOL
 
 
+@promise("accounts-in-the-message")
 def test_the_wallet_behind_a_lookup_table_is_refused_as_loaded_twice(machine: Machine) -> None:
     wallet, thief = machine.wallet(10 * SOL), machine.wallet(SOL).pubkey()
     table = Keypair().pubkey()

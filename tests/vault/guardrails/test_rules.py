@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.promises import promise
 from tests.vault.guardrails.bank import SOL
 
 from solward.types.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
@@ -70,6 +71,7 @@ REFUSED = {
 }
 
 
+@promise("rules-in-their-order")
 @pytest.mark.parametrize("rule", REFUSED)
 def test_a_rule_refuses_and_ends_the_list(rule: str) -> None:
     limits, usage, intent, effects = REFUSED[rule]
@@ -107,6 +109,7 @@ def test_everything_allowed_applies_every_rule() -> None:
     assert judged.applied == RULES
 
 
+@promise("ceiling-binds-everyone", "strictest-scope-binds")
 def test_the_strictest_scope_binds_whatever_the_order() -> None:
     loose = ("wallet:w", ScopeLimits(2 * SOL), ScopeUsage())
     strict = ("agent:a", ScopeLimits(SOL // 2), ScopeUsage())
@@ -128,6 +131,7 @@ def test_a_declaration_is_judged_before_the_simulation() -> None:
     )
 
 
+@promise("airdrop-spends-nothing")
 def test_an_airdrop_spends_nothing_and_passes_a_spent_day() -> None:
     airdrop = Intent(type="airdrop", wallet=WALLET)
     spent = ScopeUsage(lamports_last_day=11 * SOL)
@@ -140,6 +144,7 @@ def test_an_airdrop_spends_nothing_and_passes_a_spent_day() -> None:
     )
 
 
+@promise("sol-limits", "limits-count-bytes")
 def test_ten_transfers_of_1_pass_a_day_of_10_and_2_passes_a_limit_of_2() -> None:
     limits = ScopeLimits(2 * SOL, None, 10 * SOL)
     for done in range(10):
@@ -161,6 +166,7 @@ def test_what_is_simulated_counts_where_it_is_more_than_declared() -> None:
     assert max_debit(intent, effects) == 3 * SOL + 5_007
 
 
+@promise("token-limits")
 def test_a_mint_has_its_own_day() -> None:
     intent = replace(INTENT, tokens_out={MINT: 6})
     limits = ScopeLimits(daily_tokens={MINT: 10})
@@ -175,6 +181,7 @@ def bounded(lamports: int = 0, fee: int = 0, rent: int = 0, **tokens: int) -> Tr
     return replace(EFFECTS, outflow=Outflow(lamports, fee, rent, tokens))
 
 
+@promise("node-lowers-nothing", "simulation-lowers-nothing", "limits-count-bytes")
 def test_limits_count_what_the_bytes_can_take_not_what_was_simulated() -> None:
     declared = replace(INTENT, lamports_out=SOL)
     effects = bounded(2 * SOL)
@@ -186,6 +193,7 @@ def test_limits_count_what_the_bytes_can_take_not_what_was_simulated() -> None:
     assert max_debit(declared, bounded(2 * SOL, fee=5, rent=6)) == 2 * SOL + 11
 
 
+@promise("undeclared-effects-refused")
 def test_what_the_bytes_can_take_beyond_the_declaration_is_refused() -> None:
     judged = judge(INTENT, bounded(INTENT.lamports_out + 1), [], POLICY)
     assert judged.rule == "simulated_effects"
@@ -194,6 +202,7 @@ def test_what_the_bytes_can_take_beyond_the_declaration_is_refused() -> None:
     assert "7 smallest units" in (judged.reason or "")
 
 
+@promise("daily-costs-capped")
 @pytest.mark.parametrize("scope", ["wallet:w", "agent:a", "key:k"])
 def test_fees_and_rent_have_a_ceiling_of_their_own(scope: str) -> None:
     limits = ScopeLimits(daily_costs_lamports=100)
@@ -204,6 +213,7 @@ def test_fees_and_rent_have_a_ceiling_of_their_own(scope: str) -> None:
     assert "MAX_COSTS_SOL_PER_DAY" in (judged.reason or "")
 
 
+@promise("empty-grants-sign-nothing")
 def test_a_key_that_may_spend_nothing_signs_nothing() -> None:
     nothing = [("key:k", ScopeLimits(daily_lamports=0), ScopeUsage())]
     free = Intent("close_account", WALLET)
@@ -213,11 +223,13 @@ def test_a_key_that_may_spend_nothing_signs_nothing() -> None:
     assert judge(Intent("airdrop", WALLET), TransactionEffects(0, 0), nothing, POLICY).allowed
 
 
+@promise("costs-have-own-ceiling")
 def test_rent_that_the_bytes_can_take_is_bounded_in_one_transaction() -> None:
     judged = judge(INTENT, bounded(rent=20_000_001), [], POLICY)
     assert judged.rule == "fee_limit"
 
 
+@promise("fee-and-rent-capped")
 @pytest.mark.parametrize(
     ("effects", "words"),
     [
@@ -235,6 +247,7 @@ def test_the_fee_limit_bounds_rent_and_accounts(effects: TransactionEffects, wor
     assert words in (judged.reason or "")
 
 
+@promise("undeclared-effects-refused")
 @pytest.mark.parametrize(
     "effects",
     [
@@ -256,6 +269,7 @@ def test_a_close_may_be_declared_but_never_to_a_stranger() -> None:
     assert not judge(intent, replace(EFFECTS, closed={MINT: OTHER}), [], policy).allowed
 
 
+@promise("authority-kept")
 def test_a_revoke_may_be_declared_but_not_a_gift() -> None:
     intent = replace(INTENT, may_revoke=frozenset({MINT}))
     policy = Policy()

@@ -16,6 +16,7 @@ from solders.instruction import AccountMeta, CompiledInstruction, Instruction
 from solders.message import Message, MessageAddressTableLookup, MessageHeader, MessageV0, MessageV1
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
+from tests.promises import promise
 
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -117,6 +118,7 @@ def describe(*accounts: Pubkey) -> Instruction:
     return token(METADATA, *accounts, program=TOKEN_2022_PROGRAM)
 
 
+@promise("gross-sum", "burns-count-by-mint", "stake-and-wrap-count")
 @pytest.mark.parametrize("payer", PAYERS.values(), ids=PAYERS)
 @pytest.mark.parametrize(
     ("instructions", "expected"),
@@ -232,6 +234,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@promise("undecoded-is-refused", "no-later-claims")
 @pytest.mark.parametrize("payer", PAYERS.values(), ids=PAYERS)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
@@ -241,6 +244,7 @@ def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
     assert refused.value.rule == rule
 
 
+@promise("no-later-claims")
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_sponsors_durable_nonce_is_refused_wherever_it_is_advanced(at: int) -> None:
     """With one, what the wallet signed could be landed at any time."""
@@ -251,6 +255,7 @@ def test_a_sponsors_durable_nonce_is_refused_wherever_it_is_advanced(at: int) ->
         worst_case(message(*steps, payer=sponsor), str(W))
 
 
+@promise("no-later-claims")
 @pytest.mark.parametrize(
     "step",
     [
@@ -274,11 +279,13 @@ def test_the_rent_of_accounts_that_the_wallet_funds_is_its_own_whoever_pays_the_
     assert (found.fee_lamports, found.rent_lamports, found.costs) == (0, RENT, RENT)
 
 
+@promise("undecoded-is-refused", "undecoded-gets-no-key")
 def test_an_undecoded_program_with_the_wallets_key_is_referred_to_a_pocket() -> None:
     with pytest.raises(Unbounded, match=r"context\.pocket"):
         worst_case(message(call(str(OTHER), b"", W)), str(W))
 
 
+@promise("fee-counts-signatures")
 def test_the_fee_is_every_signature_and_the_whole_priority_fee() -> None:
     budget = [set_compute_unit_limit(100_001), set_compute_unit_price(1_000_000)]
     found = worst_case(message(*budget, pay(1)), str(W))
@@ -291,6 +298,7 @@ def test_somebody_elses_fee_is_not_the_wallets() -> None:
     assert replace(found, lines=()) == Outflow(1, 0, 0)
 
 
+@promise("accounts-in-the-message")
 def test_an_account_of_a_lookup_table_beside_the_wallet_is_refused() -> None:
     """The table's content is what an RPC node says it is."""
     table = MessageAddressTableLookup(OTHER, b"\x00", b"")
@@ -317,6 +325,7 @@ def test_an_account_of_a_lookup_table_without_the_wallet_is_no_concern() -> None
     assert worst_case(made, str(W)) == Outflow(0, 5_000, 0)
 
 
+@promise("message-versions")
 def test_legacy_messages_are_bounded_and_version_1_is_refused() -> None:
     assert worst_case(Message.new_with_blockhash([pay(5)], W, Hash.default()), str(W)).lamports == 5
     with pytest.raises(Unbounded, match="version 1"):

@@ -16,6 +16,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.promises import promise
 from tests.support.examples import examples
 from tests.support.programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, key
@@ -56,12 +57,14 @@ def check(report: Report, cases: int) -> None:
     assert sum(report.refused_harm.values()) > cases / 50
 
 
+@promise("bytes-bound-the-taking")
 @pytest.mark.property
 def test_5000_generated_messages_take_at_most_their_bound(world: World) -> None:
     cases = examples(5_000)
     check(hunt(world, by_bytes, 14, range(cases)), cases)
 
 
+@promise("generated-messages-bounded")
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -182,6 +185,7 @@ WEAKENED: Final[dict[str, Rewrite]] = {
 }
 
 
+@promise("generated-messages-bounded")
 @pytest.mark.parametrize("name", WEAKENED)
 def test_the_hunt_catches_a_rule_left_out(world: World, name: str) -> None:
     def judge(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:

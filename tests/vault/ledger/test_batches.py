@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.promises import promise
 from tests.support.http import served
 from tests.support.rpc import RpcNode, listening
 
@@ -72,6 +73,7 @@ async def test_a_batch_is_no_longer_than_nodes_take(node: RpcNode, http: HttpTra
     assert node.posts == 3
 
 
+@promise("reads-leave-in-batches")
 async def test_sends_leave_together_and_with_nothing_else(
     node: RpcNode, http: HttpTransport
 ) -> None:
@@ -157,6 +159,7 @@ async def test_closing_tells_those_who_wait(node: RpcNode, http: HttpTransport) 
 
 
 # What providers answer to a batch that they do not take.
+@promise("batch-is-ten-calls")
 @pytest.mark.parametrize("refusal", [400, 403, 405, 413, -32600, -32601, -32603], ids=str)
 async def test_a_node_that_takes_no_batches_is_asked_each_call_and_no_batch_for_a_while(
     node: RpcNode, http: HttpTransport, refusal: int
@@ -227,6 +230,7 @@ WRONG_LISTS: dict[str, list[Any]] = {
 }
 
 
+@promise("answers-are-bounded")
 @pytest.mark.parametrize("kind", sorted(WRONG_LISTS))
 async def test_a_node_that_answers_a_batch_wrongly_is_asked_each_call_and_no_batch_for_a_while(
     node: RpcNode, http: HttpTransport, kind: str
@@ -288,6 +292,7 @@ async def test_a_list_of_one_refusal_for_the_rate_is_no_reason_to_ask_each(
     assert node.calls == {"batch": 1}
 
 
+@promise("long-answer-fails-alone")
 async def test_an_answer_that_is_too_long_is_the_failure_of_its_own_call(node: RpcNode) -> None:
     http = HttpTransport(node.url, 60.0)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.tokens import TokenBench, tokens
 
@@ -66,6 +67,7 @@ class Gate:
         return answer
 
 
+@promise("many-callers-one-read")
 async def test_a_hundred_callers_of_one_wallet_are_one_read(bench: Bench, display: Display) -> None:
     address = bench.wallet.address
     bench.wire.calls.clear()
@@ -96,6 +98,7 @@ async def test_wallets_that_are_observed_together_are_one_call_a_hundred_account
     assert bench.wire.calls == {ACCOUNTS: 3, LISTS: 500}
 
 
+@promise("observed-anew")
 async def test_what_is_observed_is_read_anew_each_time(bench: Bench, display: Display) -> None:
     # Another process may have confirmed the agent's own transaction since.
     address = bench.recipient
@@ -106,6 +109,7 @@ async def test_what_is_observed_is_read_anew_each_time(bench: Bench, display: Di
         assert bench.wire.calls == {}
 
 
+@promise("token-accounts-listed-again")
 async def test_token_accounts_are_listed_again_for_who_knows_of_another_transaction(
     tokens: TokenBench, clock: Clock
 ) -> None:
@@ -145,6 +149,7 @@ async def test_a_state_is_shown_for_a_slot(bench: Bench, display: Display, clock
     assert (await display.wallet(address)).lamports == 11 * SOL
 
 
+@promise("confirmed-means-fresh-read")
 async def test_who_was_told_that_a_transfer_is_confirmed_sees_no_state_before_it(
     bench: Bench, display: Display
 ) -> None:
@@ -375,6 +380,7 @@ async def test_a_node_that_is_behind_does_not_take_back_what_was_shown(
     assert shown == [7, 7, 9, 5]
 
 
+@promise("token-units-of-now")
 async def test_token_accounts_show_with_the_units_of_now(tokens: TokenBench, clock: Clock) -> None:
     bench, display = tokens.bench, Display(tokens.bench.ledger, clock=clock)
 

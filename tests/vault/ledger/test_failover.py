@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.promises import promise
 from tests.support.rpc import GENESIS, RpcNode, answers_name, listening
 
 from solward.service.cluster import GENESIS as GENESIS_HASHES
@@ -237,6 +238,7 @@ async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one(
     assert a.calls["getSlot"] == 2, "it was not waited for again"
 
 
+@promise("other-cluster-refused", "wrong-cluster-refused")
 async def test_a_node_of_another_cluster_is_never_believed() -> None:
     async with listening(answers_name("a"), answers_name("wrong", "another genesis")) as (a, wrong):
         clock = Clock()
@@ -257,6 +259,7 @@ async def test_a_node_of_another_cluster_is_never_believed() -> None:
         await transport.close()
 
 
+@promise("other-cluster-refused")
 async def test_a_node_that_came_back_as_another_cluster_is_not_believed(
     pair: Pair, clock: Clock
 ) -> None:

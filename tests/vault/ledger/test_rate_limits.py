@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
+from tests.promises import promise
 from tests.support.http import served
 from tests.support.rpc import GENESIS, answer_each
 
@@ -232,6 +233,7 @@ async def test_a_faucets_limit_is_said_to_be_the_faucets_and_asked_once(refusal:
 # State of no earlier than what landed.
 
 
+@promise("reads-after-own-landing")
 async def test_a_read_is_not_of_before_what_landed() -> None:
     lagging = 3
     calls: list[Any] = []
@@ -257,6 +259,7 @@ async def test_a_read_is_not_of_before_what_landed() -> None:
             await ledger.balance(GENESIS)
 
 
+@promise("false-heights-build-nothing")
 @pytest.mark.parametrize("slot", [2**64, 2**70, -1])
 async def test_a_slot_that_no_node_can_read_is_not_sent_to_any(slot: int) -> None:
     """One such answer of one node made all nodes refuse every read, until the next start."""

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from tests.promises import promise
 from tests.support.rpc import GENESIS, RpcNode
 
 from solward.types.errors import LedgerUnavailable
@@ -49,6 +50,7 @@ async def _server(
         await runner.cleanup()
 
 
+@promise("money-back-by-two-hosts", "two-hosts-give-back")
 @pytest.mark.parametrize(
     ("url", "host"),
     [

@@ -19,6 +19,7 @@ from solders.system_program import TransferParams, transfer
 from spl.token.instructions import close_account, create_idempotent_associated_token_account
 from spl.token.models import CloseAccountParams
 from sqlalchemy import insert, select, update
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.database import statements_of
 from tests.support.engine import Bench, by_hand, front_run
@@ -112,6 +113,7 @@ async def in_window(bench: Bench) -> int:
 # What comes back.
 
 
+@promise("close-credited-once")
 async def test_closing_an_own_account_credits_what_opened_it_in_every_scope(
     tokens: TokenBench,
 ) -> None:
@@ -190,6 +192,7 @@ async def test_an_account_that_a_swap_opened_comes_back_and_its_pockets_do_not_t
 # What does not.
 
 
+@promise("foreign-close-credits-nothing")
 async def test_an_account_opened_by_somebody_else_credits_nothing(tokens: TokenBench) -> None:
     opening = await wrap(tokens)
     mint = await tokens.mint()
@@ -203,6 +206,7 @@ async def test_an_account_opened_by_somebody_else_credits_nothing(tokens: TokenB
     assert list(await known(tokens.bench)) == [tokens.account(WRAPPED_SOL_MINT)]
 
 
+@promise("foreign-close-credits-nothing")
 async def test_an_account_of_somebody_else_that_the_wallet_pays_for_is_not_remembered(
     tokens: TokenBench,
 ) -> None:
@@ -213,6 +217,7 @@ async def test_an_account_of_somebody_else_that_the_wallet_pays_for_is_not_remem
     assert await known(tokens.bench) == {}
 
 
+@promise("close-credited-once")
 async def test_closed_twice_it_is_credited_once(tokens: TokenBench) -> None:
     mint = await tokens.mint()
     opening = await open_own(tokens, mint)
@@ -263,6 +268,7 @@ async def test_closed_and_opened_in_one_transaction_nothing_comes_back(tokens: T
     assert await known(tokens.bench) == {tokens.account(mint): (opening.id, RENT)}
 
 
+@promise("close-credited-once")
 async def test_a_close_that_fails_on_the_ledger_credits_nothing(tokens: TokenBench) -> None:
     mint = await tokens.mint(ours=False)
     opening = await open_own(tokens, mint)
@@ -299,6 +305,7 @@ async def all_ended(bench: Bench) -> bool:
     return all(each.status is not TransactionStatus.PENDING for each in await bench.history())
 
 
+@promise("foreign-close-credits-nothing")
 async def test_what_has_left_the_window_changes_nothing_in_it(tokens: TokenBench) -> None:
     mint = await tokens.mint()
     opening = await open_own(tokens, mint)
@@ -327,6 +334,7 @@ async def test_a_credit_never_takes_a_row_below_0(tokens: TokenBench) -> None:
     assert await cost(tokens.bench, opening) == 0
 
 
+@promise("close-credited-once")
 @pytest.mark.parametrize("remote", ["opening", "closing"])
 async def test_the_word_of_one_remote_node_credits_nothing(tokens: TokenBench, remote: str) -> None:
     wire = tokens.bench.wire
@@ -342,6 +350,7 @@ async def test_the_word_of_one_remote_node_credits_nothing(tokens: TokenBench, r
 # A crash between landing and settlement.
 
 
+@promise("settled-from-own-balances")
 @pytest.mark.parametrize("lost", ["opening", "closing"])
 async def test_what_a_dead_process_left_unsettled_is_credited_when_it_is_reconciled(
     tmp_path: Path, lost: str

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from solders.instruction import Instruction
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import Bench, bench
 
@@ -93,6 +94,7 @@ async def refused(bench: Bench) -> None:
         await bench.transfer(HALF)
 
 
+@promise("outage-taken-up")
 async def test_what_was_reserved_when_the_database_went_away_is_given_back_once_it_answers(
     bench: Bench, outage: Outage
 ) -> None:
@@ -107,6 +109,7 @@ async def test_what_was_reserved_when_the_database_went_away_is_given_back_once_
     assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
 
 
+@promise("outage-taken-up")
 async def test_a_reservation_whose_commit_was_not_answered_is_given_back(
     bench: Bench, outage: Outage
 ) -> None:
@@ -117,6 +120,7 @@ async def test_a_reservation_whose_commit_was_not_answered_is_given_back(
     assert await bench.reserved_units() == 0
 
 
+@promise("outage-taken-up")
 async def test_bytes_whose_commit_was_not_answered_land_once_or_never(
     bench: Bench, outage: Outage
 ) -> None:
@@ -156,6 +160,7 @@ async def test_an_airdrop_that_was_asked_for_when_the_database_went_away_ends(
     assert await ended(bench) is TransactionStatus.FAILED
 
 
+@promise("outage-taken-up")
 async def test_what_a_pocket_holds_when_the_database_goes_away_comes_home(
     bench: Bench, outage: Outage
 ) -> None:

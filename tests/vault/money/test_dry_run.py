@@ -14,6 +14,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
+from tests.promises import promise
 from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.database.tables import reservations
@@ -86,6 +87,7 @@ async def test_a_dry_run_leaves_the_same_transfer_the_bytes_it_would_have_had(be
     assert (await dry(bench, bench.draft(1))).allowed
 
 
+@promise("dry-run-stores-nothing")
 @pytest.mark.parametrize(
     ("amount", "used", "rule"),
     [
@@ -113,6 +115,7 @@ async def test_it_and_the_real_thing_are_refused_alike(
         assert body["effects"]["solOut"] == amount
 
 
+@promise("dry-run-stores-nothing")
 async def test_ten_dry_runs_take_no_rate_slot(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         for _ in range(10):
@@ -207,6 +210,7 @@ async def test_every_door_of_the_engine_ends_a_dry_run_with_its_trial(
         assert await bench.lamports(bench.wallet.address) == held
 
 
+@promise("airdrop-spends-nothing")
 async def test_an_airdrop_is_refused_by_its_rate_in_a_dry_run_too(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         for _ in range(5):

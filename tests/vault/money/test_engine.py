@@ -14,6 +14,7 @@ from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from sqlalchemy import select, update
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import LIMITS, Bench, open_bench
 
@@ -85,6 +86,7 @@ async def test_a_refused_transfer_is_recorded_and_nothing_moves(
         assert await bench.reserved_units() == 0
 
 
+@promise("blocked-counts-nothing")
 async def test_a_blocked_attempt_takes_no_rate_slot(tmp_path: Path) -> None:
     limits = ScopeLimits(max_tx_per_minute=2, max_lamports_per_tx=LAMPORTS_PER_SOL)
     async with open_bench(tmp_path, limits=limits) as bench:
@@ -113,6 +115,7 @@ async def test_a_blocked_address_is_refused(tmp_path: Path) -> None:
             await bench.transfer(HALF, to=stranger)
 
 
+@promise("strictest-scope-binds")
 async def test_the_agents_and_the_keys_limits_bind_beside_the_wallets(tmp_path: Path) -> None:
     key = Actor("key:k", limits=(("key:k", ScopeLimits(daily_lamports=LAMPORTS_PER_SOL)),))
     agent = Actor(
@@ -128,6 +131,7 @@ async def test_the_agents_and_the_keys_limits_bind_beside_the_wallets(tmp_path: 
         assert record.to_json()["agentId"] == "a"
 
 
+@promise("failed-simulation-rules")
 async def test_too_little_balance_is_a_failed_record_and_costs_nothing(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS, sol=1) as bench:
         with pytest.raises(TransactionFailed, match="insufficient balance") as caught:
@@ -145,6 +149,7 @@ async def test_an_empty_wallet_is_told_about_the_fee(tmp_path: Path) -> None:
             await bench.transfer(1)
 
 
+@promise("failed-simulation-rules")
 async def test_a_limit_is_named_before_the_balance(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS, sol=1) as bench:
         with pytest.raises(GuardrailBlocked, match="max_per_tx"):
@@ -181,6 +186,7 @@ async def test_a_ledger_that_is_away_before_sending_is_a_failed_record(bench: Be
     assert bench.wire.calls["sendTransaction"] == 0
 
 
+@promise("send-answer-decides-nothing")
 async def test_an_unanswered_send_is_not_its_fate(bench: Bench) -> None:
 
     async def landed_but_silent(_method: str, params: Sequence[Any]) -> Any:
@@ -193,6 +199,7 @@ async def test_an_unanswered_send_is_not_its_fate(bench: Bench) -> None:
     assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
 
 
+@promise("signed-once", "same-bytes-sent-again")
 async def test_lost_bytes_are_sent_again_unchanged(bench: Bench) -> None:
     seen: list[str] = []
 
@@ -208,6 +215,7 @@ async def test_lost_bytes_are_sent_again_unchanged(bench: Bench) -> None:
     assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
 
 
+@promise("signed-once")
 async def test_bytes_that_expired_unseen_are_dead_and_give_everything_back(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
 
@@ -231,6 +239,7 @@ async def test_bytes_that_expired_unseen_are_dead_and_give_everything_back(tmp_p
         assert await bench.reserved_units() == 0
 
 
+@promise("dead-needs-proof")
 async def test_a_false_null_before_expiry_does_not_release(bench: Bench) -> None:
 
     async def null(_method: str, params: Sequence[Any]) -> Any:
@@ -243,6 +252,7 @@ async def test_a_false_null_before_expiry_does_not_release(bench: Bench) -> None
     assert record.status is TransactionStatus.CONFIRMED
 
 
+@promise("released-only-if-dead")
 async def test_a_failure_on_the_ledger_costs_the_fee_and_gives_the_amount_back(
     tmp_path: Path,
 ) -> None:
@@ -266,6 +276,7 @@ async def test_a_failure_on_the_ledger_costs_the_fee_and_gives_the_amount_back(
         assert await bench.reserved_units() == amount
 
 
+@promise("equal-payments-differ")
 async def test_equal_transfers_at_once_are_two_payments(bench: Bench) -> None:
     records = await asyncio.gather(*(bench.transfer(HALF) for _ in range(8)))
     assert len({record.signature for record in records}) == 8
@@ -281,6 +292,7 @@ async def test_equal_bytes_after_a_restart_are_rebuilt(bench: Bench) -> None:
     assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL
 
 
+@promise("equal-payments-differ")
 async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(bench: Bench) -> None:
     signer = await bench.wallets.signer(bench.wallet.id)
     blockhash = await bench.engine._assessor.blockhashes.get()
@@ -295,6 +307,7 @@ async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(bench:
     assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL * 3 // 2
 
 
+@promise("cancel-stops-nothing")
 async def test_a_cancelled_caller_cancels_nothing(bench: Bench) -> None:
     started = asyncio.Event()
     go = asyncio.Event()
@@ -317,6 +330,7 @@ async def test_a_cancelled_caller_cancels_nothing(bench: Bench) -> None:
     await until(landed)
 
 
+@promise("freeze-comes-first")
 async def test_a_frozen_wallet_and_a_frozen_service_refuse_everything(bench: Bench) -> None:
     for scope in ("service", f"wallet:{bench.wallet.id}"):
         async with bench.database.write() as connection:
@@ -347,6 +361,7 @@ async def test_a_refused_logical_action_stays_refused(tmp_path: Path) -> None:
         assert len(await bench.history()) == 1
 
 
+@promise("key-claimed-with-reservation")
 async def test_an_idempotency_key_is_claimed_once(tmp_path: Path) -> None:
     def actor(fingerprint: str) -> Actor:
         return Actor("admin", idempotency=IdempotencyKey("admin|POST|/t|k", fingerprint))
@@ -361,6 +376,7 @@ async def test_an_idempotency_key_is_claimed_once(tmp_path: Path) -> None:
         assert len(await bench.history()) == 1
 
 
+@promise("pending-after-45-s")
 async def test_a_slow_ledger_answers_pending_and_settles_later(tmp_path: Path) -> None:
     async with open_bench(tmp_path, confirm_wait_s=0.05) as bench:
         bench.wire.away("getSignatureStatuses")
@@ -375,6 +391,7 @@ async def test_a_slow_ledger_answers_pending_and_settles_later(tmp_path: Path) -
         await until(settled)
 
 
+@promise("judged-bytes-are-sent")
 async def test_what_was_written_ahead_is_what_was_sent(bench: Bench) -> None:
     seen: list[tuple[str, int]] = []
 

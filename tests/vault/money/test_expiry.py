@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from solders.pubkey import Pubkey
 from sqlalchemy import select
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import Bench, bench
 from tests.vault.money.test_fates import HALF_LAMPORTS, pair, swallows
@@ -78,6 +79,7 @@ async def sent(bench: Bench) -> None:
     await until(is_sent)
 
 
+@promise("foreign-bytes-expiry", "lagging-node-kills-nothing")
 async def test_bytes_made_elsewhere_are_not_dead_while_they_live(bench: Bench) -> None:
     """Our node is behind whoever made them."""
     sender = bench.engine.sender
@@ -103,6 +105,7 @@ async def test_bytes_made_elsewhere_are_not_dead_while_they_live(bench: Bench) -
     assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
 
 
+@promise("low-expiry-not-signed", "lagging-node-kills-nothing")
 @pytest.mark.parametrize("made_here", [True, False])
 async def test_of_several_nodes_the_highest_height_counts(tmp_path: Path, made_here: bool) -> None:
     async with pair(tmp_path) as nodes:
@@ -116,6 +119,7 @@ async def test_of_several_nodes_the_highest_height_counts(tmp_path: Path, made_h
         assert await expiry(bench) >= height + MAX_VALID_BLOCKS
 
 
+@promise("low-expiry-not-signed")
 async def test_a_node_that_claims_an_early_expiry_is_not_followed(bench: Bench) -> None:
     async def early(method: str, params: Sequence[Any]) -> Any:
         answer = await bench.wire.direct(method, params)
@@ -128,6 +132,7 @@ async def test_a_node_that_claims_an_early_expiry_is_not_followed(bench: Bench) 
     assert await expiry(bench) >= height + MAX_VALID_BLOCKS
 
 
+@promise("no-build-on-lagging-node")
 async def test_no_transaction_is_built_on_a_node_that_is_far_behind(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         await nodes.bench.localnet.advance_slots(FAR)
@@ -144,6 +149,7 @@ async def test_no_transaction_is_built_on_a_node_that_is_far_behind(tmp_path: Pa
         assert await expiry(nodes.bench) >= height + MAX_VALID_BLOCKS
 
 
+@promise("false-heights-build-nothing")
 @pytest.mark.parametrize("claims", ["height", "slot"])
 async def test_a_node_that_claims_to_be_far_ahead_holds_no_money(
     tmp_path: Path, claims: str
@@ -188,6 +194,7 @@ async def test_a_node_that_hangs_beside_the_one_in_use_holds_up_no_payment(
 # Reads and simulation.
 
 
+@promise("reads-not-before-blockhash")
 async def test_reads_and_simulation_are_not_of_before_the_blockhash(bench: Bench) -> None:
     wanted: list[Any] = []
 
@@ -201,6 +208,7 @@ async def test_reads_and_simulation_are_not_of_before_the_blockhash(bench: Bench
     assert all(each >= slot for each in wanted)
 
 
+@promise("reads-not-before-blockhash")
 @pytest.mark.parametrize("times", [1, 100])
 async def test_nodes_some_blocks_apart_fail_no_transaction(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
@@ -231,6 +239,7 @@ async def test_state_and_simulation_of_different_slots_are_told_apart(bench: Ben
     assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
 
 
+@promise("undeclared-effects-refused")
 async def test_a_node_that_reads_an_older_state_than_it_simulates_refuses_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +277,7 @@ async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(
     assert record.status is TransactionStatus.CONFIRMED
 
 
+@promise("reads-after-own-landing")
 @pytest.mark.parametrize("failure", ["BlockhashNotFound", "AccountNotFound"])
 async def test_a_node_that_is_behind_is_waited_for_while_the_caller_waits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, failure: str

@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 import structlog
 from sqlalchemy import select
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.rpc import RpcNode, answers_of, listening
@@ -158,6 +159,7 @@ async def test_a_node_that_lags_does_not_make_dead_what_landed(tmp_path: Path) -
         assert (await paying).status is TransactionStatus.CONFIRMED
 
 
+@promise("dead-needs-proof")
 async def test_a_null_of_a_node_that_fell_behind_itself_is_no_proof(bench: Bench) -> None:
     """As behind one address that is answered by now this node and now that one."""
     slot = await bench.ledger.slot()
@@ -184,6 +186,7 @@ async def test_a_null_of_a_node_that_fell_behind_itself_is_no_proof(bench: Bench
     assert (await paying).status is TransactionStatus.CONFIRMED
 
 
+@promise("no-proof-from-two-nodes")
 async def test_the_null_of_one_node_and_the_history_of_another_are_no_proof(
     tmp_path: Path,
 ) -> None:
@@ -200,6 +203,7 @@ async def test_the_null_of_one_node_and_the_history_of_another_are_no_proof(
         assert (await paying).status is TransactionStatus.CONFIRMED
 
 
+@promise("dead-needs-proof")
 async def test_a_node_whose_blocks_begin_later_cannot_call_it_dead(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
 
@@ -217,6 +221,7 @@ async def test_a_node_whose_blocks_begin_later_cannot_call_it_dead(tmp_path: Pat
         assert (await paying).status is TransactionStatus.CONFIRMED
 
 
+@promise("no-proof-from-two-nodes", "single-lying-node-is-said")
 async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
 
@@ -235,6 +240,7 @@ async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_pa
         assert nodes.ignorant.calls["getFirstAvailableBlock"] == 1
 
 
+@promise("money-back-by-two-hosts", "two-hosts-give-back", "failed-gives-back")
 @pytest.mark.parametrize(
     ("hosts", "said", "left"),
     [
@@ -259,6 +265,7 @@ async def test_money_comes_back_at_once_only_by_the_word_of_two_hosts(
         await until_state(nodes.bench, "presumed_dead" if left else "dead")
 
 
+@promise("other-hosts-awaited")
 async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         for node in (nodes.knows, nodes.ignorant):
@@ -275,6 +282,7 @@ async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) 
         assert await nodes.bench.reserved_units() == HALF_LAMPORTS
 
 
+@promise("other-hosts-awaited")
 async def test_a_host_that_comes_back_in_time_says_what_landed(tmp_path: Path) -> None:
     """The other one lies: it calls dead what has landed."""
     async with pair(tmp_path) as nodes:
@@ -288,6 +296,14 @@ async def test_a_host_that_comes_back_in_time_says_what_landed(tmp_path: Path) -
         assert await nodes.bench.reserved_units() == HALF_LAMPORTS
 
 
+@promise(
+    "one-host-gives-nothing-back",
+    "single-lying-node-is-said",
+    "node-lowers-nothing",
+    "two-hosts-give-back",
+    "failed-gives-back",
+    "one-host-presumed-failed",
+)
 async def test_one_remote_node_that_lies_gives_no_budget_back(bench: Bench) -> None:
     """It calls dead what has landed: the caller is not told that nothing was paid."""
     bench.wire.origin = "rpc.example"
@@ -314,6 +330,7 @@ async def says_failed(_method: str, params: Sequence[Any]) -> Any:
     return {"context": {"slot": 2**40}, "value": [status] * len(params[0])}
 
 
+@promise("one-host-gives-nothing-back")
 async def test_one_remote_node_that_calls_a_payment_failed_gives_no_budget_back(
     bench: Bench,
 ) -> None:
@@ -325,6 +342,7 @@ async def test_one_remote_node_that_calls_a_payment_failed_gives_no_budget_back(
     assert await bench.reserved_units() == HALF_LAMPORTS
 
 
+@promise("other-hosts-awaited")
 async def test_of_two_hosts_the_one_by_which_it_landed_well_is_believed(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         # The one in use lies.
@@ -334,6 +352,7 @@ async def test_of_two_hosts_the_one_by_which_it_landed_well_is_believed(tmp_path
         assert await nodes.bench.reserved_units() == HALF_LAMPORTS
 
 
+@promise("money-back-by-two-hosts")
 async def test_two_hosts_that_call_it_failed_give_the_amount_back(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         nodes.ignorant.faults["getSignatureStatuses"] = says_failed
@@ -343,6 +362,7 @@ async def test_two_hosts_that_call_it_failed_give_the_amount_back(tmp_path: Path
         assert await nodes.bench.reserved_units() == 0
 
 
+@promise("blockhash-and-height-one-node")
 async def test_a_blockhash_and_its_height_are_of_one_node(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         tip = await nodes.bench.wire.direct("getEpochInfo", [])
@@ -375,6 +395,7 @@ async def until_state(bench: Bench, wanted: str) -> None:
     await until(reached)
 
 
+@promise("unknown-stays-reserved", "transactions-unknown-stays-reserved")
 async def test_where_no_history_can_be_had_the_money_stays_held_and_it_is_said_once(
     bench: Bench,
 ) -> None:
@@ -419,6 +440,7 @@ async def test_where_no_history_can_be_had_the_money_stays_held_and_it_is_said_o
     assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
 
 
+@promise("transactions-unknown-stays-reserved")
 async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> None:
     async with open_bench(tmp_path, confirm_wait_s=0.01) as bench:
         bench.wire.away("getSignatureStatuses")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support import rpc as rpc_faults
 from tests.support.engine import Payer, payer
 from tests.support.rpc import FAULTS, RETRY_AFTER_S, FaultyProvider
@@ -51,6 +52,7 @@ async def pays(paying: Payer) -> TransactionRecord:
 # Each alone, on one address.
 
 
+@promise("faulty-provider-loses-nothing")
 async def test_no_fault_that_ends_fails_a_payment(tmp_path: Path, localnet: Localnet) -> None:
     async with (
         FaultyProvider(localnet).serving() as provider,
@@ -234,6 +236,7 @@ async def test_payments_among_faults_are_paid_once_and_none_fails(tmp_path: Path
     await mixed(tmp_path, 20)
 
 
+@promise("faulty-provider-loses-nothing")
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 async def test_ten_minutes_of_faults_lose_double_and_fail_no_payment(tmp_path: Path) -> None:

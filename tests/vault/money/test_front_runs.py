@@ -15,6 +15,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import ApproveCheckedParams, TransferCheckedParams
+from tests.promises import promise
 from tests.support.engine import TOKEN_RENT, Bench, Trap, front_run, put_accounts, thief
 from tests.support.programs import TAKES_LAMPORTS, take_lamports
 from tests.support.swaps import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
@@ -67,6 +68,7 @@ def send_tokens(
     )
 
 
+@promise("bytes-bound-the-taking", "state-change-still-counts")
 @pytest.mark.parametrize("limit", [1, THOUSAND - 1, THOUSAND])
 async def test_an_account_that_changes_hands_before_it_lands_counts_what_it_got(
     tmp_path: Path, limit: int
@@ -99,6 +101,7 @@ async def test_an_account_that_changes_hands_before_it_lands_counts_what_it_got(
             await transact(bench, send_tokens(swaps, trap.address, 1))
 
 
+@promise("daily-costs-capped", "costs-have-own-ceiling")
 async def test_accounts_that_are_gone_before_it_lands_count_their_rent(tmp_path: Path) -> None:
     """Opened where there is one, it costs nothing when it is judged."""
     async with open_swaps(
@@ -124,6 +127,7 @@ async def test_accounts_that_are_gone_before_it_lands_count_their_rent(tmp_path:
         assert caught.value.rule == "costs_limit"
 
 
+@promise("state-change-still-counts")
 async def test_what_the_wallet_takes_as_anothers_delegate_is_counted(tmp_path: Path) -> None:
     """Whose account it is, is state: a signature over units of a mint counts those units."""
     limits = ScopeLimits(daily_tokens={USDC: 400_001})
@@ -160,6 +164,7 @@ async def test_what_the_wallet_takes_as_anothers_delegate_is_counted(tmp_path: P
 HARMLESS = program_account(assemble("entrypoint:\n mov64 r0, 0\n exit\n"))
 
 
+@promise("bytes-bound-the-taking", "pocket-loses-what-it-holds")
 async def test_a_program_that_is_upgraded_before_it_lands_never_had_the_wallets_key(
     tmp_path: Path,
 ) -> None:

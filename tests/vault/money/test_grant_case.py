@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from solders.pubkey import Pubkey
+from tests.promises import promise
 
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.tokens import associated_address
@@ -24,6 +25,7 @@ def left(*lines: Line, intent: Intent = INTENT, fee: int = 0) -> tuple[Line, ...
     return outgoing(Outflow(0, fee, 0, lines=lines), intent, None).lines
 
 
+@promise("payment-counts-as-pay")
 def test_what_a_payment_sends_is_paid_and_nothing_else_is() -> None:
     others = [
         Line(operation, MINT, 5, decimals=6, program=TOKEN_PROGRAM)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 
@@ -40,6 +41,7 @@ def test_without_anybody_nothing_can_leave() -> None:
     assert set(leaving({}).bounds.values()) == {0}
 
 
+@promise("most-that-leaves-is-known")
 def test_without_grants_ceilings_bound_sol_and_nothing_bounds_what_may_be_swapped() -> None:
     half = ScopeLimits(daily_lamports=SOL // 2, daily_costs_lamports=SOL // 100)
     found = leaving({AGENT: half, KEY: half}).bounds
@@ -49,6 +51,7 @@ def test_without_grants_ceilings_bound_sol_and_nothing_bounds_what_may_be_swappe
     assert set(leaving({KEY: replace(half, daily_lamports=0)}).bounds.values()) == {0}
 
 
+@promise("most-that-leaves-is-known")
 def test_grants_add_up_over_principals_and_the_wallets_own_bound_them_all() -> None:
     agent, key = grant(AGENT, **{MINT: limit(MINT, 20)}), grant(KEY, **{MINT: limit(MINT, 5)})
     callers = {AGENT: UNLIMITED, KEY: UNLIMITED}

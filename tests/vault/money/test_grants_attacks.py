@@ -15,6 +15,7 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from sqlalchemy import insert
+from tests.promises import promise
 from tests.support.database import WALLET_ROW, set_database_clock
 from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.grants import SaidPrices, grant, limit
@@ -105,12 +106,14 @@ async def desk(database: Database) -> Desk:
     return await open_desk(database)
 
 
+@promise("grants-reserved-at-once", "concurrent-grants-hold")
 async def test_fifty_requests_at_once_take_what_is_granted_and_no_more(desk: Desk) -> None:
     await replace_set(desk.database, KEY, [grant(KEY, SOL=limit("SOL", 20))])
     asked = [desk.is_allowed(paying(1), actor(KEY), "wv"[at % 2]) for at in range(50)]
     assert sum(await asyncio.gather(*asked)) == 20
 
 
+@promise("grants-reserved-at-once", "concurrent-grants-hold")
 @pytest.mark.more
 @pytest.mark.parametrize("who", [KEY, "skill:pay", "site:a.example"])
 async def test_two_processes_take_what_is_granted_over_both_wallets_and_no_more(
@@ -132,6 +135,7 @@ async def test_two_processes_take_what_is_granted_over_both_wallets_and_no_more(
             await each.close()
 
 
+@promise("clock-empties-no-window")
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_window_is_ever_exceeded_whatever_the_times(
     desk: Desk, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +164,7 @@ async def test_no_window_is_ever_exceeded_whatever_the_times(
             assert max(sums) > units // 2
 
 
+@promise("grants-reserved-at-once")
 async def test_splitting_over_grants_recipients_and_wallets_takes_no_more_than_their_sum(
     desk: Desk,
 ) -> None:
@@ -230,6 +235,7 @@ def test_rebuilt_bytes_may_not_take_more_than_was_judged() -> None:
 # Clocks.
 
 
+@promise("clock-empties-no-window")
 async def test_a_clock_that_is_set_back_or_a_day_ahead_empties_no_window(
     bench: Bench, time_of_day: TimeOfDay
 ) -> None:
@@ -259,6 +265,7 @@ async def test_hours_must_hold_by_every_clock(bench: Bench, time_of_day: TimeOfD
 # Laundering.
 
 
+@promise("grants-reserved-at-once", "inflow-restores-nothing")
 async def test_funding_returning_and_wrapping_launder_no_counter(tokens: TokenBench) -> None:
     bench = tokens.bench
     made = grant(AGENT, SOL=limit("SOL", SOL))
@@ -296,6 +303,7 @@ async def test_rent_is_farmed_up_to_the_costs_of_the_grant(tokens: TokenBench) -
 # Swaps and pockets.
 
 
+@promise("swap-by-service-plan")
 async def test_a_swap_of_the_services_own_is_a_swap_and_a_plugins_pocket_a_transfer(
     swaps: SwapBench,
 ) -> None:
@@ -326,6 +334,7 @@ async def test_a_swap_of_the_services_own_is_a_swap_and_a_plugins_pocket_a_trans
         await refused(call, "no grant to transfer SOL")
 
 
+@promise("swap-by-service-plan")
 async def test_a_swap_in_steps_lends_its_pocket_fees_that_count_as_costs(swaps: SwapBench) -> None:
     bench = swaps.bench
     await swaps.swap("SOL", "USDC", Decimal(1))
@@ -351,6 +360,7 @@ async def test_a_swap_goes_into_what_the_grant_names(swaps: SwapBench) -> None:
     await refused(swaps.swap("SOL", "USDC", Decimal("0.1"), actor=actor()))
 
 
+@promise("no-grants-no-tokens")
 async def test_on_mainnet_a_principal_without_grants_buys_what_is_listed(
     tmp_path: Path,
 ) -> None:

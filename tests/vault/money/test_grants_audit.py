@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 from tests.support.swaps import (
@@ -63,6 +64,7 @@ async def test_what_a_venue_keeps_of_a_swaps_loan_stays_counted_as_costs(swaps: 
         await swaps.swap("USDC", "BONK", Decimal(1), actor=actor())
 
 
+@promise("position-has-one-owner")
 async def test_a_position_is_of_who_opened_it(bench: Bench) -> None:
     put, small = 2_000_000_000, 1_000_000
     named: dict[str, Any] = {"program": str(Keypair().pubkey()), "position": "p", "stays": True}

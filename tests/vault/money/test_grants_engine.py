@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from sqlalchemy import select
+from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 from tests.support.tokens import TokenBench
@@ -72,6 +73,7 @@ async def refused(call: Any, *words: str) -> TransactionRecord:
 # Without grants.
 
 
+@promise("ungranted-burns-own-only", "no-grants-no-tokens")
 @pytest.mark.parametrize("who", [AGENT, KEY])
 async def test_without_grants_no_token_is_transferred(tokens: TokenBench, who: str) -> None:
     mint = await tokens.mint(units=5 * UNITS)
@@ -93,6 +95,7 @@ async def test_without_grants_no_token_is_transferred(tokens: TokenBench, who: s
     assert sent.guardrails_applied[-1] == "swap_bounds"
 
 
+@promise("ungranted-burns-own-only", "no-grants-no-tokens")
 async def test_without_grants_a_wallet_burns_what_it_launched(tokens: TokenBench) -> None:
     launch = {"name": "Mine", "symbol": "MINE", "supply": Decimal(100), "decimals": 6}
     launched = await tokens.operations.perform("launch_token", tokens.wallet, actor(), launch)
@@ -132,6 +135,7 @@ async def test_a_grant_lets_through_what_fits_exactly_and_one_unit_more_not(
     assert re.search(r"; room at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$", record.error or "")
 
 
+@promise("grants-bind-every-principal", "no-grants-no-tokens")
 async def test_a_principal_with_an_empty_set_moves_nothing_and_pays_no_fee(
     tokens: TokenBench,
 ) -> None:
@@ -150,6 +154,7 @@ async def test_a_principal_with_an_empty_set_moves_nothing_and_pays_no_fee(
     assert before - await tokens.lamports() == paid
 
 
+@promise("grants-bind-every-principal", "whole-chain-must-allow")
 async def test_every_principal_of_the_chain_must_allow(tokens: TokenBench) -> None:
     bench = tokens.bench
     via = ("skill:pay", "plugin:acme")
@@ -234,6 +239,7 @@ async def test_a_person_is_asked_about_somebody_new_in_words_that_do_not_refuse(
 # What counts, and for how long.
 
 
+@promise("concurrent-grants-hold")
 async def test_what_the_ledger_never_had_is_given_back_to_grants(tokens: TokenBench) -> None:
     bench = tokens.bench
     made = grant(AGENT, SOL=limit("SOL", 10**9))
@@ -270,6 +276,7 @@ async def test_a_rate_counts_transactions_of_the_grant(tokens: TokenBench) -> No
     await refused(bench.transfer(Decimal("0.01"), actor()), "room at")
 
 
+@promise("inflow-restores-nothing")
 async def test_wrapped_sol_counts_where_sol_does(tokens: TokenBench) -> None:
     made = grant(AGENT, SOL=limit("SOL", 10**9))
     await under(tokens.bench, made)

@@ -17,6 +17,7 @@ from spl.token.instructions import (
     get_associated_token_address,
 )
 from sqlalchemy import select
+from tests.promises import promise
 from tests.support.grants import grant, limit
 from tests.vault.money.handed_payments import PRICE, Shop, open_shop
 
@@ -89,6 +90,7 @@ def at(shop: Shop, most: int, **more: Any) -> dict[str, Any]:
     return {shop.mint: limit(shop.mint, most, **more)}
 
 
+@promise("sponsored-has-no-costs")
 async def test_what_is_paid_counts_in_the_grant_to_the_unit_and_a_sponsored_one_costs_nothing(
     shop: Shop,
 ) -> None:
@@ -114,6 +116,7 @@ async def test_a_fee_of_its_own_is_a_cost_of_the_grant(shop: Shop) -> None:
     await shop.hand_over(actor=actor())
 
 
+@promise("via-pays-its-sites-only")
 async def test_a_price_that_another_site_asks_is_not_paid_by_the_grant_of_one(shop: Shop) -> None:
     await under(shop, grant(AGENT, PAY, via=(SITE,), **at(shop, PRICE)))
     says = "Grant 1 lets agent a pay through api.example.com only."
@@ -152,6 +155,7 @@ async def settled(shop: Shop, who: Actor) -> Any:
     return handed
 
 
+@promise("sponsored-has-no-costs")
 async def test_what_a_person_is_asked_names_the_site_and_another_site_is_another_hold(
     shop: Shop,
 ) -> None:
@@ -168,6 +172,7 @@ async def test_what_a_person_is_asked_names_the_site_and_another_site_is_another
     assert held[0].id == held[1].id != held[2].id
 
 
+@promise("site-grants-bind-everyone")
 async def test_a_site_under_grants_is_paid_no_more_by_all_together_and_the_admin(
     shop: Shop,
 ) -> None:
@@ -187,6 +192,7 @@ async def test_a_site_under_grants_is_paid_no_more_by_all_together_and_the_admin
     await shop.hand_over(site="b.example")
 
 
+@promise("empty-grants-sign-nothing")
 async def test_a_key_that_may_spend_nothing_pays_nothing_though_another_pays_the_fee(
     shop: Shop,
 ) -> None:
@@ -197,6 +203,7 @@ async def test_a_key_that_may_spend_nothing_pays_nothing_though_another_pays_the
     await shop.hand_over(actor=actor(KEY))
 
 
+@promise("pay-is-no-transfer")
 async def test_a_payment_to_a_wallet_of_the_service_is_paid_and_not_funded(shop: Shop) -> None:
     own = (await shop.bench.wallets.create("other")).address
     owner, mint = Pubkey.from_string(own), Pubkey.from_string(shop.mint)
@@ -223,6 +230,7 @@ async def test_a_payment_to_a_wallet_of_the_service_is_paid_and_not_funded(shop:
     assert (await shop.ended(handed)).status is TransactionStatus.CONFIRMED
 
 
+@promise("engine-sets-the-site")
 async def test_the_site_of_a_payment_is_of_its_chain_whatever_its_caller_says(shop: Shop) -> None:
     await under(shop, grant(SITE, PAY, **at(shop, PRICE - 1)), grant(AGENT, PAY, **at(shop, PRICE)))
     for said in ((), ("site:other.example",)):
@@ -232,6 +240,7 @@ async def test_the_site_of_a_payment_is_of_its_chain_whatever_its_caller_says(sh
     await refused(shop, actor(AGENT, "site:other.example"), says)
 
 
+@promise("tiny-payments-add-up")
 @pytest.mark.parametrize(
     "times",
     [

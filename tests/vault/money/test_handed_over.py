@@ -10,6 +10,7 @@ import pytest
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.promises import promise
 from tests.vault.money.handed_payments import FUNDS, PRICE, open_shop
 
 from solward.solana.fees import fee_terms
@@ -23,6 +24,7 @@ from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
 
 
+@promise("sponsored-needs-no-sol")
 async def test_a_sponsored_payment_lands_and_costs_the_wallet_no_sol(tmp_path: Path) -> None:
     async with open_shop(tmp_path, sol=0) as shop:
         handed = await shop.hand_over()
@@ -48,6 +50,7 @@ def budget_of(wire: bytes | None) -> tuple[int | None, int]:
     return terms.unit_limit, terms.unit_price
 
 
+@promise("transactions-equal-payments-differ")
 async def test_equal_payments_at_once_differ_by_their_limit_alone(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = [await shop.hand_over(), *await asyncio.gather(*(shop.hand_over() for _ in "123"))]
@@ -61,6 +64,7 @@ async def test_equal_payments_at_once_differ_by_their_limit_alone(tmp_path: Path
         assert await shop.received() == 4 * PRICE
 
 
+@promise("transactions-equal-payments-differ")
 async def test_a_payment_within_the_units_of_a_seller_keeps_to_them(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         free, _price = budget_of((await shop.hand_over(memo="a" * 32)).wire)
@@ -75,6 +79,7 @@ async def test_a_payment_within_the_units_of_a_seller_keeps_to_them(tmp_path: Pa
             assert (await shop.ended(each)).status is TransactionStatus.CONFIRMED
 
 
+@promise("fee-payer-signs-and-watches", "seller-sends-payment")
 async def test_what_a_seller_sends_and_the_wallet_pays_for_is_named_at_once(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over(mode=PaymentMode.UNSPONSORED)
@@ -125,6 +130,7 @@ async def test_the_account_of_a_seller_is_opened_at_the_wallets_cost_which_count
         assert await costs() == cost
 
 
+@promise("seller-sends-payment")
 async def test_a_payment_by_push_lands_before_its_seller_is_shown_it(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         draft = shop.draft(mode=PaymentMode.PUSH)
@@ -145,6 +151,7 @@ async def test_a_wallet_that_holds_too_little_hands_nothing_over(tmp_path: Path)
         assert await shop.counted() == 0
 
 
+@promise("no-declared-payment")
 async def test_no_caller_can_declare_a_payment(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         draft = replace(shop.draft(), payment=None)

@@ -17,6 +17,7 @@ from spl.token.instructions import (
     create_idempotent_associated_token_account,
     get_associated_token_address,
 )
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import UNLIMITED
 from tests.support.rpc import RpcNode, answers_of, listening
@@ -41,6 +42,7 @@ from solward.vault.money.request import ADMIN, HandedOver
 from solward.vault.money.send.fates import PATIENCE_BLOCKS
 
 
+@promise("named-signature-first")
 async def test_one_that_is_sent_late_is_found_without_a_word_of_the_seller(
     tmp_path: Path,
 ) -> None:
@@ -53,6 +55,7 @@ async def test_one_that_is_sent_late_is_found_without_a_word_of_the_seller(
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
 
 
+@promise("payment-dead-needs-proof")
 async def test_one_that_is_never_sent_gives_everything_back(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over()
@@ -71,6 +74,7 @@ async def test_one_that_is_never_sent_gives_everything_back(tmp_path: Path) -> N
         assert await shop.state(handed) == "dead"
 
 
+@promise("sent-twice-lands-once")
 async def test_bytes_that_are_sent_twice_land_once(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over()
@@ -82,6 +86,7 @@ async def test_bytes_that_are_sent_twice_land_once(tmp_path: Path) -> None:
         assert await shop.received() == PRICE
 
 
+@promise("payment-back-by-two-hosts")
 async def test_one_that_failed_on_the_ledger_gives_everything_back(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         first, second = await shop.hand_over(FUNDS), await shop.hand_over(FUNDS, memo="b" * 8)
@@ -99,6 +104,7 @@ async def test_one_that_failed_on_the_ledger_gives_everything_back(tmp_path: Pat
         assert await shop.state(second) == "landed_err"
 
 
+@promise("sponsored-payment-identified")
 async def test_a_changed_byte_makes_the_wallets_signature_worthless(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over()
@@ -117,6 +123,7 @@ async def test_a_changed_byte_makes_the_wallets_signature_worthless(tmp_path: Pa
         assert await shop.received() == 0
 
 
+@promise("sponsored-payment-identified")
 @pytest.mark.parametrize("served", [Served.YES, Served.NO])
 async def test_a_signature_of_nobodys_ends_nothing(tmp_path: Path, served: Served) -> None:
     """As a seller that says `success` where nothing was sent."""
@@ -129,6 +136,7 @@ async def test_a_signature_of_nobodys_ends_nothing(tmp_path: Path, served: Serve
         assert (await shop.ended(handed)).signature == signature
 
 
+@promise("sponsored-payment-identified")
 async def test_somebody_elses_landed_payment_pays_for_nothing(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         first, second = await shop.hand_over(), await shop.hand_over()
@@ -143,6 +151,7 @@ async def test_somebody_elses_landed_payment_pays_for_nothing(tmp_path: Path) ->
         assert await shop.counted() == PRICE
 
 
+@promise("mentions-hide-nothing")
 async def test_a_history_full_of_strangers_hides_no_payment(tmp_path: Path) -> None:
     """1,001 rows are more than a node shows at once."""
     async with open_shop(tmp_path) as shop:
@@ -160,6 +169,7 @@ async def test_a_history_full_of_strangers_hides_no_payment(tmp_path: Path) -> N
         assert await shop.counted() == PRICE
 
 
+@promise("mentions-hide-nothing")
 @pytest.mark.parametrize("forgets", ["where the page before ended", "all but a hundred of a page"])
 async def test_a_history_that_breaks_off_within_a_payments_life_proves_nothing(
     tmp_path: Path, forgets: str
@@ -194,6 +204,7 @@ async def test_a_history_that_breaks_off_within_a_payments_life_proves_nothing(
         assert (await shop.ended(handed, 60)).status is TransactionStatus.CONFIRMED
 
 
+@promise("memo-needs-every-host")
 @pytest.mark.parametrize("memo", ["order \u2116 7", "order\x1f 7", "7\ud7ff", "a\nb"], ids=range(4))
 async def test_a_memo_that_a_host_shows_in_other_letters_hides_no_payment(
     tmp_path: Path, memo: str
@@ -220,6 +231,7 @@ async def test_a_memo_that_a_host_shows_in_other_letters_hides_no_payment(
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
 
 
+@promise("named-signature-first")
 async def test_many_payments_of_one_account_are_found_by_one_look_at_a_time(
     tmp_path: Path,
 ) -> None:
@@ -237,6 +249,7 @@ async def test_many_payments_of_one_account_are_found_by_one_look_at_a_time(
         assert await shop.received() == 50 * 100
 
 
+@promise("emptied-account-stays-pending")
 async def test_an_account_with_less_than_is_explained_keeps_its_payment_counted(
     tmp_path: Path,
 ) -> None:
@@ -261,6 +274,7 @@ async def test_an_account_with_less_than_is_explained_keeps_its_payment_counted(
         assert (await shop.ended(handed)).status is TransactionStatus.CONFIRMED
 
 
+@promise("missing-history-holds-own-only")
 @pytest.mark.parametrize("fault", ["an error", "an end that is none"])
 async def test_an_account_whose_history_no_node_gives_keeps_no_other_ones_money(
     tmp_path: Path, fault: str
@@ -294,6 +308,7 @@ async def test_an_account_whose_history_no_node_gives_keeps_no_other_ones_money(
         assert (await shop.ended(stuck, 30)).status is TransactionStatus.FAILED
 
 
+@promise("payment-dead-needs-proof")
 async def test_what_the_wallets_other_records_took_is_explained(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         dead, paid = await shop.hand_over(), await shop.hand_over(7 * PRICE)
@@ -304,6 +319,7 @@ async def test_what_the_wallets_other_records_took_is_explained(tmp_path: Path) 
         assert await shop.counted() == 7 * PRICE
 
 
+@promise("payment-dead-needs-proof")
 async def test_a_history_that_begins_later_proves_nothing(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over()
@@ -324,6 +340,7 @@ async def test_a_history_that_begins_later_proves_nothing(tmp_path: Path) -> Non
         assert (await shop.ended(handed)).status is TransactionStatus.FAILED
 
 
+@promise("payment-dead-needs-proof")
 async def test_a_height_of_its_own_that_is_not_finalized_past_it_proves_nothing(
     tmp_path: Path,
 ) -> None:
@@ -364,6 +381,7 @@ async def rich(shop: Shop) -> Any:
     return await shop.bench.wire.direct("getMultipleAccounts", [[account], options])
 
 
+@promise("payment-back-by-two-hosts")
 async def test_one_remote_node_that_lies_gives_no_budget_back(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         shop.bench.wire.origin = "rpc.example"
@@ -387,6 +405,7 @@ async def test_one_remote_node_that_lies_gives_no_budget_back(tmp_path: Path) ->
         assert await shop.state(handed) == "presumed_dead"
 
 
+@promise("payment-back-by-two-hosts")
 async def test_one_remote_node_that_calls_it_failed_gives_no_budget_back(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         shop.bench.wire.origin = "rpc.example"
@@ -441,6 +460,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
             await failover.close()
 
 
+@promise("payment-back-by-two-hosts")
 async def test_two_hosts_that_have_it_not_give_it_back(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         handed = await nodes.shop.hand_over()
@@ -450,6 +470,7 @@ async def test_two_hosts_that_have_it_not_give_it_back(tmp_path: Path) -> None:
         assert await nodes.shop.counted() == 0
 
 
+@promise("payment-back-by-two-hosts")
 async def test_of_two_hosts_that_disagree_the_one_that_has_it_is_believed(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         handed = await nodes.shop.hand_over()
@@ -466,6 +487,7 @@ async def test_of_two_hosts_that_disagree_the_one_that_has_it_is_believed(tmp_pa
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
 
 
+@promise("lowest-slot-starts-history")
 async def test_a_host_that_dates_the_blockhash_later_hides_nothing_in_the_other_ones_history(
     tmp_path: Path,
 ) -> None:
@@ -498,6 +520,7 @@ async def test_a_host_that_dates_the_blockhash_later_hides_nothing_in_the_other_
         assert await nodes.shop.counted() == PRICE
 
 
+@promise("payment-back-by-two-hosts")
 async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         handed = await nodes.shop.hand_over()
@@ -512,6 +535,7 @@ async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) 
         assert await nodes.shop.counted() == PRICE
 
 
+@promise("sellers-ledger-is-the-count")
 async def test_after_the_expiry_what_counts_is_what_the_seller_has(tmp_path: Path) -> None:
     """Whenever each is sent, with a word of the seller or without, while blocks go by."""
     dice = random.Random(18)

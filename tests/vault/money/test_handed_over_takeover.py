@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.engine import UNLIMITED
 from tests.vault.money.handed_payments import PRICE, Shop, open_shop
 
@@ -61,6 +62,7 @@ async def the_record(shop: Shop) -> TransactionRecord:
     return record
 
 
+@promise("kill-at-each-payment-step")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("step", [*UNSTORED, *UNSIGNED, *DURABLE])
 async def test_killed_at_a_step_it_is_found_or_given_back(
@@ -97,6 +99,7 @@ async def test_killed_at_a_step_it_is_found_or_given_back(
         assert await shop.counted() == PRICE
 
 
+@promise("kill-at-each-payment-step")
 @pytest.mark.parametrize("step", [Step.LANDED, Step.SETTLED])
 async def test_killed_once_it_landed_it_is_settled_once(tmp_path: Path, step: Step) -> None:
     async with open_shop(tmp_path) as shop:
@@ -123,6 +126,7 @@ async def test_killed_once_it_landed_it_is_settled_once(tmp_path: Path, step: St
         assert await shop.counted() == PRICE
 
 
+@promise("kill-at-each-payment-step")
 @pytest.mark.parametrize("mode", MODES)
 async def test_what_expired_while_nobody_ran_is_dead(tmp_path: Path, mode: PaymentMode) -> None:
     async with open_shop(tmp_path) as shop:
@@ -136,6 +140,7 @@ async def test_what_expired_while_nobody_ran_is_dead(tmp_path: Path, mode: Payme
         assert await shop.counted() == 0
 
 
+@promise("kill-at-each-payment-step")
 async def test_an_answer_that_was_stored_before_the_end_is_a_hint_to_who_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -150,6 +155,7 @@ async def test_an_answer_that_was_stored_before_the_end_is_a_hint_to_who_goes_on
             assert (await shop.ended(handed)).signature == signature
 
 
+@promise("start-waits-for-no-seller")
 async def test_a_start_does_not_wait_for_what_a_seller_has(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         shop.bench.engine._hook = die_at(Step.HANDED_OVER)
@@ -161,6 +167,7 @@ async def test_a_start_does_not_wait_for_what_a_seller_has(tmp_path: Path) -> No
             assert (again.released, again.resumed) in ((0, 0), (0, 2))
 
 
+@promise("asked-again-not-resigned")
 async def test_the_same_action_again_is_given_no_bytes_and_its_payment_has_the_same(
     tmp_path: Path,
 ) -> None:

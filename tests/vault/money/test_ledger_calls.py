@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.rpc import RpcNode, answers_of, listening
@@ -79,6 +80,7 @@ async def test_on_the_embedded_ledger(tmp_path: Path) -> None:
         assert kinds.count("write") == COMMITS
 
 
+@promise("batch-refusal-is-survived")
 @pytest.mark.parametrize("addresses", [1, 2])
 async def test_over_http(bench: Bench, tmp_path: Path, addresses: int) -> None:
     # To a second address only the bytes go, too.

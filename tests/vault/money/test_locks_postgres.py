@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.store import agents as agent_store
@@ -69,6 +70,7 @@ async def freeze(database: Database, scope: str) -> None:
         await spending.set_frozen(connection, scope, True, "stop")
 
 
+@promise("freeze-comes-first")
 @pytest.mark.parametrize("scope", ["service", "wallet:w1"])
 async def test_a_freeze_is_in_force_when_it_is_answered(database: Database, scope: str) -> None:
     async with database.write() as connection:
@@ -122,6 +124,7 @@ async def test_whoever_enters_a_cycle_waits_for_what_the_last_run_reserves(
     assert await entering != [None]
 
 
+@promise("revoked-ends-what-began")
 async def test_a_revocation_waits_for_what_the_key_reserves(database: Database) -> None:
     async with database.write() as connection:
         await api_keys.insert_key(connection, KEY)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from tests.promises import promise
 from tests.support.engine import UNLIMITED, Bench
 from tests.support.swaps import USDC_POOL, open_swaps
 from tests.support.tokens import open_tokens
@@ -56,6 +57,7 @@ def _fewer_accounts(answer: Any) -> None:
     answer["value"]["accounts"].pop()
 
 
+@promise("far-expiry-not-signed")
 @pytest.mark.parametrize(
     ("method", "lie", "reason"),
     [
@@ -82,6 +84,7 @@ def _more_gone(answer: Any) -> None:
     answer["value"]["accounts"][0]["lamports"] -= 1
 
 
+@promise("hidden-accounts-refused")
 @pytest.mark.parametrize("lie", [_no_accounts, _more_gone])
 async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(bench: Bench, lie: Lie) -> None:
     lying(bench, "simulateTransaction", lie)
@@ -146,6 +149,7 @@ def _ten_to_the_ninth(answer: Any) -> None:
         value["data"][0] = base64.b64encode(bytes(data)).decode()
 
 
+@promise("listed-decimals-only", "listed-decimals-hold")
 async def test_decimals_that_a_listed_mint_has_not_are_no_ground_to_sign(tmp_path: Path) -> None:
     """One USDC would be a thousand."""
     async with open_swaps(tmp_path) as swaps:
@@ -157,6 +161,7 @@ async def test_decimals_that_a_listed_mint_has_not_are_no_ground_to_sign(tmp_pat
         assert (await swaps.units(USDC_POOL.mint), await swaps.sent()) == (held, sent)
 
 
+@promise("listed-decimals-only", "wrong-decimals-fail")
 @pytest.mark.parametrize(
     ("operation", "named"),
     [

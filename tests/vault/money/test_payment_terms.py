@@ -17,6 +17,7 @@ from spl.token.instructions import (
     get_associated_token_address,
 )
 from spl.token.models import FreezeAccountParams
+from tests.promises import promise
 from tests.support.tokens import TOKEN, TOKEN_2022
 from tests.vault.money.handed_payments import FUNDS, PRICE, Shop, memo_of, open_shop
 
@@ -56,6 +57,7 @@ OTHER_TERMS: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
+@promise("payment-matches-offer")
 async def test_a_draft_that_is_not_its_payment_is_refused(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         draft = shop.draft()
@@ -65,6 +67,7 @@ async def test_a_draft_that_is_not_its_payment_is_refused(tmp_path: Path) -> Non
             await refused_as_bad(shop, replace(draft, payment=payment), text)
 
 
+@promise("payment-matches-offer")
 async def test_a_payment_binds_the_wallet_to_nothing_but_its_transfer(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         draft = shop.draft()
@@ -98,6 +101,7 @@ async def test_a_payment_binds_the_wallet_to_nothing_but_its_transfer(tmp_path: 
         await refused_as_bad(shop, changed, "no instruction of program")
 
 
+@promise("own-wallet-never-sponsor", "sponsor-is-an-outsider")
 async def test_the_sponsor_is_nobody_of_ours(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         with pytest.raises(InvalidRequest, match="must not be the wallet itself"):
@@ -121,12 +125,14 @@ async def test_the_sponsor_is_nobody_of_ours(tmp_path: Path) -> None:
         assert await shop.counted() == 0
 
 
+@promise("sponsor-is-an-outsider")
 async def test_a_sponsor_without_sol_is_named(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         with pytest.raises(TransactionFailed, match=r"the sponsor \w+ has too little SOL"):
             await shop.hand_over(fee_payer=str(Keypair().pubkey()))
 
 
+@promise("risky-mint-pays-nothing")
 async def test_a_seller_without_an_account_is_not_paid(tmp_path: Path) -> None:
     async with open_shop(tmp_path, seller_has_account=False) as shop:
         with pytest.raises(TransactionFailed, match="does not exist, and the payment opens none"):
@@ -134,6 +140,7 @@ async def test_a_seller_without_an_account_is_not_paid(tmp_path: Path) -> None:
         assert await shop.counted() == 0
 
 
+@promise("risky-mint-pays-nothing")
 async def test_a_frozen_account_is_named(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         mint, stranger = Pubkey.from_string(shop.mint), shop.tokens.stranger.pubkey()
@@ -160,6 +167,7 @@ _EXTENSIONS = {
 }
 
 
+@promise("risky-mint-pays-nothing")
 @pytest.mark.parametrize("name", sorted(_EXTENSIONS))
 async def test_a_mint_with_rights_over_what_others_hold_does_not_pay(
     tmp_path: Path, name: str
@@ -180,6 +188,7 @@ async def test_a_mint_with_rights_over_what_others_hold_does_not_pay(
         assert await shop.counted() == 0
 
 
+@promise("zero-key-pays-none")
 async def test_a_key_that_may_spend_nothing_signs_no_sponsored_payment_either(
     tmp_path: Path,
 ) -> None:
@@ -189,6 +198,7 @@ async def test_a_key_that_may_spend_nothing_signs_no_sponsored_payment_either(
             await shop.hand_over(actor=actor)
 
 
+@promise("transactions-price-rise-asks-person")
 async def test_a_price_that_rises_by_more_than_a_fifth_waits_for_a_person(tmp_path: Path) -> None:
     agent = Actor("wallet-owner")
     async with open_shop(tmp_path) as shop:
@@ -214,6 +224,7 @@ async def test_a_price_that_rises_by_more_than_a_fifth_waits_for_a_person(tmp_pa
         await shop.hand_over(9_000)
 
 
+@promise("known-shape-one-simulation")
 async def test_a_known_shape_costs_one_simulation_and_no_call_beside(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         shop.bench.engine.watcher.pace = 100

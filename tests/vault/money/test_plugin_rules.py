@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.engine import UNLIMITED, open_bench
 
 from solward.plugins.loaded import LoadedGuardrail
@@ -51,6 +52,7 @@ def greedy(intent: Any, effects: Any) -> str | None:
     return None
 
 
+@promise("guardrail-gets-copies", "plugins-only-refuse")
 async def test_they_run_last_and_can_only_refuse() -> None:
     def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return "not on a Sunday"
@@ -107,6 +109,7 @@ async def test_one_can_have_a_person_decide_and_a_refusal_beats_it() -> None:
     assert not (await judged(sly)).allowed
 
 
+@promise("reason-is-one-line")
 async def test_a_reason_is_one_line_of_bounded_length_that_turns_nothing() -> None:
     def refuses(_intent: Intent, _effects: TransactionEffects) -> str:
         return "too much\n\u202e.devorppA\x1b[2J" + "x" * 1_000
@@ -146,6 +149,7 @@ async def test_each_is_given_copies() -> None:
     assert (INTENT.tokens_out, INTENT.details) == ({MINT: 7}, {"to": [MINT]})
 
 
+@promise("guardrail-gets-copies")
 async def test_what_one_changes_is_not_what_is_counted(tmp_path: Path) -> None:
     limits = replace(UNLIMITED, daily_lamports=LAMPORTS_PER_SOL)
     async with open_bench(tmp_path, limits=limits, plugin_guardrails=rules(greedy)) as bench:
@@ -168,6 +172,7 @@ async def test_a_refusal_is_stored_with_the_rules_name(tmp_path: Path) -> None:
         assert await bench.reserved_units() == 0
 
 
+@promise("guardrail-gets-copies")
 async def test_the_database_can_be_written_while_one_thinks(tmp_path: Path) -> None:
     asked, go = threading.Event(), threading.Event()
 
@@ -184,6 +189,7 @@ async def test_the_database_can_be_written_while_one_thinks(tmp_path: Path) -> N
         assert (await paying).status == "confirmed"
 
 
+@promise("guardrail-gets-copies", "plugins-only-refuse")
 async def test_built_in_rules_judge_again_after_the_plugins(tmp_path: Path) -> None:
     both = threading.Barrier(2)
 
@@ -218,6 +224,7 @@ async def test_a_freeze_counts_while_a_plugin_thinks(tmp_path: Path) -> None:
             await paying
 
 
+@promise("guardrail-gets-copies")
 async def test_one_that_hangs_refuses_until_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

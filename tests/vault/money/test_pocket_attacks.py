@@ -14,6 +14,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.promises import promise
 from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.swaps import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
 from tests.support.tokens import RENT, open_tokens
@@ -56,6 +57,7 @@ async def use(bench: Bench, build: Any, actor: Actor = ADMIN, **given: Any) -> T
     return await bench.operations().use_pocket(bench.wallet.id, actor, request)
 
 
+@promise("dead-funding-stays-counted")
 async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Bench) -> None:
     bench.wire.origin = "node.example"
     sent: list[Any] = []
@@ -83,6 +85,7 @@ async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Benc
     assert row.state is PocketState.OPEN
 
 
+@promise("blocked-address-found")
 async def test_a_call_pays_no_blocked_address(tmp_path: Path) -> None:
     blocked = str(Keypair().pubkey())
     async with open_bench(tmp_path, blocked=frozenset({blocked})) as bench:
@@ -115,6 +118,7 @@ async def test_a_call_never_outlives_its_blockhash(bench: Bench) -> None:
         await use(bench, build)
 
 
+@promise("freeze-lets-pockets-home")
 async def test_a_key_that_is_revoked_after_the_funding_makes_no_call(bench: Bench) -> None:
     async with bench.database.write() as connection:
         await api_keys.insert_key(connection, KEY)
@@ -134,6 +138,7 @@ async def test_a_key_that_is_revoked_after_the_funding_makes_no_call(bench: Benc
     assert await bench.reserved_units() == 0
 
 
+@promise("freeze-lets-pockets-home")
 async def test_a_skill_whose_call_has_ended_makes_no_call(bench: Bench) -> None:
     ended = False
 

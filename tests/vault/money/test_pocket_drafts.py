@@ -12,6 +12,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy import select
+from tests.promises import promise
 from tests.support.engine import Bench
 
 from solward.database.tables import attempts, pockets
@@ -81,6 +82,7 @@ async def test_a_pocket_that_another_process_used_first_sends_nothing(bench: Ben
     assert bench.wire.calls["sendTransaction"] == 1
 
 
+@promise("purchases-follow-each-other")
 async def test_a_second_purchase_of_a_mint_is_refused_while_the_first_is_open(
     bench: Bench,
 ) -> None:
@@ -118,6 +120,7 @@ def opaque(*accounts: str) -> Instruction:
     return Instruction(Keypair().pubkey(), b"", metas)
 
 
+@promise("no-wallet-lookup-accounts")
 async def test_accounts_beside_the_wallets_key_are_never_looked_up(bench: Bench) -> None:
     async with bench.wallets.new_pocket(bench.wallet.id) as pocket:
         draft = there_and_back(bench, pocket)

@@ -12,6 +12,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AssignParams, assign
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import Bench, open_bench
 from tests.support.swaps import USDC, pay_sol
@@ -72,6 +73,7 @@ OK = AttemptState.LANDED_OK
 ALL = [("fund", OK), ("call", OK), ("sweep", OK)]
 
 
+@promise("returns-never-below-zero")
 async def test_what_a_call_leaves_comes_home_and_only_what_left_counts(bench: Bench) -> None:
     before = await bench.lamports(bench.wallet.address)
     receiver = Keypair().pubkey()
@@ -94,6 +96,7 @@ async def test_what_a_call_leaves_comes_home_and_only_what_left_counts(bench: Be
     assert await bench.reserved_units() == 1_000_000 + CALL_FEE
 
 
+@promise("pocket-loses-what-it-holds", "call-takes-only-input")
 async def test_a_call_that_takes_everything_takes_what_was_put_in(bench: Bench) -> None:
     before = await bench.lamports(bench.wallet.address)
     thief = Keypair().pubkey()
@@ -157,6 +160,7 @@ async def test_a_call_that_would_bring_too_little_is_not_signed(bench: Bench) ->
     assert await bench.reserved_units() == 0
 
 
+@promise("pocket-loses-what-it-holds")
 async def test_the_funding_is_held_to_the_limits(tmp_path: Path) -> None:
     limits = ScopeLimits(max_lamports_per_tx=LAMPORTS)
     async with open_bench(tmp_path, limits=limits) as bench:
@@ -167,6 +171,7 @@ async def test_the_funding_is_held_to_the_limits(tmp_path: Path) -> None:
         await use(bench, paying(Keypair().pubkey(), 1_000_000))
 
 
+@promise("freeze-lets-pockets-home", "freeze-stops-call")
 async def test_a_freeze_after_the_funding_stops_the_call_and_sweeps_home(bench: Bench) -> None:
     before = await bench.lamports(bench.wallet.address)
 
@@ -186,6 +191,7 @@ async def test_a_freeze_after_the_funding_stops_the_call_and_sweeps_home(bench: 
     assert blocked.value.rule == "freeze"
 
 
+@promise("unemptied-pocket-stays-open")
 async def test_a_pocket_that_was_given_away_stays_open_and_the_record_ends(bench: Bench) -> None:
     """Bytes that assign the pocket to a program: its lamports cannot be moved any more."""
 
@@ -202,6 +208,7 @@ async def test_a_pocket_that_was_given_away_stays_open_and_the_record_ends(bench
     assert await bench.reserved_units() == LAMPORTS
 
 
+@promise("late-arrivals-swept", "returns-never-below-zero")
 async def test_what_arrives_while_it_is_swept_is_swept_too(bench: Bench) -> None:
     donor = Keypair()
     await bench.localnet.call("requestAirdrop", [str(donor.pubkey()), 10**9])
@@ -227,6 +234,7 @@ async def test_what_arrives_while_it_is_swept_is_swept_too(bench: Bench) -> None
     assert await bench.reserved_units() == 0
 
 
+@promise("one-pocket-per-position")
 async def test_a_position_keeps_its_pocket_and_shows_what_is_at_risk(bench: Bench) -> None:
     program = str(Keypair().pubkey())
     named = {"program": program, "position": "first", "stays": True}

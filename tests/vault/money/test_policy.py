@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
+from tests.promises import promise
 from tests.support.grants import grant, limit
 
 from solward.database.audit_tables import audit
@@ -75,6 +76,7 @@ async def test_a_change_for_another_version_is_refused_and_changes_nothing(
     assert (found.version, list(found.sets), found.book) == (1, [WHO], {})
 
 
+@promise("new-grant-resets-nothing", "grant-change-waits")
 async def test_a_change_waits_for_reservations_that_were_judged_without_it(
     postgres_url: str, tmp_path: Any
 ) -> None:
@@ -140,6 +142,7 @@ def past(database: Database) -> Past:
     return Past(database)
 
 
+@promise("grant-change-waits")
 async def test_a_new_grant_starts_with_what_it_would_have_covered(past: Past) -> None:
     made = grant(WHO, to=(SHOP,), **{MINT: limit(MINT, 100)})
     await past.pay(10)
@@ -155,6 +158,7 @@ async def test_a_new_grant_starts_with_what_it_would_have_covered(past: Past) ->
     assert (await past.counted(made, "SOL")).transactions == 2
 
 
+@promise("sites-share-one-grant")
 async def test_a_new_grant_with_sites_starts_with_what_they_were_paid_and_gives_nothing_back(
     past: Past,
 ) -> None:
@@ -176,6 +180,7 @@ async def test_a_new_grant_with_sites_starts_with_what_they_were_paid_and_gives_
     assert (await past.counted(every, "SOL")).transactions == 3
 
 
+@promise("grant-change-waits")
 @pytest.mark.parametrize(
     ("who", "other"),
     [
@@ -196,6 +201,7 @@ async def test_what_others_moved_through_a_site_a_skill_or_a_plugin_counts_in_it
     assert await past.counted(made) == Counted(10, 1)
 
 
+@promise("grant-change-waits")
 async def test_writing_a_grant_anew_or_another_beside_it_gives_back_nothing(past: Past) -> None:
     made = grant(WHO, **{MINT: limit(MINT, 100)})
     await replace_set(past.database, WHO, [made])

@@ -16,6 +16,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from sqlalchemy import update
+from tests.promises import promise
 from tests.support.engine import Bench, open_bench
 from tests.support.rpc import Congestion
 from tests.support.swaps import SOL, open_swaps, pay_sol
@@ -70,6 +71,7 @@ async def charged(bench: Bench, record: TransactionRecord) -> int:
     return fees
 
 
+@promise("auto-covers-nine-tenths")
 async def test_a_transfer_lands_on_a_congested_cluster_by_what_the_node_says(
     tmp_path: Path,
 ) -> None:
@@ -92,6 +94,7 @@ async def test_a_transfer_lands_on_a_congested_cluster_by_what_the_node_says(
         assert await bench.history() == [record]
 
 
+@promise("own-price-stands")
 async def test_without_a_fee_it_is_pending_and_its_bytes_stay_as_they_are(tmp_path: Path) -> None:
     async with open_bench(tmp_path, confirm_wait_s=0.3) as bench:
         congestion = Congestion(FLOOR).before(bench.wire)
@@ -109,6 +112,7 @@ async def test_without_a_fee_it_is_pending_and_its_bytes_stay_as_they_are(tmp_pa
         assert bench.wire.calls["simulateTransaction"] == 1
 
 
+@promise("no-fee-bump-in-a-record")
 async def test_a_floor_that_rises_changes_no_bytes_that_may_land(tmp_path: Path) -> None:
     # Raising the fee of a living attempt would make two payments of one.
     async with open_bench(tmp_path, priority_fee="auto", confirm_wait_s=0.2) as bench:
@@ -132,6 +136,7 @@ async def test_a_floor_that_rises_changes_no_bytes_that_may_land(tmp_path: Path)
         assert await bench.lamports(bench.recipient) == 3 * SOL
 
 
+@promise("fee-bytes-judged-again")
 @pytest.mark.parametrize(("setting", "status"), [("auto", CONFIRMED), ("off", PENDING)])
 async def test_a_pocket_swap_lands_with_a_fee_and_waits_without(
     tmp_path: Path, setting: Any, status: TransactionStatus
@@ -151,6 +156,7 @@ async def test_a_pocket_swap_lands_with_a_fee_and_waits_without(
             assert terms.unit_limit == with_margin(record.compute_units - BUDGET_UNITS)
 
 
+@promise("priority-fee-is-capped", "lying-node-price-capped")
 @pytest.mark.parametrize("price", [2**63, 2**200, 10**12])
 async def test_a_node_that_lies_about_prices_costs_the_most_that_is_set(
     tmp_path: Path, price: int
@@ -168,6 +174,7 @@ async def test_a_node_that_lies_about_prices_costs_the_most_that_is_set(
             assert max_fee - 2 <= (record.fee_lamports or 0) <= max_fee
 
 
+@promise("lying-node-price-capped")
 async def test_a_number_is_lowered_to_the_most_that_is_set_too(tmp_path: Path) -> None:
     async with open_bench(
         tmp_path, priority_fee=10**12, policy=Policy(max_fee_lamports=20_000)
@@ -189,6 +196,7 @@ async def nonsense(_method: str, _params: Sequence[Any]) -> Any:
     return [{"slot": 1, "prioritizationFee": -5}]
 
 
+@promise("silent-node-default-price")
 @pytest.mark.parametrize("answer", [no_method, no_answer, nonsense])
 async def test_a_node_that_says_no_price_fails_no_payment(tmp_path: Path, answer: Any) -> None:
     async with open_bench(tmp_path, priority_fee="auto") as bench:
@@ -200,6 +208,7 @@ async def test_a_node_that_says_no_price_fails_no_payment(tmp_path: Path, answer
         assert bench.wire.calls["getRecentPrioritizationFees"] == 1
 
 
+@promise("auto-covers-nine-tenths")
 async def test_where_nobody_competes_it_pays_next_to_nothing(tmp_path: Path) -> None:
     async with open_bench(tmp_path, priority_fee="auto") as bench:
         record = await bench.transfer(1)
@@ -207,6 +216,7 @@ async def test_where_nobody_competes_it_pays_next_to_nothing(tmp_path: Path) -> 
         assert record.fee_lamports == await charged(bench, record) < 5_100
 
 
+@promise("priority-fee-fails-none")
 async def test_a_wallet_that_has_no_more_than_the_least_pays_the_least(tmp_path: Path) -> None:
     async with open_bench(tmp_path, priority_fee=FLOOR, sol=1) as bench:
         record = await bench.transfer(lamports_to_sol(SOL - 5_000))
@@ -214,6 +224,7 @@ async def test_a_wallet_that_has_no_more_than_the_least_pays_the_least(tmp_path:
         assert await bench.lamports(bench.wallet.address) == 0
 
 
+@promise("known-shape-no-call")
 async def test_a_shape_that_is_known_costs_no_second_simulation(tmp_path: Path) -> None:
     async with open_bench(tmp_path, priority_fee="auto") as bench:
         await bench.transfer(1)
@@ -234,6 +245,7 @@ async def test_equal_payments_at_once_have_room_for_their_memo(tmp_path: Path) -
             assert record.compute_units < record.compute_unit_limit
 
 
+@promise("rebuilt-costs-no-more")
 async def test_a_rebuilt_transaction_costs_no_more_than_was_judged(tmp_path: Path) -> None:
     async with open_bench(tmp_path, priority_fee=FLOOR) as bench:
         first = await bench.transfer(1)
@@ -255,6 +267,7 @@ async def test_a_rebuilt_transaction_costs_no_more_than_was_judged(tmp_path: Pat
         assert first.fee_lamports - 2 <= (second.fee_lamports or 0) <= first.fee_lamports
 
 
+@promise("own-price-stands")
 async def test_a_price_in_the_instructions_stands(tmp_path: Path) -> None:
     async with open_bench(tmp_path, priority_fee=FLOOR) as bench:
         draft = bench.draft(1)
@@ -271,6 +284,7 @@ async def test_a_price_in_the_instructions_stands(tmp_path: Path) -> None:
         assert record.compute_unit_limit == with_margin(TRANSFER_UNITS + BUDGET_UNITS)
 
 
+@promise("fee-sums-all-steps")
 @pytest.mark.parametrize("setting", ["off", FLOOR])
 async def test_all_steps_of_a_pocket_are_counted(tmp_path: Path, setting: Any) -> None:
     async with open_bench(tmp_path, priority_fee=setting) as bench:
@@ -297,6 +311,7 @@ async def test_all_steps_of_a_pocket_are_counted(tmp_path: Path, setting: Any) -
         assert (await bench.history())[0] == record
 
 
+@promise("priority-fee-is-capped")
 @pytest.mark.parametrize("whose", ["wallet", "agent"])
 async def test_a_sweep_bids_no_more_than_the_ceiling_of_costs_leaves(
     tmp_path: Path, whose: str
@@ -326,6 +341,7 @@ async def test_a_sweep_bids_no_more_than_the_ceiling_of_costs_leaves(
         assert report["maxCostsSolPerDay"]["spent"] == lamports_to_sol(fund + sweep)
 
 
+@promise("auto-covers-nine-tenths")
 def test_auto_is_what_was_enough_in_nine_of_ten_slots() -> None:
     assert PERCENTILE == 90
     assert percentile([]) == QUIET_PRICE

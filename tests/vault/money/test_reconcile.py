@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.promises import promise
 from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.operations.transfer import plan_airdrop
@@ -58,6 +59,7 @@ async def restarted(bench: Bench, wait_s: float = 10) -> Reconciliation:
         await sender.close()
 
 
+@promise("start-takes-up-what-is-open", "stored-before-sent")
 @pytest.mark.parametrize("step", [Step.RESERVED, Step.SIGNED])
 async def test_what_was_never_written_ahead_is_released(tmp_path: Path, step: Step) -> None:
     async with stopped_at(tmp_path, step) as bench:
@@ -70,6 +72,7 @@ async def test_what_was_never_written_ahead_is_released(tmp_path: Path, step: St
         assert await bench.lamports(bench.recipient) == 0
 
 
+@promise("start-takes-up-what-is-open", "stored-before-sent")
 @pytest.mark.parametrize("step", [Step.WRITTEN_AHEAD, Step.SENT])
 async def test_what_was_written_ahead_lands_once(tmp_path: Path, step: Step) -> None:
     async with stopped_at(tmp_path, step) as bench:
@@ -82,6 +85,7 @@ async def test_what_was_written_ahead_lands_once(tmp_path: Path, step: Step) -> 
         assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
 
 
+@promise("expired-meanwhile-is-dead")
 async def test_what_expired_while_nobody_ran_is_dead(tmp_path: Path) -> None:
     async with stopped_at(tmp_path, Step.WRITTEN_AHEAD) as bench:
         await bench.localnet.advance_slots(200)
@@ -92,6 +96,7 @@ async def test_what_expired_while_nobody_ran_is_dead(tmp_path: Path) -> None:
         assert await bench.reserved_units() == 0
 
 
+@promise("start-takes-up-what-is-open")
 async def test_a_ledger_that_is_away_keeps_the_reservation(tmp_path: Path) -> None:
     async with stopped_at(tmp_path, Step.SENT) as bench:
         for method in ("getSignatureStatuses", "getBlockHeight", "sendTransaction"):
@@ -105,6 +110,7 @@ async def test_a_ledger_that_is_away_keeps_the_reservation(tmp_path: Path) -> No
         assert (await bench.history())[0].status is TransactionStatus.CONFIRMED
 
 
+@promise("lost-airdrop-claims-nothing")
 async def test_an_airdrop_that_was_cut_off_does_not_claim_that_nothing_came(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS, sol=0) as bench:
 

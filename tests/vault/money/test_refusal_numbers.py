@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
+from tests.promises import promise
 from tests.support.database import WALLET_ROW, statements_of
 from tests.support.engine import UNLIMITED
 from tests.support.grants import SaidPrices, grant, limit
@@ -363,6 +364,7 @@ async def refused(database: Database, case: Case, **options: Any) -> dict[str, A
 CASES = {f"{case.rule}: {name}": case for at in (BUILT_IN, OF_GRANTS) for name, case in at.items()}
 
 
+@promise("refusal-numbers-stored")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_the_record_has_the_numbers_of_its_sentence(stored: Database, case: Case) -> None:
     found = await refused(stored, case)
@@ -390,6 +392,7 @@ async def test_what_was_never_simulated_has_its_numbers_too(stored: Database) ->
     assert "refusal" not in await record_json(stored, record)
 
 
+@promise("refusal-numbers-stored")
 async def test_a_plugins_sentence_that_is_written_like_ours_has_none(stored: Database) -> None:
     class Forged(str):
         __slots__ = ()
@@ -449,6 +452,7 @@ async def test_sentence_and_numbers_are_one_statement(stored: Database) -> None:
     assert not any("refusal_numbers" in each for each in seen)
 
 
+@promise("refusal-numbers-stored")
 async def test_where_the_transaction_fails_neither_is_stored(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.promises import promise
 from tests.support.examples import examples
 
 from solward.operations.policies.replay import (
@@ -164,6 +165,7 @@ def test_a_grant_beside_an_unchanged_one_takes_what_was_refused_off_it() -> None
     assert [each.judged.transaction_id for each in found.changes] == ["1", "2"]
 
 
+@promise("draft-holds-count-nothing")
 def test_what_would_be_held_is_not_counted_and_a_hold_lifted_is() -> None:
     history = History(policy(grant(hold=50)))
     assert [history.ask(units) for units in (60, 40, 60, 1)] == [HELD, ALLOWED, HELD, ALLOWED]
@@ -186,6 +188,7 @@ def test_an_approved_payment_counts_once_where_nobody_need_be_asked() -> None:
     assert [each.judged.transaction_id for each in found.changes] == ["0"]
 
 
+@promise("draft-holds-count-nothing")
 def test_what_failed_takes_no_room_in_the_draft() -> None:
     history = History(policy(grant()))
     for units in (70, 70):
@@ -207,6 +210,7 @@ def test_what_failed_on_the_ledger_keeps_its_slot_and_its_costs() -> None:
     assert history.replayed(policy(cheap)).changes[0].findings[0].why == Why.COSTS
 
 
+@promise("other-refusals-stay")
 def test_no_grant_changes_what_another_rule_refused() -> None:
     history = History(policy(grant()))
     assert history.ask(90, refused_by="max_per_tx") == "max_per_tx"
@@ -247,6 +251,7 @@ def test_a_fact_that_no_grant_looked_at_is_what_is_known_of_it_by_now() -> None:
     assert history.replayed(refuses).changes[0].now == ReplayVerdict.REFUSED
 
 
+@promise("unpriced-asset-unknown")
 def test_an_asset_in_dollars_without_a_stored_price_is_not_known() -> None:
     dollars = AssetLimit(ANY_ASSET, 6, (Window(DAY, 1_000_000),))
     history = History(policy(grant()))
@@ -275,6 +280,7 @@ def test_facts_of_then_hold_in_the_draft() -> None:
     assert (change.judged.transaction_id, change.findings[0].why) == ("0", Why.NEW_RECIPIENT)
 
 
+@promise("older-policy-marked")
 def test_what_an_older_policy_judged_is_no_change_of_the_draft() -> None:
     history = History(policy(grant(most=50)))
     assert [history.ask(60), history.ask(60)] == [GRANTS_RULE, GRANTS_RULE]
@@ -429,6 +435,7 @@ def scopes_of(given: CompiledPolicy) -> Sequence[Grant]:
     return [grant for each in given.sets.values() for grant in each.grants]
 
 
+@promise("live-replay-changes-nothing")
 @settings(max_examples=examples(60))
 @given(policies(), st.lists(st.one_of(steps, steps, steps, edits), max_size=40))
 def test_replay_of_the_live_policy_changes_nothing(start: CompiledPolicy, events: Any) -> None:
@@ -451,6 +458,7 @@ def test_the_replays_own_counters_are_the_services(start: CompiledPolicy, events
     assert found.older_differ == 0
 
 
+@promise("draft-as-in-force")
 @settings(max_examples=examples(60))
 @given(policies(), policies(), st.lists(asks, max_size=40))
 def test_a_draft_says_what_it_would_have_said_in_force(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from sqlalchemy import insert, select, update
+from tests.promises import promise
 from tests.support.grants import SaidPrices
 
 from solward.database.database import Database
@@ -249,6 +250,7 @@ async def live(service: Service, steps: int) -> None:
             await service.ask(actor, lines, rng.choice(["w", "w", "v"]), costs)
 
 
+@promise("live-replay-changes-nothing")
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(each, marks=pytest.mark.more) for each in (1, 2))]
 )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 from tests.support.engine import LIMITS, Bench, open_bench
 
 from solward.database.database import Database
@@ -54,6 +55,7 @@ async def refused(bench: Bench, rule: str) -> str:
     return caught.value.reason
 
 
+@promise("sol-limits", "day-is-limited")
 async def test_26_midnight_gives_nothing_back_and_24_hours_do(tmp_path: Path) -> None:
     limits = replace(LIMITS, max_tx_per_minute=None)
     with clock() as now:
@@ -73,6 +75,7 @@ async def test_26_midnight_gives_nothing_back_and_24_hours_do(tmp_path: Path) ->
             await refused(bench, "daily_limit")
 
 
+@promise("rate-limit-of-wallets", "later-clock-counts")
 async def test_26_a_minute_slides_too(tmp_path: Path) -> None:
     with clock() as now:
         async with open_bench(tmp_path, limits=replace(LIMITS, daily_lamports=None)) as bench:

@@ -18,6 +18,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from sqlalchemy import delete, insert, select
+from tests.promises import promise
 from tests.support.engine import Bench, Wire, by_hand, open_bench
 from tests.support.swaps import (
     FEE,
@@ -86,6 +87,7 @@ async def landed_swap(swaps: SwapBench, record: TransactionRecord) -> Landed:
 # What a landed transaction of the real VM says.
 
 
+@promise("landed-gives-back-unused")
 async def test_a_purchase_costs_its_amount_its_fee_and_the_account_it_opened(
     swaps: SwapBench,
 ) -> None:
@@ -99,6 +101,7 @@ async def test_a_purchase_costs_its_amount_its_fee_and_the_account_it_opened(
     assert kept_units(second, swaps.address, FEE, reserved) == {SOL_ASSET: SOL, COSTS_ASSET: FEE}
 
 
+@promise("landed-gives-back-unused")
 async def test_a_sale_gives_back_no_sol_and_no_cost_whatever_came_in(swaps: SwapBench) -> None:
     await swaps.swap("SOL", "USDC", 2)
     record = await swaps.swap("USDC", "SOL", 100)
@@ -114,6 +117,7 @@ async def test_a_sale_gives_back_no_sol_and_no_cost_whatever_came_in(swaps: Swap
 # The engine.
 
 
+@promise("settled-from-own-balances")
 async def test_a_swap_reports_what_arrived_and_not_what_was_simulated(swaps: SwapBench) -> None:
     """The node shows more in the simulation than will come."""
     await swaps.swap("SOL", "USDC", 1)
@@ -138,6 +142,7 @@ def _with_more_tokens(answer: Any, units: int) -> Any:
     return answer
 
 
+@promise("landed-meanwhile-settled")
 async def test_a_swap_that_outlived_its_process_reports_what_arrived(tmp_path: Path) -> None:
     async with open_swaps(tmp_path, confirm_wait_s=0.01) as swaps:
         swaps.plugin.remake = promising_more
@@ -182,6 +187,7 @@ async def restarted(bench: Bench, **options: float) -> None:
     await sender.close()
 
 
+@promise("balances-need-two-hosts")
 @pytest.mark.parametrize(("origin", "costs"), [("this process", FEE + RENT), ("rpc.example", MUCH)])
 async def test_one_remote_node_reports_and_gives_nothing_back(
     tmp_path: Path, origin: str, costs: int
@@ -199,6 +205,7 @@ async def test_one_remote_node_reports_and_gives_nothing_back(
         assert await kept(swaps.bench) == {SOL_ASSET: SOL, COSTS_ASSET: costs}
 
 
+@promise("balances-need-two-hosts", "less-taken-by-two-hosts")
 @pytest.mark.parametrize(
     ("hosts", "lies", "sure"),
     [
@@ -261,6 +268,7 @@ LIES: tuple[Callable[[dict[str, Any]], object], ...] = (
 )
 
 
+@promise("balances-need-two-hosts")
 async def test_an_answer_that_is_not_this_transactions_balances_is_none(swaps: SwapBench) -> None:
     record = await swaps.swap("SOL", "USDC", 1)
     honest = await swaps.bench.ledger.transaction(str(record.signature))
@@ -279,6 +287,7 @@ async def test_an_answer_that_is_not_this_transactions_balances_is_none(swaps: S
     await landed_swap(swaps, record)
 
 
+@promise("balances-need-two-hosts")
 async def test_balances_that_never_come_hold_no_record_open(tmp_path: Path) -> None:
     async with open_swaps(tmp_path) as swaps:
         swaps.bench.engine.sender._balances_s = 0.05
@@ -310,6 +319,7 @@ async def test_a_transfer_asks_for_no_balances(tmp_path: Path) -> None:
         assert bench.wire.calls["getTransaction"] == 0
 
 
+@promise("released-only-if-dead", "failed-gives-back")
 async def test_what_failed_on_the_ledger_keeps_its_slot_and_its_fee(tmp_path: Path) -> None:
     async with open_bench(tmp_path, sol=3, confirm_wait_s=0.01) as bench:
         bench.wire.away("getSignatureStatuses")
@@ -352,6 +362,7 @@ def held(owner: str, units: int, mint: str = USDC) -> TokenBalance:
     return TokenBalance(mint, owner, TOKEN_PROGRAM, units, 6)
 
 
+@promise("settled-from-own-balances")
 def test_tokens_in_an_account_that_a_delegate_may_empty_are_not_back() -> None:
     """The venue gives what it took to an account of the wallet's that it made itself."""
     said = landed(
@@ -421,6 +432,7 @@ amounts = st.integers(0, 2**40)
 places = st.tuples(amounts, amounts, st.booleans(), amounts, amounts, st.booleans(), st.booleans())
 
 
+@promise("settled-from-own-balances", "landed-gives-back-unused")
 @given(
     st.lists(places, max_size=5),
     amounts,

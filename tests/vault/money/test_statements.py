@@ -8,6 +8,7 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
+from tests.promises import promise
 from tests.support.database import statements_of
 from tests.support.engine import LIMITS, UNLIMITED, Bench, open_bench
 from tests.vault.money.handed_payments import open_shop
@@ -82,6 +83,7 @@ async def transfer(bench: Bench) -> None:
     await bench.transfer(AMOUNT)
 
 
+@promise("three-commits-a-transfer")
 async def test_a_transfer_is_these_statements_in_three_commits(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         await transfer(bench)
@@ -92,6 +94,7 @@ async def test_a_transfer_is_these_statements_in_three_commits(tmp_path: Path) -
         assert bench.database.commits - before == 3
 
 
+@promise("three-commits-a-transfer")
 async def test_a_payment_is_these_statements_in_two_commits(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         database = shop.bench.database

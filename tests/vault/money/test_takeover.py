@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, insert, select
+from tests.promises import promise
 from tests.support.database import agent_row
 from tests.support.engine import LIMITS, Bench, Wire, open_bench
 
@@ -75,6 +76,7 @@ async def count(bench: Bench, table: Any) -> int:
         return int((await connection.execute(select(func.count()).select_from(table))).scalar_one())
 
 
+@promise("taken-over-cannot-store")
 async def test_who_was_taken_over_before_signing_can_send_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ async def test_what_another_has_taken_and_not_released_yet_stays_as_it_is(
         assert bench.wire.calls["sendTransaction"] == 0
 
 
+@promise("taken-over-cannot-store")
 async def test_a_payment_that_two_finish_lands_once_and_both_say_so(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench, another(bench) as other:
         pause = Pause()
@@ -164,6 +167,7 @@ async def test_the_airdrop_of_who_was_taken_over_is_not_called_confirmed(
         assert (record.status, record.signature) == (status, None)
 
 
+@promise("lease-and-takeover")
 async def test_who_lives_is_not_taken_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing() -> None:
         return None
@@ -220,6 +224,7 @@ async def orphan(bench: Bench, number: int) -> None:
         await store.insert_record(connection, record, action_key=None, owner="gone")
 
 
+@promise("lease-and-takeover")
 async def test_two_who_look_after_the_dead_never_take_the_same(bench: Bench) -> None:
     async with another(bench) as one, another(bench) as two:
         for number in range(40):
@@ -241,6 +246,7 @@ async def agent(bench: Bench, cycle: int, fence: int) -> str:
     return "agent-1"
 
 
+@promise("rerun-cycle-pays-once")
 @pytest.mark.parametrize(
     "run", [("agent-1", 7, 2), ("agent-1", 6, 3), ("agent-1", 7, 4), ("agent-2", 7, 3)]
 )
@@ -262,6 +268,7 @@ async def test_a_run_that_lost_its_fence_spends_nothing_and_leaves_nothing(
         assert (await bench.transfer(HALF, holder)).status is TransactionStatus.CONFIRMED
 
 
+@promise("revoked-ends-what-began")
 async def test_the_fence_is_read_with_the_reservation_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +294,7 @@ async def test_the_fence_is_read_with_the_reservation_not_before(
         assert await bench.history() == []
 
 
+@promise("revoked-ends-what-began")
 async def test_an_agent_that_was_stopped_meanwhile_spends_nothing(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         await agent(bench, cycle=7, fence=3)
@@ -359,6 +367,7 @@ async def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path) -> None:
             assert ends == sorted(set(ends))
 
 
+@promise("lease-and-takeover")
 async def test_on_sqlite_a_start_is_the_end_of_all_others(bench: Bench) -> None:
     async with bench.database.write() as connection:
         await connection.execute(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import LIMITS, Bench, open_bench
 
@@ -75,6 +76,7 @@ async def test_a_signer_that_fails_is_told_as_failed_after_pending(
     assert "could not be signed" in told[1].data["error"]
 
 
+@promise("status-changes-once", "end-stored-once")
 async def test_an_end_is_told_once_and_stays(bench: Bench, told: list[Event]) -> None:
     """Another process that gives up on what has landed changes nothing and tells nothing."""
     record = await bench.transfer(Decimal("0.1"))

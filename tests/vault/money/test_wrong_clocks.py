@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.database import set_database_clock
 from tests.support.engine import LIMITS, Bench, open_bench
 
@@ -82,6 +83,7 @@ async def left(bench: Bench) -> Any:
     return report["dailySpendingLimitSol"]["left"]
 
 
+@promise("one-clock-empties-nothing", "later-clock-counts")
 async def test_a_clock_a_day_ahead_gives_nothing_back(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
@@ -117,6 +119,7 @@ async def test_the_rate_of_a_minute_does_not_follow_a_clock_that_is_ahead(
         assert len(paid) <= 10
 
 
+@promise("one-clock-empties-nothing")
 async def test_a_start_with_the_clock_ahead_and_the_ledger_away_gives_nothing_back(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
@@ -147,6 +150,7 @@ async def test_what_is_spent_on_a_clock_that_is_set_back_stays_when_it_is_right_
         await refused(bench)
 
 
+@promise("one-clock-empties-nothing")
 async def test_a_node_that_says_the_future_gives_nothing_back(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
@@ -159,6 +163,7 @@ async def test_a_node_that_says_the_future_gives_nothing_back(
         await refused(bench)
 
 
+@promise("one-clock-empties-nothing")
 async def test_a_node_that_says_the_past_delays_windows_and_gives_nothing_back_afterwards(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
@@ -177,6 +182,7 @@ async def test_a_node_that_says_the_past_delays_windows_and_gives_nothing_back_a
         await bench.transfer(1)
 
 
+@promise("clocks-apart-reserve-nothing", "later-clock-counts")
 async def test_clocks_more_than_a_day_apart_reserve_nothing(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 
 from solward.database import sqlite as inline
 from solward.database import sqlite_transactions
@@ -47,6 +48,7 @@ async def test_a_written_transaction_is_on_disk_for_any_other_reader(
     other.close()
 
 
+@promise("durable-before-sent")
 @pytest.mark.sqlite("pragmas")
 async def test_every_connection_is_durable_and_strict(database: Database) -> None:
     for begin in (database.read, database.write):
@@ -237,6 +239,7 @@ async def test_a_lock_never_given_up_is_a_store_error(
         await put(connection, "one")
 
 
+@promise("no-write-no-send")
 @pytest.mark.sqlite("pragmas")
 async def test_a_full_disk_is_a_store_error_and_writes_nothing(database: Database) -> None:
     async with database.write() as connection:

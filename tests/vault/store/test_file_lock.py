@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.promises import promise
 
 from solward.database.database import Database
 from solward.service.service import Solward
@@ -49,6 +50,7 @@ def names(tmp_path: Path) -> dict[str, Path]:
     return {"itself": file, "symbolic": symbolic, "hard": hard}
 
 
+@promise("one-process-per-database")
 @pytest.mark.parametrize("name", ["itself", "symbolic", "hard"])
 async def test_a_second_service_on_the_file_from_another_home_is_refused(
     tmp_path: Path, names: dict[str, Path], name: str

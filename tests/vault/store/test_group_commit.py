@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError, PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
+from tests.promises import promise
 
 from solward.audit.log import AuditLog
 from solward.database import outbox, sqlite_transactions
@@ -183,6 +184,7 @@ async def test_a_writer_alone_waits_for_nobody_before_its_commit(
     assert order == ["commit", "others"]
 
 
+@promise("shared-commits-are-whole")
 @pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined"])
 async def test_cancelled_while_others_may_join_a_writer_hears_of_it_after_the_commit(
     database: Database, disk: Disk, joined: bool
@@ -204,6 +206,7 @@ async def test_cancelled_while_others_may_join_a_writer_hears_of_it_after_the_co
     assert await told(database) == ["first", "second", "third", *added]
 
 
+@promise("shared-commits-are-whole")
 async def test_no_writer_returns_before_the_disk_has_what_it_wrote(
     database: Database, disk: Disk, tmp_path: Path
 ) -> None:
@@ -238,6 +241,7 @@ async def test_more_writers_than_one_commit_takes_are_all_written(
     assert len(await told(database)) == 151
 
 
+@promise("shared-commits-are-whole")
 @pytest.mark.parametrize("place", [0, 1, 2])
 async def test_a_block_that_raises_takes_back_its_own_part_alone(
     database: Database, disk: Disk, place: int
@@ -271,6 +275,7 @@ async def test_all_blocks_that_raise_leave_nothing_to_commit(
     assert await told(database) == ["first"]
 
 
+@promise("shared-commits-are-whole")
 async def test_a_commit_that_fails_fails_every_block_and_nothing_is_told(
     database: Database, disk: Disk
 ) -> None:
@@ -434,6 +439,7 @@ async def test_cancelled_in_its_block_a_writer_leaves_nothing_and_the_others_go_
     assert await told(database) == ["first", "a", "b"]
 
 
+@promise("shared-commits-are-whole")
 async def test_a_reader_sees_all_blocks_of_a_commit_or_none(database: Database, disk: Disk) -> None:
     seen: set[int] = set()
     stop = asyncio.Event()
@@ -535,6 +541,7 @@ async def test_readers_that_wait_too_long_are_told_so_and_the_rest_go_on(
     assert await scopes(database) == []
 
 
+@promise("shared-commits-are-whole")
 async def test_writers_return_in_their_order_before_the_next_commits_blocks_run(
     database: Database, disk: Disk
 ) -> None:

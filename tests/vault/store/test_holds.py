@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
+from tests.promises import promise
 from tests.support.database import hold_row
 from tests.support.engine import Bench, open_bench
 
@@ -78,6 +79,7 @@ async def test_it_is_moved_once(bench: Bench) -> None:
     assert await bench.history() == []
 
 
+@promise("approval-ends-in-time")
 @pytest.mark.parametrize("state", OPEN)
 async def test_its_time_ends_by_the_clock_of_the_windows(bench: Bench, state: HoldState) -> None:
     row = hold_row(bench.wallet.id, NOW, state=state, action_key="a:1:pay")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.services import STRANGER, serving_api
 from tests.vault.store.releases import connected, rows_of, taken_back
@@ -19,6 +20,9 @@ from solward.settings import Settings
 from solward.solana.clusters import GENESIS
 from solward.types.errors import ConfigError
 from solward_localnet.node import Localnet
+
+pytestmark = promise("one-network-a-database")
+
 
 NETWORK = "SELECT id, network FROM ledger_network"
 
@@ -32,6 +36,7 @@ async def started(home: Path, **given: Any) -> None:
         pass
 
 
+@promise("other-network-database-refused")
 async def test_another_network_is_refused_before_its_ledger_is_asked_for_fates(
     tmp_path: Path,
 ) -> None:

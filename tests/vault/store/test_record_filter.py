@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 from tests.support.database import query_plans
 
 from solward.database.database import Database
@@ -111,6 +112,7 @@ def expected(newest: Sequence[TransactionRecord], wanted: RecordFilter) -> list[
     return [each.id for each in newest if fits(each, wanted)]
 
 
+@promise("pages-miss-no-record")
 @pytest.mark.parametrize(
     "most_walked",
     [
@@ -172,6 +174,7 @@ def _of(names: tuple[str | None, ...]) -> RecordFilter:
     return RecordFilter(**{name: "x" for name in names if name is not None}, until_ms=5)
 
 
+@promise("one-index-per-filter")
 @pytest.mark.sqlite("its query plans")
 async def test_each_filter_walks_its_index_in_order(database: Database) -> None:
     for names, before in product(ASKED, (None, "t1")):
@@ -191,6 +194,7 @@ async def test_each_filter_walks_its_index_in_order(database: Database) -> None:
         assert not is_sorted or "row_number" in statement, (statement, plan)
 
 
+@promise("same-pages-on-postgres")
 @pytest.mark.more
 async def test_postgres_gives_the_same_pages_by_the_same_indexes(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from tests.promises import promise
+
 from solward.database.window_clock import LEAD_MS, Moment, WindowClock
 from solward.support.durations import DAY_MS, MINUTE_MS
+
+pytestmark = promise("clock-back-pays-nothing")
+
 
 NOON = 1_780_000_000_000
 

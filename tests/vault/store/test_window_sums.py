@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.promises import promise
 from tests.support.database import OF_NEEDS, query_plans
 
 from solward.database.database import Database
@@ -61,6 +62,7 @@ def by_hand(rows: Iterable[Row], now_ms: int = NOW) -> dict[int, Counted]:
     return {each: Counted(sum(found), len(found)) for each, found in inside.items()}
 
 
+@promise("clock-empties-no-window")
 async def test_a_window_holds_what_is_younger_than_its_length_and_nothing_else(
     database: Database,
 ) -> None:
