@@ -25,9 +25,9 @@ from tests.promises import promise
 from tests.support.clock import until
 from tests.support.database import WALLET_ROW, agent_row
 from tests.support.processes import free_port
-from tests.support.repository import ROOT, TESTS
+from tests.support.repository import ROOT
 from tests.support.services import STRANGER, serving_api
-from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states
+from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states, webhook_process
 
 from solward.agents.store import agents, jobs
 from solward.audit.log import AuditLog
@@ -59,7 +59,6 @@ from solward.types.errors import ConfigError, StoreError
 from solward.vault.store import alerts
 from solward.vault.store.alerts import AUDIT_BROKEN, Alert
 
-SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-alerts-of-32-bytes!!"
 
 
@@ -603,10 +602,7 @@ async def test_a_process_that_is_killed_after_the_commit_tells_it_at_its_next_st
     home.mkdir(mode=0o700)
 
     def start(what: str) -> subprocess.Popen[bytes]:
-        program = SUPPORT / "alert_sender.py"
-        return subprocess.Popen(
-            [sys.executable, str(program), str(home), receiver.url, SECRET, what]
-        )
+        return webhook_process("alerts", home, receiver.url, SECRET, what)
 
     with start("tell") as process:
         assert await asyncio.to_thread(process.wait, 30) == -signal.SIGKILL

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,8 +21,7 @@ from tests.promises import promise
 from tests.support.clock import until
 from tests.support.database import query_plans
 from tests.support.processes import free_port
-from tests.support.repository import TESTS
-from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states
+from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states, webhook_process
 
 from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
@@ -38,7 +36,6 @@ from solward.support.durations import DAY_MS
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
 
-SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"
 
 
@@ -450,8 +447,7 @@ async def test_every_statement_searches_an_index(tmp_path: Path) -> None:
 
 
 def sender(home: Path, receiver: Receiver, what: str) -> subprocess.Popen[bytes]:
-    program = SUPPORT / "webhook_sender.py"
-    return subprocess.Popen([sys.executable, str(program), str(home), receiver.url, SECRET, what])
+    return webhook_process("approvals", home, receiver.url, SECRET, what)
 
 
 @promise("told-with-its-change")
