@@ -323,7 +323,7 @@ async def test_a_holds_end_arrives_after_its_beginning(
     ]  # fmt: skip
 
 
-@promise("given-up-after-a-day")
+@promise("given-up-after-day")
 async def test_after_a_day_it_is_given_up_with_an_alert(
     database: Database, receiver: Receiver
 ) -> None:

@@ -100,7 +100,7 @@ async def test_the_call_carries_the_agents_limits_and_one_action_key_a_cycle() -
     assert actor.limits == (("agent:a1", AGENT.limits),)
 
 
-@promise("one-tool-call-a-cycle")
+@promise("one-tool-call-run")
 async def test_no_tool_call_is_no_action_and_no_text_a_placeholder() -> None:
     notebook, skills = Notebook(), Skills(done)
 
@@ -113,7 +113,7 @@ async def test_no_tool_call_is_no_action_and_no_text_a_placeholder() -> None:
     assert skills.asked == []
 
 
-@promise("one-tool-call-a-cycle", "model-within-limits")
+@promise("one-tool-call-run", "model-within-limits")
 async def test_only_the_first_of_several_calls_is_run() -> None:
     skills = Skills(done)
     both = Completion(None, (ToolCall("transfer", {"n": 1}), ToolCall("transfer", {"n": 2})))

@@ -29,7 +29,7 @@ def test_a_provider_without_a_model_gets_its_own(live: Live) -> None:
     assert agent["llmModel"] == "rules"
 
 
-@promise("named-wallet-is-made")
+@promise("default-model-fits-provider")
 def test_the_default_model_is_the_default_providers_alone(live: Live) -> None:
     wallet = live.wallet(0)
     agent = made(live, "two", "--wallet", wallet, *RULE, **DEFAULTS)

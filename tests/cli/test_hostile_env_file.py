@@ -24,7 +24,7 @@ from solward.types.provider import ProviderSpec
 
 # The others start a process each.
 pytestmark = [
-    promise("cli-never-sends-env-secret"),
+    promise("env-file-takes-nothing"),
     pytest.mark.samples(
         "test_a_secret_of_the_environment_goes_nowhere_that_a_file_says"
         "[SOLWARD_API_KEY-wallet list]",

@@ -389,7 +389,7 @@ async def test_while_an_agent_runs_on_the_wallet_nothing_is_swept(tmp_path: Path
         await check_idle(call, found)
 
 
-@promise("sweep-wants-a-quiet-wallet")
+@promise("sweep-wants-quiet-wallet")
 async def test_while_a_schedule_runs_on_the_wallet_nothing_is_swept(tmp_path: Path) -> None:
     async with standing(tmp_path, sol=0) as stand:
         found = await stand.client.wallets.get(stand.wallet)

@@ -102,7 +102,7 @@ def test_an_unknown_symbol_is_400(client: httpx.Client) -> None:
     assert "outputToken" in answer.json()["error"]
 
 
-@promise("block-is-500-and-stored", "contract-limits-by-default", "admin-exceeds-no-limits")
+@promise("block-is-stored-500", "contract-limits-by-default", "admin-exceeds-no-limits")
 def test_two_sol_pass_and_more_is_blocked(client: httpx.Client) -> None:
     wallet = funded_wallet(client, "whale", 4)
     path = f"/wallets/{wallet}/transfer"

@@ -71,7 +71,7 @@ async def test_an_agents_life(api: Api) -> None:
     assert (await api.get(f"/agents/{agent}")).error == "Agent not found"
 
 
-@promise("agent-routes-beyond", "limits-show-what-is-left")
+@promise("agent-routes-beyond", "limits-show-rest")
 async def test_an_agents_limits_are_shown(api: Api) -> None:
     wallet = await api.wallet()
     limits = {"maxSolPerTransaction": 1, "dailySpendingLimitSol": 3}

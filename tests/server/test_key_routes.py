@@ -263,7 +263,7 @@ async def test_a_key_for_an_unknown_wallet_is_refused(api: Api) -> None:
     assert (answer.status, answer.error) == (404, "Wallet not found")
 
 
-@promise("key-limit-is-a-guardrail", "key-within-its-limits")
+@promise("key-limit-is-guardrail", "key-within-its-limits")
 async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
     wallet = await api.wallet(2)
     key, _ = await api.key(spendingLimitSol=0.5)
@@ -281,7 +281,7 @@ async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
     assert (await api.post(path, {"to": STRANGER, "amount": 0.1})).status == 200
 
 
-@promise("key-limit-is-a-guardrail", "zero-key-signs-nothing")
+@promise("key-limit-is-guardrail", "zero-key-signs-nothing")
 async def test_a_key_with_nothing_to_spend_only_reads(api: Api) -> None:
     wallet = await api.wallet(1)
     key, _ = await api.key(spendingLimitSol=0)

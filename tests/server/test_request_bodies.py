@@ -60,7 +60,7 @@ async def test_what_is_no_object_is_400(api: Api, data: bytes) -> None:
     assert (answer.status, answer.error) == (400, "The request body must be a JSON object")
 
 
-@promise("body-at-most-64-kib")
+@promise("body-max-64-kib")
 async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
     empty = b'{"name": "x", "pad": ""}'
     whole = empty[:-2] + b"a" * (64 * 1024 - len(empty)) + empty[-2:]

@@ -74,7 +74,7 @@ async def test_an_airdrop_is_one_sol_unless_said_otherwise(api: Api) -> None:
     assert (await api.get(f"/wallets/{wallet}/balance")).json["sol"] == 1
 
 
-@promise("failure-is-500-and-stored")
+@promise("failure-is-stored-500")
 async def test_too_little_balance_is_500_and_a_failed_record(api: Api) -> None:
     wallet = await api.wallet()
     answer = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.25})
@@ -223,7 +223,7 @@ async def test_what_is_frozen_is_listed_with_its_reasons_the_latest_first(api: A
     assert (await api.get("/freeze?limit=0")).status == 400
 
 
-@promise("limits-show-what-is-left")
+@promise("limits-show-rest")
 async def test_limits_say_what_is_spent_and_left(api: Api) -> None:
     wallet = await api.wallet(2)
     await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.5})

@@ -19,7 +19,7 @@ from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
 # Frameworks of hundreds of megabytes are fetched once for each lock.
-pytestmark = [promise("examples-hold-only-their-key"), pytest.mark.more, pytest.mark.timeout(900)]
+pytestmark = [promise("examples-get-key-only"), pytest.mark.more, pytest.mark.timeout(900)]
 
 # The release of the MCP SDK that an environment has is the one of `solward mcp` in it too.
 CASES = {

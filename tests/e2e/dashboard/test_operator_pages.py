@@ -52,7 +52,7 @@ def audit(api: httpx.Client, kind: str) -> list[dict[str, object]]:
     return list(api.get("/audit", params={"types": kind}).json()["entries"])
 
 
-@promise("freeze-all-from-any-page")
+@promise("freeze-all-anywhere")
 def test_everything_is_frozen_and_unfrozen_from_any_page_only_when_confirmed(
     browser: Browser, api: httpx.Client, wallet: str
 ) -> None:

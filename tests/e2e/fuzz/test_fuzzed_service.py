@@ -36,7 +36,7 @@ def _methods_of_ids(failure: dict[str, Any]) -> bool:
     return failure["code"] in METHODS and paths <= IDS_TOO
 
 
-@promise("500-of-money-has-a-record")
+@promise("money-500-has-record")
 @pytest.mark.timeout(300)
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
