@@ -174,7 +174,7 @@ def refused(line: Line, answer: dict[str, Any]) -> bool:
     return bool(re.match(REFUSAL[line.refused_by], answer.get("refused", "")))
 
 
-@promise("confinement-is-for-good")
+@promise("attacks-work-unconfined")
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_an_attack_succeeds_and_is_refused_to_a_confined_process(line: Line, user: str) -> None:

@@ -1,6 +1,6 @@
 """The audit log's tables, and the metadata that every table of the service's database joins.
 
-One database, three rooms: the audit log's tables are here, the vault's in
+One database, three modules: the audit log's tables are here, the vault's in
 `solward.database.tables`, those of agents and API keys in `solward.database.service_tables`.
 Times are integer milliseconds since the Unix epoch, identifiers text. The alembic migrations create
 exactly these (tested).

@@ -3,7 +3,7 @@
 A statement on a local WAL database takes tens of microseconds, less than a hop to a thread and
 back; only the commit waits for the disk, so only it leaves the event loop
 (`solward.database.sqlite_transactions`). Statements must stay
-short: keyed reads and bounded pages, as all in `solward.store` are.
+short: keyed reads and bounded pages, as all in `solward.vault.store` are.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The database of a process, and the tables of the money."""
+"""The rows of the money: each statement on transactions, reservations, holds, grants and wallets."""
