@@ -1,6 +1,6 @@
 """The database of a process: transactions, locks and clock, on SQLite or PostgreSQL.
 
-Everything else in this package and `solward.vault.store` is SQL inside a transaction that its caller
+Everything else here and in `solward.vault.store` is SQL inside a transaction that its caller
 opened here.
 """
 

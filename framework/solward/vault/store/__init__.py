@@ -1,1 +1,1 @@
-"""The rows of the money: each statement on transactions, reservations, holds, grants and wallets."""
+"""The rows of the money: statements on transactions, reservations, holds, grants and wallets."""
