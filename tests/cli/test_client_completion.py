@@ -186,7 +186,7 @@ def bash(folder: Path, live: Live) -> Iterator[Callable[[str], list[str]]]:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 @pytest.mark.parametrize(
-    "quote", ["", *(pytest.param(each, marks=pytest.mark.more) for each in ("'", '"'))]
+    "quote", ["", *(pytest.param(each, marks=pytest.mark.long) for each in ("'", '"'))]
 )
 def test_no_name_is_run_by_the_shell_that_completes_it(
     live: Live, tmp_path: Path, quote: str

@@ -26,10 +26,10 @@ def compiled_once() -> Iterator[None]:
     def compile_or_reuse(self: Rule, append_unknown: bool = True) -> Any:
         # The rule's text names its variables' converters.
         key = (self.rule, tuple(self._trace), append_unknown)
-        if self.defaults is None and key in made:
+        if not self.defaults and key in made:
             return made[key]
         builder = _compile(self, append_unknown)
-        if self.defaults is None and {*map(type, self._converters.values())} <= _PLAIN:
+        if not self.defaults and {*map(type, self._converters.values())} <= _PLAIN:
             made[key] = builder
         return builder
 

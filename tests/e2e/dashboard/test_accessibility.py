@@ -1,9 +1,11 @@
-"""Every page and every dialog before axe-core, light and dark, on a desktop and on a phone."""
+"""Every page and every dialog before axe-core: light on a desktop and dark on a phone; `long` runs
+the other two as well."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 from tests.e2e.dashboard.views import DIALOGS, makers_of_dialogs, opened_dialog, paths
@@ -12,6 +14,24 @@ from tests.support.browser import DESKTOP, PHONE, Browser, Finding, findings
 from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
+
+
+class Look(NamedTuple):
+    """The size of a window in pixels, and whether its colours are dark."""
+
+    size: tuple[int, int]
+    dark: bool
+
+
+looks = pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([Look(DESKTOP, False), Look(PHONE, True)], id="light-and-dark"),
+        pytest.param(
+            [Look(DESKTOP, True), Look(PHONE, False)], id="the-others", marks=pytest.mark.long
+        ),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +50,16 @@ def is_dark(browser: Browser) -> bool:
     return bool(browser.script("return document.body.classList.contains('body--dark')"))
 
 
-def everywhere(browser: Browser) -> dict[str, Finding]:
+def everywhere(browser: Browser, looks: list[Look]) -> dict[str, Finding]:
     """What is found of what is shown now, each finding where it was seen first."""
     found: dict[str, Finding] = {}
-    for size in (DESKTOP, PHONE):
+    for size, dark in looks:
         browser.size(*size)
-        for dark in (False, True):
-            browser.prefers(scheme="dark" if dark else "light")
-            browser.until(lambda dark=dark: is_dark(browser) == dark, "the colours to change")
-            browser.still()
-            for each in findings(browser):
-                found.setdefault(f"{each.rule} {each.nodes}", each)
+        browser.prefers(scheme="dark" if dark else "light")
+        browser.until(lambda dark=dark: is_dark(browser) == dark, "the colours to change")
+        browser.still()
+        for each in findings(browser):
+            found.setdefault(f"{each.rule} {each.nodes}", each)
     return found
 
 
@@ -49,22 +68,28 @@ def told(found: Mapping[str, Finding]) -> str:
 
 
 @promise("pages-are-accessible")
+@looks
 @pytest.mark.parametrize("path", paths())
-def test_a_page_has_no_finding(browser: Browser, ids: dict[str, str], path: str) -> None:
+def test_a_page_has_no_finding(
+    browser: Browser, ids: dict[str, str], path: str, looks: list[Look]
+) -> None:
     browser.answered(path.format(**ids))
-    found = everywhere(browser)
+    found = everywhere(browser, looks)
     assert not found, told(found)
-    # At a phone's size now, and in dark.
+    # At a phone's size now.
     assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
     # None shows a time as the service writes it.
     assert re.findall(r"\S*\d{4}-\d\d-\d\dT\d\d:\S*", browser.text()) == []
 
 
 @promise("dialogs-are-accessible")
+@looks
 @pytest.mark.parametrize("maker", sorted(DIALOGS))
-def test_a_dialog_has_no_finding(browser: Browser, ids: dict[str, str], maker: str) -> None:
+def test_a_dialog_has_no_finding(
+    browser: Browser, ids: dict[str, str], maker: str, looks: list[Look]
+) -> None:
     opened_dialog(browser, maker, ids)
-    found = everywhere(browser)
+    found = everywhere(browser, looks)
     assert not found, told(found)
 
 
