@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from tests.support.clock import until
 
+from solward.agents import fields
 from solward.database.tables import reservations, transactions
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -41,9 +43,17 @@ SWAP_HOLDS = 2_049_280
 # What a visitor can pay from the demo's wallet within the same limit: a token launched, and more.
 VISITOR_COSTS = 10_000_000
 SPENT_BY = ("swap", "transfer", "stake_sol", "wrap_sol")
+INTERVAL_MS = 100
 CYCLES_A_MINUTE = 60_000 // demo.LOOP_INTERVAL_MS
 REFUSED, HELD = Decimal(50), Decimal("0.25")
 PAGES = "http://127.0.0.1:3000"
+
+
+@pytest.fixture(autouse=True)
+def _short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter than any agent may have, because a story takes eleven cycles."""
+    monkeypatch.setattr(fields, "MIN_INTERVAL_MS", INTERVAL_MS)
+    monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", INTERVAL_MS)
 
 
 @contextlib.asynccontextmanager
@@ -51,7 +61,6 @@ async def first_minute(
     home: Path, monkeypatch: pytest.MonkeyPatch, *, sells: bool = True, **given: Any
 ) -> AsyncIterator[tuple[Solward, demo.DemoSeed, list[str]]]:
     """The demo, once its story and a round of its routine are over, and what was printed."""
-    monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
     strategy = demo.STRATEGY.replace("cycle == 13", "cycle == 7").replace("== 18", "== 8")
     strategy, soon = re.subn(
         r"every \d+ cycles when cycle > 14 do (swap|transfer)",
@@ -168,6 +177,11 @@ async def test_what_nobody_wants_is_not_asked_for_again(
         [hold] = await service.holds()
         if end == "denied":
             await service.deny_hold(hold.id, "admin")
+
+        async def ended() -> bool:
+            return (await service.holds())[0].state == end
+
+        await until(ended, f"the hold to be {end}")
         with service.events.subscribe() as events:
             cycles = 0
             async for event in events:
@@ -199,7 +213,6 @@ async def test_a_forecast_that_it_did_not_get_is_told_with_the_reason(
 async def test_it_buys_where_the_seller_is_after_another_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
     before = f"{demo.HOST}:9"
     settings = Settings(_env_file=None, solward_home=tmp_path)
     assert await demo.last_seller(settings) is None
