@@ -58,6 +58,7 @@ def test_it_ends_with_up(tmp_path: Path, number: signal.Signals) -> None:
         assert nobody_listens(url)
 
 
+@pytest.mark.long
 def test_it_ends_with_an_up_that_was_killed(tmp_path: Path) -> None:
     with up(tmp_path / "home") as (process, _, url):
         process.kill()

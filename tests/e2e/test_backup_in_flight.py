@@ -91,6 +91,7 @@ def agrees(client: httpx.Client, wallet: str) -> set[str]:
     return paid
 
 
+@pytest.mark.long
 @promise("restored-backup-pays-once")
 @pytest.mark.timeout(240)
 def test_what_is_restored_agrees_with_its_ledger_and_pays_nobody_twice(tmp_path: Path) -> None:

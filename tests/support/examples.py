@@ -1,8 +1,12 @@
-"""How many examples a property test tries: a tenth in `make test`, all in `make test-more`."""
+"""How many examples a test tries in each size of the suite."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 
 ALL = os.environ.get("SOLWARD_TEST_EXAMPLES") == "all"
 """Whether this run tries all examples; the Makefile sets the variable."""
@@ -19,3 +23,11 @@ def examples(count: int, *, least: int = 1) -> int:
         least: how many a test needs to show anything.
     """
     return count if ALL else max(count // 10, least)
+
+
+def rest_is_long(cases: Iterable[Any], *first: Any) -> list[Any]:
+    """Returns `cases` for `parametrize`, of which only `first` run outside `make test-long`.
+
+    For cases that take seconds each and differ little.
+    """
+    return [each if each in first else pytest.param(each, marks=pytest.mark.long) for each in cases]

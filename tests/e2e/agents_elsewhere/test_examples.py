@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.promises import promise
 from tests.support.environments import EXAMPLES, BesideFramework
+from tests.support.examples import rest_is_long
 from tests.support.processes import Service, funded_wallet, sol_of
 from tests.support.repository import DOCS
 from tests.support.vendors.server import vendor_server
@@ -56,7 +57,7 @@ def paying(payee: str, seen: list[CapturedRequest]) -> object:
     return script
 
 
-@pytest.mark.parametrize("example", CASES)
+@pytest.mark.parametrize("example", rest_is_long(CASES, "with_claude.py"))
 async def test_an_agent_pays_from_its_wallet_and_from_no_other(
     service: Service, tmp_path: Path, example: str
 ) -> None:

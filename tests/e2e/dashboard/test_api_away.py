@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.dashboard.recording_proxy import Between, between
 from tests.promises import promise
 from tests.support.browser import Browser, Pages
+from tests.support.examples import rest_is_long
 from tests.support.processes import SECRET, Service, funded_wallet
 
 pytestmark = pytest.mark.more
@@ -64,7 +65,7 @@ def quiet(proxy: Between, for_s: float, within_s: float = 30.0) -> bool:
 
 
 @promise("dashboard-refreshes")
-@pytest.mark.parametrize("path", EVERY_S)
+@pytest.mark.parametrize("path", rest_is_long(EVERY_S, "/transactions"))
 def test_a_page_asks_as_often_as_the_contract_says_and_past_caches(
     browser: Browser, watched: Between, path: str
 ) -> None:
@@ -102,7 +103,7 @@ def test_a_page_in_the_background_does_not_poll_and_is_fresh_when_seen_again(
     browser.until(lambda: len(watched.asked) > count, "a request", timeout_s=2.5)
 
 
-@pytest.mark.parametrize("path", ["/", "/wallets", "/transactions", "/agents"])
+@pytest.mark.parametrize("path", rest_is_long(EVERY_S, "/transactions"))
 def test_an_api_that_goes_away_is_told_and_its_return_is_seen(
     browser: Browser, service: Service, path: str
 ) -> None:

@@ -74,9 +74,7 @@ def keys(browser: Browser) -> Keyboard:
 
 @promise("tab-reaches-everything")
 @pytest.mark.parametrize("path", paths())
-@pytest.mark.parametrize(
-    "look", ["desktop", pytest.param("phone-dark", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("look", ["desktop", pytest.param("phone-dark", marks=pytest.mark.long)])
 def test_tab_comes_to_everything_on_a_page(
     keys: Keyboard, browser: Browser, ids: dict[str, str], path: str, look: str
 ) -> None:

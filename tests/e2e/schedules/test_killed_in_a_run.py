@@ -170,6 +170,7 @@ def ask(service: Supervised, wallet: str, schedule: str) -> bool:
     return True
 
 
+@pytest.mark.long
 @promise("answered-run-pays-once")
 @pytest.mark.timeout(300)
 def test_runs_that_were_asked_for_killed_at_every_point_pay_once(service: Supervised) -> None:
@@ -216,6 +217,7 @@ def test_nine_deaths_at_one_point(service: Supervised, point: StrEnum) -> None:
     live_and_die(service, [death_at(point, at) for at in range(9)])
 
 
+@pytest.mark.long
 @promise("killed-payroll-pays-all")
 @pytest.mark.timeout(300)
 def test_a_payroll_killed_at_each_step_of_its_payments_pays_everybody_once(tmp_path: Path) -> None:

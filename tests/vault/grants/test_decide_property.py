@@ -298,10 +298,11 @@ def test_grants_are_a_bound_that_more_grants_and_their_order_keep(rng: Random) -
 
 
 @pytest.mark.more
-def test_20000_transactions_under_400_policies() -> None:
-    seen = sum((check(Random(seed), 50) for seed in range(400)), Counter[str]())
+@pytest.mark.parametrize("policies", [100, pytest.param(400, marks=pytest.mark.long)])
+def test_50_transactions_under_each_of_many_policies(policies: int) -> None:
+    seen = sum((check(Random(seed), 50) for seed in range(policies)), Counter[str]())
     # Much of each kind was under grants.
-    assert seen["allowed"] > 2_000
-    assert seen["held"] > 300
-    assert seen["refused"] > 2_000
-    assert seen["shared out"] > 200
+    assert seen["allowed"] > 5 * policies
+    assert seen["held"] > policies / 2
+    assert seen["refused"] > 5 * policies
+    assert seen["shared out"] > policies / 4

@@ -233,7 +233,7 @@ async def mixed(tmp_path: Path, seconds: float) -> None:
 
 @pytest.mark.more
 async def test_payments_among_faults_are_paid_once_and_none_fails(tmp_path: Path) -> None:
-    await mixed(tmp_path, 20)
+    await mixed(tmp_path, 8)
 
 
 @promise("faulty-provider-loses-nothing")
