@@ -92,8 +92,8 @@ async def test_a_disable_counts_though_the_clock_was_set_back(
         await until(lambda: not has(hosted, "acme"), "it is disabled", 5)
 
 
+@pytest.mark.long
 @promise("disable-ends-in-two-seconds")
-@pytest.mark.more
 async def test_a_disable_waits_for_no_other_plugins_import(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:

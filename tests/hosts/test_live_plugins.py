@@ -333,7 +333,7 @@ async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
             )
         ]
         try:
-            for number in range(1, 21):
+            for number in range(1, 9):
                 broken = "import os; os._exit(1)" if number % 4 == 0 else ""
                 path = rule_wheel(tmp_path, str(number), broken)
                 await put_plugin(home, path, upgrade=True, checked=False)
@@ -350,9 +350,9 @@ async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
         paid = [each for each in records if each.status is TransactionStatus.CONFIRMED]
         moved = await hosted.stand.service.ledger.balance(PAID) - before
         assert moved == len(paid) * FORBIDDEN // 3
-        assert len(paid) > 20
+        assert len(paid) > 8
         said = {text.partition("says ")[2] for text in told if "not three" in text}
-        assert len(said) > 10
+        assert len(said) > 4
         # Nobody's payment was refused for the upgrade's sake.
         assert not [text for text in told if text != "paid" and "not three" not in text]
 

@@ -98,6 +98,7 @@ def test_the_command_line_changes_a_service_that_runs(service: Service, tmp_path
     )
 
 
+@pytest.mark.long
 @promise("killed-upgrade-old-or-new")
 def test_a_command_that_is_killed_leaves_the_old_version_or_the_new_one(
     service: Service, tmp_path: Path
@@ -142,6 +143,7 @@ def cluster(tmp_path: Path, postgres_url: str) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.long
 @promise("guardrail-in-every-process")
 def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> None:
     first, second = cluster.apis

@@ -77,9 +77,13 @@ def test_one_is_made_shown_once_and_revoked(browser: Browser, api: httpx.Client)
 @pytest.mark.parametrize(
     ("role", "offered"),
     [
-        ("read", set()),
+        pytest.param("read", set(), marks=pytest.mark.long),
         ("operate", {"Freeze"}),
-        ("policy", {"Freeze", "New wallet", "New key", "Add a grant", "New agent", "Admins"}),
+        pytest.param(
+            "policy",
+            {"Freeze", "New wallet", "New key", "Add a grant", "New agent", "Admins"},
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["read", "operate", "policy"],
 )

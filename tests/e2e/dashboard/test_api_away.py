@@ -137,6 +137,7 @@ def test_an_api_that_goes_away_is_told_and_its_return_is_seen(
     assert "kept-in-sight" in browser.text()
 
 
+@pytest.mark.long
 @promise("unseen-page-asks-nothing")
 def test_a_page_says_of_nothing_that_there_is_none_before_it_was_answered(
     browser: Browser, service: Service

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.examples import rest_is_long
 from tests.support.plugins import HEAD, Shelf, skill_source
 from tests.support.processes import Service, funded_wallet
 
@@ -88,7 +89,7 @@ def wallet(api: httpx.Client) -> str:
     return wallet
 
 
-@pytest.fixture(params=[DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.fixture(params=rest_is_long([DESKTOP, PHONE], PHONE), ids=["desktop", "phone"])
 def sized(browser: Browser, wallet: str, request: pytest.FixtureRequest) -> Iterator[Browser]:
     browser.size(*request.param)
     yield browser

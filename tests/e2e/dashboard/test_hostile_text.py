@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.hostile.test_hostile_plugins import install
 from tests.support.agents import agent_body
 from tests.support.browser import PHONE, Browser, Pages
+from tests.support.examples import rest_is_long
 from tests.support.processes import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
@@ -98,7 +99,7 @@ def opened(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("size", rest_is_long(["desktop", "phone"], "phone"))
 def test_it_is_shown_as_text(browser: Browser, crew: dict[str, str], path: str, size: str) -> None:
     browser.size(*(PHONE if size == "phone" else (1280, 900)))
     browser.open(path)

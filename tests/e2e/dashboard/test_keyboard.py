@@ -12,6 +12,7 @@ from tests.e2e.dashboard.furnished import held
 from tests.e2e.dashboard.views import DIALOGS, opened_dialog, paths
 from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser, Keyboard, Pages, assert_seen
+from tests.support.examples import rest_is_long
 from tests.support.processes import Service, sol_of
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
@@ -19,6 +20,13 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.
 PERSISTENT = {"dialogs.shown_once"}
+# One of each kind: a question, a form, one over another, one that is shown once.
+OFTEN = (
+    "freeze._confirmed",
+    "pages.wallets.dialogs.__init__",
+    "pages.agents.strategy_editor.reviewed",
+    "dialogs.shown_once",
+)
 # Over another dialog, which stays.
 NESTED = {"pages.agents.strategy_editor.reviewed"}
 _PLACE = "return [scrollY, getSelection().toString()]"
@@ -142,7 +150,7 @@ def test_the_table_is_one_stop_and_keeps_the_focus_at_its_record(
 
 
 @promise("dialog-keeps-focus")
-@pytest.mark.parametrize("maker", sorted(DIALOGS))
+@pytest.mark.parametrize("maker", rest_is_long(sorted(DIALOGS), *OFTEN))
 def test_a_dialog_keeps_the_focus_and_gives_it_back(
     keys: Keyboard, browser: Browser, ids: dict[str, str], maker: str
 ) -> None:
