@@ -38,6 +38,17 @@ STEPS = [
     ),
     (Step.SETTLED, 4),
 ]
+# One before the bytes are durable, the first that are, and one of each later transaction.
+OFTEN = ((Step.RESERVED, 1), (Step.WRITTEN_AHEAD, 1), (Step.SENT, 2), (Step.LANDED, 3))
+
+
+def mostly_long(points: list[tuple[Step, int]]) -> list[Any]:
+    """Those of `OFTEN`, and the others for `make test-long`."""
+    return [
+        each if each in OFTEN else pytest.param(*each, marks=pytest.mark.long) for each in points
+    ]
+
+
 FEES = {"": Decimal("0.00001"), "fund": Decimal("0.000005"), "sweep": Decimal("0.00001")}
 
 
@@ -118,7 +129,7 @@ def crash_and_recover(service: Service, form: str, step: Step, nth: int) -> None
 @promise("killed-pocket-ends-empty")
 @pytest.mark.more
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("step", "nth"), ONE)
+@pytest.mark.parametrize(("step", "nth"), mostly_long(ONE))
 def test_a_swap_in_one_transaction_killed_anywhere_leaves_its_pocket_empty(
     services: Any, step: Step, nth: int
 ) -> None:
@@ -128,7 +139,7 @@ def test_a_swap_in_one_transaction_killed_anywhere_leaves_its_pocket_empty(
 @promise("killed-pocket-ends-empty", "killed-swap-leaves-none")
 @pytest.mark.more
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("step", "nth"), STEPS)
+@pytest.mark.parametrize(("step", "nth"), mostly_long(STEPS))
 def test_a_swap_in_steps_killed_anywhere_leaves_its_pocket_empty(
     services: Any, step: Step, nth: int
 ) -> None:

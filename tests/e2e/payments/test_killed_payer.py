@@ -141,8 +141,8 @@ def passed(settling: str) -> tuple[Step, ...]:
 @pytest.mark.parametrize(
     ("step", "settling"),
     [
-        (Step.ASSESSED, "before"),
-        (Step.SIGNED, "before"),
+        pytest.param(Step.ASSESSED, "before", marks=pytest.mark.long),
+        pytest.param(Step.SIGNED, "before", marks=pytest.mark.long),
         (Step.WRITTEN_AHEAD, "before"),
         (Step.HANDED_OVER, "never"),
         (Step.ANSWERED, "after"),

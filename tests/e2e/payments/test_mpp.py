@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.payments.buyers import CLIENTS, Buyer, may_pay, purchase
 from tests.e2e.payments.stage import LAMPORTS, Counterparts, Seller
 from tests.promises import promise
+from tests.support.examples import rest_is_long
 from tests.support.processes import Service
 
 # The first run makes the environments.
@@ -36,7 +37,7 @@ def buyer(stage: Counterparts, shop: Shop, lamports: int = 0) -> Buyer:
 
 
 @promise("other-sellers-are-paid")
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", rest_is_long(CLIENTS, "rest"))
 @pytest.mark.parametrize("made", ["npm", "python"])
 def test_a_wallet_without_sol_buys_where_the_seller_pays_the_fee(
     stage: Counterparts, shop: Shop, made: str, client: str
@@ -47,7 +48,7 @@ def test_a_wallet_without_sol_buys_where_the_seller_pays_the_fee(
 
 
 @promise("other-sellers-are-paid")
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", rest_is_long(CLIENTS, "rest"))
 @pytest.mark.parametrize("made", ["npm", "python"])
 def test_a_wallet_with_sol_pays_the_fee_where_nobody_else_does(
     stage: Counterparts, shop: Shop, made: str, client: str

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.payments.buyers import CLIENTS, Buyer, may_pay, purchase
 from tests.e2e.payments.stage import Counterparts, Seller
 from tests.promises import promise
+from tests.support.examples import rest_is_long
 from tests.support.processes import Service
 
 from solward.client import SolwardClient
@@ -36,7 +37,7 @@ def buyer(stage: Counterparts, shop: Shop) -> Buyer:
 
 
 @promise("signature-absent-until-found", "other-sellers-are-paid")
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", rest_is_long(CLIENTS, "rest"))
 def test_a_wallet_without_sol_buys_an_answer(shop: Shop, buyer: Buyer, client: str) -> None:
     bought = purchase(buyer, shop.seller, "/weather?city=Rome", 50_000, client)
     assert (bought.body["city"], bought.body["degrees"]) == ("Rome", 21)
@@ -45,7 +46,7 @@ def test_a_wallet_without_sol_buys_an_answer(shop: Shop, buyer: Buyer, client: s
     assert bought.fee == 0
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", rest_is_long(CLIENTS, "rest"))
 def test_a_body_is_sent_with_the_payment(shop: Shop, buyer: Buyer, client: str) -> None:
     body = json.dumps({"text": "é 0.10"})
     bought = purchase(
