@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 from click.testing import CliRunner, Result
-from tests.support.processes import SECRET, running
+from tests.support.processes import NO_TLS, SECRET, running
 
 from solward.database.database import Database
 from solward.settings import Settings
@@ -64,7 +64,9 @@ class Live:
     def rest(self) -> httpx.Client:
         """The REST interface, for what a test needs besides."""
         headers = {"Authorization": f"Bearer {SECRET}"}
-        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=60)
+        return httpx.Client(
+            base_url=f"{self.url}/api/v1", headers=headers, timeout=60, verify=NO_TLS
+        )
 
     def post(self, path: str, **body: Any) -> Any:
         with self.rest as client:

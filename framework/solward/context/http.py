@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import httpx
 
 from solward.context.lifetime import Lifetime
+from solward.support.tls import tls_context
 
 TIMEOUT_S = 15.0
 
@@ -31,11 +31,5 @@ class CallClient(httpx.AsyncClient):
         return await super().send(request, **options)
 
 
-@functools.cache
-def _read_certificates() -> ssl.SSLContext:
-    # Reading the trusted certificates takes some 20 ms, which every call would wait for.
-    return httpx.create_ssl_context()
-
-
-certificates: Callable[[], ssl.SSLContext | bool] = _read_certificates
+certificates: Callable[[], ssl.SSLContext | bool] = tls_context
 """What a client trusts. A plugin host replaces it: there the service checks certificates."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import TracebackType
 
 import httpx
@@ -19,6 +16,7 @@ from solward.plugins.loaded import LoadedVenue
 from solward.service.cluster import VENUE_TIMEOUT_S, Cluster
 from solward.settings import Settings
 from solward.settings.addresses import is_protected
+from solward.support.tls import tls_context
 from solward.types.errors import ConfigError
 from solward.types.ledger import ReadOnlyLedger
 from solward.types.manifest import Terms
@@ -26,16 +24,6 @@ from solward.types.venue import VenueContext
 
 # Of the built-in one, whose address on a localnet is the ledger's own process.
 _CLUSTER_ADDRESS = "JUPITER_API_URL"
-
-
-@lru_cache(maxsize=4)
-def _tls_context(_cert_file: str | None, _cert_dir: str | None) -> ssl.SSLContext:
-    """Returns the TLS context of this process's venue clients.
-
-    Reading the certificate authorities takes 20 ms. The result depends on the two variables of the
-    environment that httpx reads, which are the arguments; a context holds no connection.
-    """
-    return httpx.create_ssl_context()
 
 
 @dataclass(slots=True)
@@ -107,9 +95,7 @@ class VenueClients:
             client = httpx.AsyncClient(
                 base_url=address or "",
                 timeout=VENUE_TIMEOUT_S,
-                verify=_tls_context(
-                    os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-                ),
+                verify=tls_context(),
             )
             self._stack.push_async_callback(client.aclose)
             self._clients[key] = client

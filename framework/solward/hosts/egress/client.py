@@ -56,6 +56,7 @@ from solward.hosts.egress.secret_values import AnswerScreen, PlacedSecret
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.frames import PIECE, HostileFrame
 from solward.hosts.wire.methods import HttpBody, HttpPiece, HttpRequest
+from solward.support.tls import tls_context
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal
 from solward.types.errors import SkillError
@@ -243,7 +244,7 @@ class Egress:
         pool = self._pools.get((tenant, configured))
         if pool is None:
             if self._trusted is None:
-                self._trusted = httpx.create_ssl_context()
+                self._trusted = tls_context()
             pool = self._pools[tenant, configured] = httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted,
                 # As many as the tenant's gate lets in.

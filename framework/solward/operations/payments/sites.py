@@ -15,7 +15,6 @@ from importlib.metadata import version
 from typing import Final
 
 import httpcore
-import httpx
 
 from solward.hosts.egress.addresses import CheckedConnections, Dial, Resolve, SystemResolver
 from solward.hosts.egress.connection import dial_tcp
@@ -23,6 +22,7 @@ from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current
 from solward.hosts.egress.messages import host_header, waiting
 from solward.operations.payments.requests import SellerRequest, with_headers
 from solward.settings.addresses import is_loopback
+from solward.support.tls import tls_context
 from solward.types.errors import PaymentRefused, SkillError
 from solward.types.manifest import Site, site_name
 from solward.types.payment import HttpAnswer
@@ -212,7 +212,7 @@ class Sites:
         pool = self._pools.get(private)
         if pool is None:
             if self._trusted is None:
-                self._trusted = httpx.create_ssl_context()
+                self._trusted = tls_context()
             pool = self._pools[private] = httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted,
                 # As many as the gate lets in.

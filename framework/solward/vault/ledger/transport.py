@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
 import msgspec
 
+from solward.support.tls import tls_context
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
@@ -163,7 +163,7 @@ def _session(url: str, timeout_s: float) -> ClientSession:
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     return ClientSession(
-        connector=TCPConnector(limit=CONNECTIONS, ssl=httpx.create_ssl_context()),
+        connector=TCPConnector(limit=CONNECTIONS, ssl=tls_context()),
         headers={"Content-Type": "application/json"},
         timeout=ClientTimeout(total=timeout_s),
         # Its own `trust_env` reads files for every request.
