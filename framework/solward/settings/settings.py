@@ -280,6 +280,8 @@ class Settings(AccessSettings, VendorSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The sources, the strongest first."""
         assert isinstance(dotenv_settings, DotEnvSettingsSource)
+        if dotenv_settings.env_file is None:
+            return init_settings, env_settings, file_secret_settings
         env_file = PlainEnvFile(settings_cls, env_file=dotenv_settings.env_file)
         return init_settings, env_settings, env_file, file_secret_settings
 
