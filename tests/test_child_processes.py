@@ -91,6 +91,7 @@ def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(
     }
 
 
+@pytest.mark.more
 @promise("child-environment-is-minimal")
 def test_every_child_of_the_service_has_such_an_environment() -> None:
     calls = [

@@ -92,6 +92,7 @@ async def left(database: Database, agent_id: str, fence: int, cycle: int = 1) ->
     return was is not None
 
 
+@pytest.mark.more
 async def test_what_is_due_is_deferred_once_a_cycle_the_longest_due_first(
     database: Database,
 ) -> None:

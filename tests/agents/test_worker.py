@@ -94,6 +94,7 @@ async def execute(host: Host, statement: str) -> None:
         await connection.execute(text(statement))
 
 
+@pytest.mark.more
 async def test_a_started_agent_runs_at_once_and_again_when_it_is_due(
     host: Host, service: AgentService
 ) -> None:

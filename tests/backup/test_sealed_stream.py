@@ -53,6 +53,7 @@ def test_two_seals_of_the_same_bytes_share_nothing() -> None:
     assert one[beginning(one) :] != two[beginning(two) :]
 
 
+@pytest.mark.more
 def test_chunks_cannot_be_cut_off_moved_repeated_appended_or_changed() -> None:
     sealed = seal(pattern(2 * CHUNK + 5))
     at = beginning(sealed)

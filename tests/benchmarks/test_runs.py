@@ -160,6 +160,7 @@ def test_the_command_prints_the_last_runs(tmp_path: Path, kept: list[runs.Run], 
     assert "3: " not in done.stdout
 
 
+@pytest.mark.more
 def test_a_name_that_is_no_benchmark_is_refused_before_anything_runs(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
 

@@ -665,6 +665,7 @@ def test_parameters_keep_texts_and_exact_numbers() -> None:
     }
 
 
+@pytest.mark.more
 def test_a_spinner_is_shown_on_the_terminal_and_never_in_the_output(live: Live) -> None:
     wallet = live.wallet(1)
     ours, theirs = pty.openpty()

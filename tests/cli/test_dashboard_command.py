@@ -98,6 +98,7 @@ def test_an_open_host_without_a_password_is_a_notice(tmp_path: Path) -> None:
         ended(process, signal.SIGINT)
 
 
+@pytest.mark.more
 def test_alone_it_says_where_it_is_and_whom_it_calls_and_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

@@ -72,6 +72,7 @@ def test_the_entry_that_is_printed_starts_a_session_of_that_wallet(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.more
 async def test_a_host_has_the_wallet_in_its_first_session(live: Live, tmp_path: Path) -> None:
     wallet = live.wallet(1)
     run = ("cursor", "--wallet", wallet, "--daily-sol", "0.5", "--write", "--yes")
@@ -105,6 +106,7 @@ def test_other_entries_stay_and_the_file_is_its_owners_alone(live: Live, tmp_pat
     assert [each.name for each in tmp_path.iterdir()] == [".claude.json"]
 
 
+@pytest.mark.more
 def test_a_second_run_replaces_its_own_entry_and_ends_that_ones_key(
     live: Live, tmp_path: Path
 ) -> None:

@@ -200,6 +200,7 @@ def test_result_and_key_belong_together(tmp_path: Path) -> None:
         assert "--result and --key belong together" in refused.output
 
 
+@pytest.mark.more
 def test_what_ran_unconfined_is_bronze_and_not_signed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

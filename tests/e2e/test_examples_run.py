@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.localnet import localnet_process
 from tests.support.processes import SECRET
 from tests.support.repository import ROOT
@@ -28,6 +29,7 @@ def run(program: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.more
 def test_solana_py_speaks_to_the_localnet(tmp_path: Path) -> None:
     source = (EXAMPLES / "localnet_client" / "airdrop.py").read_text()
     with localnet_process(tmp_path / "localnet.db", "--slot-ms", "50") as node:
@@ -36,6 +38,7 @@ def test_solana_py_speaks_to_the_localnet(tmp_path: Path) -> None:
         assert run(program) == "1000000000\n"
 
 
+@pytest.mark.more
 def test_the_python_client_pays_and_is_refused(services: Any) -> None:
     told = run(
         EXAMPLES / "python_client" / "pay.py",

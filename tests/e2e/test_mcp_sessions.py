@@ -20,10 +20,7 @@ from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 from solward_mcp.built_in import built_in
 
-pytestmark = pytest.mark.samples(
-    "test_a_session_lists_pays_and_reads[stdio-auto]",
-    "test_a_session_lists_pays_and_reads[http-auto]",
-)
+pytestmark = pytest.mark.samples("test_a_session_lists_pays_and_reads[stdio-auto]")
 
 STRANGER = "11111111111111111111111111111112"
 OPEN = {"stdio": stdio_session, "http": http_session}

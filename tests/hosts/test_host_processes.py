@@ -122,6 +122,7 @@ async def test_lines_of_pth_files_do_not_run(hosts: Hosts, tmp_path: Path) -> No
     assert not marker.exists()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("which", ["service", "zygote", "service beside a stuck zygote"])
 async def test_killed_in_the_middle_none_is_left(which: str) -> None:
     path = os.pathsep.join([str(ROOT / "framework"), str(ROOT / "plugins"), str(ROOT)])

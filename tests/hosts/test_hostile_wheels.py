@@ -102,6 +102,7 @@ def touch(ran: Path) -> str:
     return f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n"
 
 
+@pytest.mark.more
 @promise("pth-files-run-nowhere")
 def test_what_runs_by_itself_is_left_out_and_never_runs(
     service: Service, home: Path, tmp_path: Path, ran: Path

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.repository import ROOT
 
 RECIPE = (
@@ -120,6 +121,7 @@ def test_the_recipe_is_short() -> None:
     assert re.findall(r"^(\d)\. ", RECIPE, re.MULTILINE) == list("12345")
 
 
+@pytest.mark.more
 def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for folder in ("framework", "plugins", "server"):

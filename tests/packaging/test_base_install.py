@@ -11,7 +11,7 @@ from tests.support.environments import run_in_base
 import solward_cli
 from solward.support.extras import ExtraMissing, needs
 
-pytestmark = pytest.mark.samples("test_a_light_command_works")
+pytestmark = pytest.mark.more
 
 CLI = "from solward_cli import main; main(prog_name='solward')"
 

@@ -14,6 +14,8 @@ from tests.support.environments import PROJECT
 
 import solward
 
+pytestmark = pytest.mark.more
+
 # Processor time in units of the machine's own (`processor_time`): 0.6 s on the benchmarks' machine,
 # twice what an idle core may take, as the tests of a busy machine share theirs. The number of
 # modules is the same everywhere: 400 of them take about 0.3 s.

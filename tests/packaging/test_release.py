@@ -46,6 +46,7 @@ def key(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.more
 @promise("unready-release-refused")
 def test_what_cannot_be_released_is_said_and_nothing_is_made(repository: Path, key: Path) -> None:
     release = "./.ci/release"
@@ -70,6 +71,7 @@ def test_what_cannot_be_released_is_said_and_nothing_is_made(repository: Path, k
     assert not (repository / "dist").exists()
 
 
+@pytest.mark.more
 def test_the_changelogs_unreleased_becomes_the_versions_section_once(repository: Path) -> None:
     changelog = repository / "CHANGELOG.md"
     sections = re.findall(r"^## (.+)$", changelog.read_text(), re.M)

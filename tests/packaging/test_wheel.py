@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 from tests.support.repository import ROOT
 
 PACKAGES = {
@@ -21,6 +22,7 @@ PACKAGES = {
 }
 
 
+@pytest.mark.more
 def test_the_wheel_is_whole(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -196,6 +196,7 @@ async def test_nobody_waiting_ends_the_work_over_there(two: Both, server: Vendor
     assert (await ask(two, server)).text == "Fine."
 
 
+@pytest.mark.more
 @promise("vendor-key-as-placeholder")
 async def test_no_vendors_key_is_ever_in_the_hosts_memory(server: VendorServer) -> None:
     keys = {name: f"key-{os.urandom(16).hex()}" for name in VENDORS}

@@ -182,6 +182,7 @@ def test_a_broken_plugin_is_reported_with_its_code_and_stops_nothing(
     assert registry.skills["transfer"].distribution == "solward"
 
 
+@pytest.mark.more
 @promise("declaration-faults-same-in-host")
 async def test_plugin_hosts_report_the_same(shelf: Shelf) -> None:
     expected = {

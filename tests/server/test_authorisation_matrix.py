@@ -179,6 +179,7 @@ def refusal(route: str, kind: str) -> str | None:
     return KEY_REQUIRED if kind in ("none", "empty") else KEY_INVALID
 
 
+@pytest.mark.more
 @promise("every-route-authenticates", "key-within-its-limits")
 async def test_every_route_answers_each_credential_as_the_contract_says(api: Api) -> None:
     tokens = await credentials(api)

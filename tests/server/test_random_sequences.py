@@ -303,6 +303,7 @@ async def test_no_asset_leaves_beyond_it_in_10000_sequences(api_of_part: Api, pa
     await check(api_of_part, range(10_000 + 100 * part, 10_100 + 100 * part))
 
 
+@pytest.mark.more
 @promise("no-call-sequence-exceeds")
 async def test_with_the_reservation_apart_from_the_check_more_leaves(
     api: Api, monkeypatch: pytest.MonkeyPatch

@@ -172,6 +172,7 @@ async def test_a_page_of_a_browser_may_send_a_tag_and_read_it(api: Api) -> None:
     assert unchanged.headers["Access-Control-Allow-Origin"] == origin
 
 
+@pytest.mark.more
 async def test_a_list_of_more_wallets_than_a_read_is_whole_and_has_no_tag(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as api:
         made = [await api.service.wallets.create(f"w{number}") for number in range(1_001)]

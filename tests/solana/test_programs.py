@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from solders.pubkey import Pubkey
 
 from solward.solana import programs
@@ -34,6 +35,7 @@ def test_every_known_address_is_one() -> None:
     assert [text for text in known_addresses() if len(bytes(Pubkey.from_string(text))) != 32] == []
 
 
+@pytest.mark.more
 def test_no_known_address_is_written_out_a_second_time() -> None:
     known, second = known_addresses(), []
     for root in ("framework", "plugins", "server"):

@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.samples(
         "test_a_built_in_skill_conforms[transfer]",
-        "test_a_built_in_provider_conforms[openai]",
         "test_all_of_them_are_here",
     ),
 ]

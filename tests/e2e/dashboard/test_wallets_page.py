@@ -17,7 +17,7 @@ from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.support.jsontext import loads
 
-pytestmark = pytest.mark.samples("test_a_transfer_is_asked_once_more_and_paid_to_the_lamport")
+pytestmark = pytest.mark.more
 
 FEE = Decimal("0.000005")
 

@@ -50,6 +50,7 @@ def service(services: Any, tmp_path: Path) -> Service:
     return started
 
 
+@pytest.mark.more
 @promise("broken-import-stops-no-start")
 def test_broken_plugins_are_reported_and_the_service_serves(service: Service) -> None:
     with service.client() as client:
@@ -70,6 +71,7 @@ def test_broken_plugins_are_reported_and_the_service_serves(service: Service) ->
         assert "did not finish within 0.2 s" in late.json()["error"]
 
 
+@pytest.mark.more
 @promise("refused-is-never-signed", "no-signature-on-chosen-bytes")
 def test_thieves_are_blocked_each_by_its_rule(service: Service) -> None:
     with service.client() as client:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
+import pytest
 from tests.promises import promise
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
@@ -21,6 +22,7 @@ async def fifty(service: Service, wallet: str, recipient: str) -> list[httpx.Res
         )
 
 
+@pytest.mark.more
 @promise("other-body-is-422")
 def test_fifty_requests_with_one_key_are_one_payment(services: Any) -> None:
     service = services().start()

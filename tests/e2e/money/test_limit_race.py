@@ -12,7 +12,7 @@ import pytest
 from tests.promises import promise
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
-pytestmark = pytest.mark.samples("test_one_wallet_spends_its_day_exactly")
+pytestmark = pytest.mark.more
 
 RACER = Path(__file__).with_name("racer.py")
 AMOUNT = "0.5"

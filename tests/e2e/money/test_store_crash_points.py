@@ -18,9 +18,7 @@ from tests.support.repository import ROOT
 
 from solward.vault.money.steps import PAID_STEPS, Step
 
-pytestmark = pytest.mark.samples(
-    "test_a_purchase_killed_and_asked_for_again_is_made_once[written_ahead]"
-)
+pytestmark = pytest.mark.more
 
 # Pays once a period, and says what it remembers.
 SCHEMA = (

@@ -96,6 +96,7 @@ def test_a_worker_told_to_stop_loses_nothing_and_ends_with_0(cluster: Cluster) -
     assert cluster.rows(unpaid, list(payees)) == []
 
 
+@pytest.mark.more
 def test_a_worker_shows_that_it_lives_and_works_and_counts(cluster: Cluster) -> None:
     url = cluster.workers[0].alive.removesuffix("/readyz")
     assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}

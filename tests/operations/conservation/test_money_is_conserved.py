@@ -47,11 +47,15 @@ def opened(home: Path, limits: Limits) -> Iterator[Purse]:
     [
         (CALM, outcomes()),
         (Way(0, "key"), outcomes("blocked")),
-        (Way(0, "dry"), outcomes("dry")),
-        (Way(0, weather="silent"), outcomes("failed")),
+        pytest.param(Way(0, "dry"), outcomes("dry"), marks=pytest.mark.more),
+        pytest.param(Way(0, weather="silent"), outcomes("failed"), marks=pytest.mark.more),
         (Way(0, weather="lost"), outcomes("failed", airdrop="confirmed")),
-        (Way(0, weather="unheard"), outcomes()),
-        (Way(0, weather="overtaken"), outcomes(**dict.fromkeys(SPENDS, "failed"))),
+        pytest.param(Way(0, weather="unheard"), outcomes(), marks=pytest.mark.more),
+        pytest.param(
+            Way(0, weather="overtaken"),
+            outcomes(**dict.fromkeys(SPENDS, "failed")),
+            marks=pytest.mark.more,
+        ),
     ],
     ids=["calm", "blocked", "dry", "silent", "lost", "unheard", "overtaken"],
 )

@@ -51,6 +51,7 @@ ask("core", lambda: __import__("resource").getrlimit(4))
 """
 
 
+@pytest.mark.more
 @promise("key-process-unreadable")
 def test_a_process_that_holds_keys_is_read_by_no_other_of_its_user() -> None:
     refused = "PermissionError"

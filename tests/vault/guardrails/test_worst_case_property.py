@@ -185,6 +185,7 @@ WEAKENED: Final[dict[str, Rewrite]] = {
 }
 
 
+@pytest.mark.more
 @promise("generated-messages-bounded")
 @pytest.mark.parametrize("name", WEAKENED)
 def test_the_hunt_catches_a_rule_left_out(world: World, name: str) -> None:

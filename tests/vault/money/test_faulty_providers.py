@@ -52,6 +52,7 @@ async def pays(paying: Payer) -> TransactionRecord:
 # Each alone, on one address.
 
 
+@pytest.mark.more
 @promise("faulty-provider-loses-nothing")
 async def test_no_fault_that_ends_fails_a_payment(tmp_path: Path, localnet: Localnet) -> None:
     async with (
