@@ -25,11 +25,11 @@ POSTGRES_HEART := $(addprefix tests/,vault/money/test_engine.py store/test_agent
 	server/test_idempotent_requests.py)
 POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/money/test_,rolling_limits.py \
 	reconcile.py takeover.py fates.py dry_run.py transaction_events.py wrong_clocks.py \
-	grants_attacks.py) vault/custody vault/store \
+	grants_attacks.py) database vault/custody vault/store \
 	audit store/test_retention.py agents/test_agents_on_localnet.py agents/test_agent_service.py agents/test_lifecycle.py \
 	server/test_agent_routes.py server/test_key_routes.py server/test_resource_routes.py \
 	e2e/test_contract_money.py e2e/money/test_idempotency_race.py)
-POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
+POSTGRES_ALL := $(addprefix tests/,agents audit database mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
 # Without compiled files each of the tests' processes compiles the whole product again.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from solders.keypair import Keypair
+from tests.database.releases import connected
 from tests.support.processes import ended, running, up_client
-from tests.vault.store.releases import connected
 
 from solward_cli import main
 

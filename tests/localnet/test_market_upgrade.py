@@ -9,9 +9,9 @@ import httpx
 import pytest
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
+from tests.database.releases import stored_home
 from tests.localnet.test_venue_build import Market
 from tests.support.localnet import SOL, Chain, StillClock
-from tests.vault.store.releases import stored_home
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_localnet.ledger import LocalLedger

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from tests.support import database as databases
-from tests.support.agents import hire
-from tests.support.services import serving_api
-from tests.vault.store.releases import (
+from tests.database.releases import (
     OLD_AUDIT,
     connected,
     goes_on,
@@ -23,6 +20,9 @@ from tests.vault.store.releases import (
     tables_of,
     taken_back,
 )
+from tests.support import database as databases
+from tests.support.agents import hire
+from tests.support.services import serving_api
 
 from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.database.releases import connected, rows_of, taken_back
 from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.services import STRANGER, serving_api
-from tests.vault.store.releases import connected, rows_of, taken_back
 
 from solward.database.database import Database
 from solward.database.ledger_network import bind_network

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
+from tests.database.releases import connected, make_at, tables_of
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, statements_of
 from tests.support.engine import UNLIMITED
 from tests.support.grants import SaidPrices, grant, limit
-from tests.vault.store.releases import connected, make_at, tables_of
 
 from solward.database.database import Database
 from solward.database.tables import transactions, wallets

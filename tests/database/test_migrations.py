@@ -14,8 +14,8 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
+from tests.database.releases import connected, empty, make_at, tables_of
 from tests.support.database import Postgres
-from tests.vault.store.releases import connected, empty, make_at, tables_of
 
 from solward.database import schema as schema_module
 from solward.database.audit_tables import metadata

@@ -7,10 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.database.releases import goes_on, pays, stored_home
 from tests.support.agents import WorkerBeside
 from tests.support.database import DRIVER
 from tests.support.services import serving_api
-from tests.vault.store.releases import goes_on, pays, stored_home
 
 from solward.agents import placement
 from solward_cli.up.seller import listen_for_buyers, site_of
