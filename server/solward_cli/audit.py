@@ -188,14 +188,13 @@ async def _verify(
     save: Path | None,
     hashes_only: bool,
 ) -> Log:
-    from solward.audit import heads_file
-    from solward.audit.log import AuditLog
+    from solward.audit.log import AuditLog, read_heads, write_heads
     from solward.database.database import Database
     from solward.vault.custody.keystore import audit_key
     from solward.vault.custody.service import key_source
     from solward_cli.offline import refuse_unused
 
-    earlier = None if against is None else heads_file.read(against)
+    earlier = None if against is None else read_heads(against)
     database = Database.inspect(settings.database_url, settings.solward_home)
     try:
         await refuse_unused(database, settings.solward_home)
@@ -206,5 +205,5 @@ async def _verify(
     finally:
         await database.close()
     if save is not None:
-        heads_file.write(save, log.heads)
+        write_heads(save, log.heads)
     return log

@@ -18,10 +18,9 @@ from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, r
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
-from solward.agents.observe import ObservedWallet, observe
+from solward.agents.observe import ObservedWallet, Stored, observe
 from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
-from solward.agents.stored_reads import Stored
 from solward.agents.think import NO_REASONING, storable, think
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from solward.agents.cycle import CycleParts, PhaseHook
 from solward.agents.model_budget import ModelBudget
+from solward.agents.observe import StoredReads
 from solward.agents.permissions import PermissionReader
 from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
-from solward.agents.stored_reads import StoredReads
 from solward.context import AgentView
 from solward.database.database import Database
 from solward.operations.policies.documents import Policies

@@ -20,7 +20,6 @@ from solward.agents.agent import (
     agent_of,
 )
 from solward.agents.budget import TokensUsed
-from solward.agents.chat import chat_request, reply, stream_reply
 from solward.agents.cycle import NextCycle, run_cycle
 from solward.agents.cycle_parts import ServiceForAgents, parts_of
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
@@ -50,6 +49,7 @@ from solward.agents.templates import (
     missing_skills,
     template_of,
 )
+from solward.agents.think import chat_request, reply, stream_reply
 from solward.audit.acts import record_act
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.grant_report import can_leave

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime
 
 TIMEOUT_S = 15.0
 

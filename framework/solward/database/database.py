@@ -32,11 +32,10 @@ from sqlalchemy.pool import NullPool
 
 from solward.database import outbox
 from solward.database import sqlite as inline
-from solward.database.file_lock import FileLock
 from solward.database.outbox import Recorded
 from solward.database.prepared import Prepared, hide_values
 from solward.database.schema import upgrade
-from solward.database.sqlite_transactions import SQLiteReaders, SQLiteWriter
+from solward.database.sqlite import FileLock, SQLiteReaders, SQLiteWriter
 from solward.database.tables import ledger_time
 from solward.database.window_clock import Moment, WindowClock
 from solward.support.clock import now_ms

@@ -14,7 +14,7 @@ from typing import Any
 
 from solders.instruction import Instruction
 
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime
 from solward.context.pocket import PocketRequest
 
 # The families are imported for the plans they register.

@@ -28,8 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
 from solward.agents.store.agents import MEMORY_KEPT, Fields
-from solward.database.prepared import Prepared
-from solward.database.prepared_rows import ForEachRow
+from solward.database.prepared import ForEachRow, Prepared
 from solward.database.service_tables import agents, decisions, memory
 from solward.database.tables import holds, transactions
 from solward.support.clock import now_ms

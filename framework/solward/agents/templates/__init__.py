@@ -4,8 +4,7 @@
 `choice` finds the one that a request names and checks that it can work here.
 """
 
-from solward.agents.templates.built_in import TEMPLATES
-from solward.agents.templates.choice import check_fits, missing_skills, template_of
+from solward.agents.templates.built_in import TEMPLATES, check_fits, missing_skills, template_of
 from solward.agents.templates.template import AgentTemplate, Filled
 
 __all__ = [

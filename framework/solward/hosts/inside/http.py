@@ -14,9 +14,8 @@ import httpx
 
 import solward.context.http
 from solward.hosts.wire.channel import Channel
-from solward.hosts.wire.failures import HostBug
+from solward.hosts.wire.failures import BY_CODE, HostBug
 from solward.hosts.wire.frames import PIECE, ChannelClosed
-from solward.hosts.wire.http_failures import BY_CODE
 from solward.hosts.wire.methods import HTTP_REQUEST, HttpBody, HttpPiece, HttpRequest
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
 

@@ -16,9 +16,8 @@ import httpx
 
 from solward.context import SkillContext
 from solward.context.store import Store
-from solward.hosts.capabilities import Capabilities, RunningCall, names_of
+from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, names_of
 from solward.hosts.egress import Egress
-from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
