@@ -18,8 +18,8 @@ from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
 
+from solward.solana.instructions import close_account, create_associated, sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.token_instructions import close_account, create_associated, sync_native
 from solward.solana.tokens import token_account
 from solward.types.ledger import Account
 from solward_localnet.market import POOLS, Pool, trade

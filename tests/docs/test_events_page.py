@@ -22,7 +22,7 @@ from solward.notify.webhook import SentDecision
 from solward.operations.policies.changes import replace_set
 from solward.plugins import acts as plugin_acts
 from solward.plugins.acts import PluginAct
-from solward.service import token_lists
+from solward.service import token_refresh
 from solward.service.retention import retain
 from solward.settings import Settings
 from solward.support.clock import now_ms
@@ -157,7 +157,7 @@ async def everything(api: Api) -> None:
         payments.record_handed_over(connection, record, paid, None)
         payments.record_answered(connection, record, paid, PaymentState.HANDED_OVER)
         given = [("ACME", STRANGER, 6)]
-        await token_lists.write_list(connection, "localnet", given, database.audit_key, now_ms())
+        await token_refresh.write_list(connection, "localnet", given, database.audit_key, now_ms())
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         assert database.audit_key is not None
         await outbox.authenticate(connection, database.audit_key)

@@ -27,7 +27,7 @@ from solward.database.tables import (
     transactions,
     wallets,
 )
-from solward.operations.policies.replay_run import MAX_DAYS
+from solward.operations.policies.replay import MAX_DAYS
 from solward.service import retention
 from solward.service.retention import Retained, hourly_retention, retain
 from solward.service.service import Solward

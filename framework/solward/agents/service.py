@@ -52,8 +52,7 @@ from solward.agents.templates import (
 from solward.agents.think import chat_request, reply, stream_reply
 from solward.audit.acts import record_act
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
-from solward.operations.policies.grant_report import can_leave
-from solward.operations.policies.limits_report import limits_report
+from solward.operations.policies.grant_report import can_leave, limits_report
 from solward.support.clock import now_ms
 from solward.types.errors import (
     AgentNotFound,

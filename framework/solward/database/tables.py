@@ -140,7 +140,7 @@ switches = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-# What the operator's list adds to the built-in symbols (`solward.service.token_lists`).
+# What the operator's list adds to the built-in symbols (`solward.service.token_refresh`).
 token_lists = Table(
     "token_lists",
     metadata,

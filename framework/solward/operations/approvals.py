@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.operations.perform import Operations
+from solward.operations.plugin_draft import read_recipe
 from solward.operations.policies.grant_report import WalletKeys
-from solward.operations.recipe import read_recipe
 from solward.support.clock import iso
 from solward.types.errors import (
     HoldDecided,

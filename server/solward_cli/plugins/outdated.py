@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from solward.plugins.folders.outdated import Newer
+    from solward.plugins.folders.resolve import Newer
     from solward.settings import Settings
 
 _EXIT_UNKNOWN = 1
@@ -18,7 +18,7 @@ _EXIT_UNKNOWN = 1
 
 def list_outdated(settings: Settings, as_json: bool) -> None:
     """Print what could be upgraded, and how; exits with 1 where no package index answered."""
-    from solward.plugins.folders.outdated import newer
+    from solward.plugins.folders.resolve import newer
     from solward_cli.render import show, table, visible
 
     own, beside = _installed(settings)

@@ -37,8 +37,7 @@ def purge_state(settings: Settings, name: str) -> str:
 
 async def _offline(settings: Settings, name: str) -> tuple[int, int]:
     from solward.plugins.folders.layout import canonical
-    from solward.plugins.settings import PluginSettings
-    from solward.plugins.state import purge
+    from solward.plugins.state import PluginSettings, purge
     from solward.vault.custody import Wallets
     from solward_cli.offline import offline_database
 

@@ -19,7 +19,7 @@ from tests.support.grants import SaidPrices
 from solward.database.database import Database
 from solward.database.tables import judged_effects, transactions, wallets
 from solward.operations.policies.changes import replace_policy
-from solward.operations.policies.replay_run import replay_stored
+from solward.operations.policies.replay import replay_stored
 from solward.plugins.loaded import LoadedGuardrail
 from solward.plugins.threaded import ThreadedRule
 from solward.service.service import Solward
@@ -385,7 +385,7 @@ async def test_days_and_size_are_bounded(service: Service, monkeypatch: pytest.M
             await service.replay(days=days)  # type: ignore[arg-type]
     await service.edit(policy(grant()))
     await service.ask(ACTORS[0], [pays(1)])
-    monkeypatch.setattr("solward.operations.policies.replay_run.MOST_REPLAYED", 0)
+    monkeypatch.setattr("solward.operations.policies.replay.MOST_REPLAYED", 0)
     with pytest.raises(InvalidRequest, match="days must be fewer: 1 transactions"):
         await service.replay()
 

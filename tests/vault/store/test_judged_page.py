@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.database.tables import holds, reservations, transactions, wallets
-from solward.operations.policies.replay import Kept
-from solward.operations.policies.replay_run import past_of
+from solward.operations.policies.replay import Kept, past_of
 from solward.types.hold import HoldState
 from solward.types.record import TransactionStatus
 from solward.vault.grants.judged import Judged, to_row
