@@ -41,12 +41,6 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 Row: TypeAlias = Any
-
-# What the driver takes as text; the server reads it as JSON.
-_ROWS: Final = "given_rows"
-
-Make = Callable[[Mapping[str, ColumnElement[Any]]], ClauseElement]
-
 """A named tuple; its names are those of the statement's columns, as Core's rows have them."""
 
 _Parameters: TypeAlias = Mapping[str, Any]
@@ -56,6 +50,11 @@ _NONE: _Parameters = MappingProxyType({})
 # Lists of parameters are filled up with their last value to a length of which few are in use, so
 # that few texts are kept however many lengths there are.
 _STEP = 64
+
+# What the driver takes as text; the server reads it as JSON.
+_ROWS: Final = "given_rows"
+
+Make = Callable[[Mapping[str, ColumnElement[Any]]], ClauseElement]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from solward.database import outbox
 from solward.database.outbox import Recorded
 from solward.types.errors import HomeLocked, StoreError
 
+# The wait of a reader or a writer for another process.
 BUSY_TIMEOUT_S = 5.0
 _BUSY_POLL_S = 0.005
 # Blocks of one commit: the first of them waits for the last.
@@ -59,11 +60,13 @@ _TURNS = 4
 _READER_WAIT_S = 30.0
 
 EndBlock: TypeAlias = Callable[[AsyncConnection], Awaitable[None]]
+"""Called as the last part of each write block."""
+EndGroup: TypeAlias = Callable[
+    [AsyncConnection, Sequence[Recorded]], Awaitable[Callable[[], object]]
+]
+"""Called before the commit with what the blocks recorded; what it returns is called after it."""
 
 DRIVER = "sqlite+solward"
-
-# The wait of a reader for another process; a writer's is in `sqlite_transactions`.
-_BUSY_TIMEOUT_S = 5.0
 
 # `struct flock` of fcntl(2): type, whence, start, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
@@ -78,12 +81,6 @@ _SHARED_AT, _SHARED_BYTES = 0x40000002, 510
 # Files that this process has locked, by device and inode. Closing any descriptor of a file releases
 # SQLite's locks on it in the whole process, so a second lock must be refused before it opens one.
 _held: set[tuple[int, int]] = set()
-
-"""Called as the last part of each write block."""
-EndGroup: TypeAlias = Callable[
-    [AsyncConnection, Sequence[Recorded]], Awaitable[Callable[[], object]]
-]
-"""Called before the commit with what the blocks recorded; what it returns is called after it."""
 
 
 @dataclass(slots=True)
@@ -512,7 +509,7 @@ def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
         "foreign_keys = ON",
         # What savepoints take back is in a temporary file otherwise.
         "temp_store = MEMORY",
-        f"busy_timeout = {0 if writer else int(_BUSY_TIMEOUT_S * 1000)}",
+        f"busy_timeout = {0 if writer else int(BUSY_TIMEOUT_S * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -92,6 +92,11 @@ _FIELDS: Final[dict[str, tuple[dict[str, str], tuple[str, ...]]]] = {
 }
 
 EVENTS: Final = tuple(kind for kind in map(str, _FIELDS) if kind != _RAISED)
+"""The events that are told beside alerts; of schedules those that paused themselves."""
+TEST: Final = "test"
+"""The name of what `solward alerts test` sends."""
+NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
+"""Everything that is told."""
 
 # The longest wait of a group that goes on, and what it is forgotten after.
 LONGEST_WAIT_MS = HOUR_MS
@@ -104,12 +109,6 @@ _MOST_DOUBLED = 32
 
 _NOW: BindParameter[int] = bindparam("now", type_=BigInteger)
 _rows = alert_groups.c
-
-"""The events that are told beside alerts; of schedules those that paused themselves."""
-TEST: Final = "test"
-"""The name of what `solward alerts test` sends."""
-NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
-"""Everything that is told."""
 
 
 @dataclass(frozen=True, slots=True)

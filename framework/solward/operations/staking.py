@@ -77,6 +77,7 @@ MAX_COMMISSION_PERCENT: Final = 10
 MIN_CREDITS_PERCENT: Final = 90
 MIN_STAKE_PERCENT: Final = 10
 EPOCHS: Final = 4
+"""Complete epochs looked at: a node lists five, of which one is not over."""
 
 
 @plans(STAKE)
@@ -283,9 +284,6 @@ def _writable(account: Pubkey) -> AccountMeta:
 
 def _readonly(account: str) -> AccountMeta:
     return AccountMeta(Pubkey.from_string(account), False, False)
-
-
-"""Complete epochs looked at: a node lists five, of which one is not over."""
 
 
 class _Weight(IntEnum):

@@ -47,6 +47,7 @@ _MOST_DECIMALS: Final = 255
 _DOMAIN = "solward-token-list/1"
 
 ListedToken: TypeAlias = tuple[str, str, int]
+"""Symbol, mint and decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +266,6 @@ def _mint(text: str, number: int) -> str:
         raise InvalidRequest(
             f"Entry {number} of the token list: a mint's address is expected"
         ) from None
-
-
-"""Symbol, mint and decimals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Final
 
 UNUSED: Final = ("h2", "pygments", "rich", "trio", "watchfiles")
+"""What httpx, httpcore, structlog and uvicorn take where it is installed: for HTTP/2, a terminal's
+colours, Trio and a developer's changes, of which processes that stay use nothing. 12 MB in each."""
 
 
 class ExtraMissing(ModuleNotFoundError):
@@ -37,10 +39,6 @@ def needs(what: str, extra: str) -> Iterator[None]:
             f"pip install 'solward[{extra}]'",
             name=error.name,
         ) from error
-
-
-"""What httpx, httpcore, structlog and uvicorn take where it is installed: for HTTP/2, a terminal's
-colours, Trio and a developer's changes, of which processes that stay use nothing. 12 MB in each."""
 
 
 @contextmanager

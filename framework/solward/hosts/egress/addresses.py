@@ -24,11 +24,6 @@ from solward.types.errors import SkillError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Iterable[str]]]
-
-# What came and was not read: above it the kernel's own buffer fills, and the site waits.
-_MOST: Final = 64 << 10
-_INFO: Final = {"client_addr": "sockname", "server_addr": "peername", "ssl_object": "ssl_object"}
-
 """A name and a port -> the addresses of the name. Raises OSError."""
 Dial = Callable[[str, int, float | None], Awaitable[httpcore.AsyncNetworkStream]]
 """Connect to a checked address and port within seconds. Raises httpcore's exceptions."""
@@ -85,6 +80,10 @@ _PRIVATE: Final = tuple(
 )
 # A name with many addresses is tried so often.
 _TRIES: Final = 4
+
+# What came and was not read: above it the kernel's own buffer fills, and the site waits.
+_MOST: Final = 64 << 10
+_INFO: Final = {"client_addr": "sockname", "server_addr": "peername", "ssl_object": "ssl_object"}
 
 
 def public(address: Address) -> bool:

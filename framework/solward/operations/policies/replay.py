@@ -52,6 +52,9 @@ from solward.vault.store.judged import JudgedRow
 
 MAX_DAYS: Final = 366
 MOST_REPLAYED: Final = 200_000
+"""Most transactions of one replay; some thousand take a second."""
+MOST_CHANGES: Final = 500
+"""Most changes that are listed; all are counted."""
 
 
 class Kept(StrEnum):
@@ -345,11 +348,6 @@ def _verdict(decision: Decision) -> ReplayVerdict:
 
 def _findings(decision: Decision) -> tuple[Finding, ...]:
     return decision.held if decision.refused is None else (decision.refused,)
-
-
-"""Most transactions of one replay; some thousand take a second."""
-MOST_CHANGES: Final = 500
-"""Most changes that are listed; all are counted."""
 
 
 async def replay_stored(
