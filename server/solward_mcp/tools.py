@@ -20,7 +20,7 @@ from solward.client import (
 )
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
-from solward.types.hold import GENERATED_KEY
+from solward.types.record import GENERATED_KEY
 from solward_mcp.built_in import (
     answer,
     built_in,

@@ -16,8 +16,7 @@ from sqlalchemy import select
 from solward.database.tables import reservations, transactions
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.types.hold import HoldState
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.store.spending import COSTS_ASSET
 from solward_cli.up import demo, seller, story
 from solward_plugins.providers import rules

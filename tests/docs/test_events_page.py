@@ -28,9 +28,9 @@ from solward.settings import Settings
 from solward.support.clock import now_ms
 from solward.types.errors import DecisionRefused
 from solward.types.events import EventKind
-from solward.types.hold import HoldState
 from solward.types.paid import PaymentState
 from solward.types.payment import PaymentMode
+from solward.types.record import HoldState
 from solward.vault.custody import KeySource
 from solward.vault.custody.export import export_wallet, newest_keystore
 from solward.vault.custody.service import KEY_FILE

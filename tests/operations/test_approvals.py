@@ -43,9 +43,8 @@ from solward.types.errors import (
 )
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.types.hold import GENERATED_KEY, HoldState
 from solward.types.money import LAMPORTS_PER_SOL
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import GENERATED_KEY, HoldState, TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
 from solward.vault.store import holds, spending

@@ -26,9 +26,8 @@ from solward.solana.balances import Balances
 from solward.support.clock import now_ms
 from solward.telemetry import metrics, tracing
 from solward.types.errors import SolwardError, StoreError, TokenBudgetReached
-from solward.types.hold import Hold
 from solward.types.provider import ToolDefinition, Usage
-from solward.types.record import TransactionRecord
+from solward.types.record import Hold, TransactionRecord
 
 ERROR_AFTER = 3
 BACKOFF_CAP_MS = 300_000

@@ -18,9 +18,8 @@ from solward.database.database import Database
 from solward.solana.balances import Balances
 from solward.support.clock import iso
 from solward.types.errors import SolwardError
-from solward.types.hold import Hold
 from solward.types.money import lamports_to_sol
-from solward.types.record import TransactionRecord
+from solward.types.record import Hold, TransactionRecord
 from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
 

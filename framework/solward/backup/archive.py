@@ -29,7 +29,7 @@ from solward.backup.plugins import make_folder
 from solward.support import jsontext
 from solward.types.errors import BackupError, KeystoreError
 from solward.vault.custody.envelope import KEY_BYTES, decrypt, encrypt
-from solward.vault.custody.keyfile import sync_folder
+from solward.vault.custody.keyring import sync_folder
 
 FORMAT: Final = 1
 MAGIC: Final = b"solward-backup\n"

@@ -28,7 +28,7 @@ from solward.database.database import Database, database_file
 from solward.settings import Settings
 from solward.support.clock import iso, now_ms
 from solward.types.errors import BackupError, ConfigError, KeystoreError
-from solward.vault.custody import KeySource, keyfile, keyring
+from solward.vault.custody import KeySource, keyring
 from solward.vault.custody.keyring import KeystoreRow
 from solward.vault.custody.keystore import keystore_row
 from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
@@ -139,7 +139,7 @@ async def _copy_key(settings: Settings, folder: Path, newest: KeystoreRow) -> No
     for source, copy in copies.items():
         if source.exists():
             copy.touch(mode=0o600)
-            copy.write_bytes(keyfile.read_key(source))
+            copy.write_bytes(keyring.read_key(source))
     try:
         await keyring.unlock(KeySource(file=folder / KEY_FILE), newest)
     except KeystoreError as error:

@@ -27,7 +27,7 @@ from solward.support.clock import now_ms
 from solward.types.errors import BackupError, KeystoreError
 from solward.vault.custody import KeySource, keyring
 from solward.vault.custody.envelope import open_envelope
-from solward.vault.custody.keyfile import sync_folder
+from solward.vault.custody.keyring import sync_folder
 from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
 from solward.vault.store import wallets as store

@@ -31,11 +31,11 @@ from solward.types.errors import (
     StoreError,
     TransactionError,
 )
-from solward.types.hold import Hold, HoldState
+from solward.types.record import Hold, HoldState
 from solward.types.roles import is_admin
 from solward.vault.money.plugin_entries import read_remember
 from solward.vault.money.request import Actor, HoldTaken
-from solward.vault.money.reserve.holding import venue_of
+from solward.vault.money.reserve.hold_reservation import venue_of
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import holds as store
 from solward.vault.store import spending

@@ -52,8 +52,7 @@ from solward.types.ledger import ReadLedger
 from solward.types.money import SOL_DECIMALS, format_sol
 from solward.vault.grants.dollars import Price
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.ledger.failover import FailoverTransport
-from solward.vault.ledger.node import Node
+from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.money.judge.assess import no_verification

@@ -65,8 +65,8 @@ from solward.plugins.folders.layout import in_use
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginSettings, PluginState
-from solward.schedules.run import ScheduleHook, actor_of, spends
-from solward.schedules.run import no_hook as no_schedule_hook
+from solward.schedules.journal import ScheduleHook, actor_of, spends
+from solward.schedules.journal import no_hook as no_schedule_hook
 from solward.schedules.schedule import ScheduleStatus
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
@@ -99,10 +99,9 @@ from solward.types.errors import (
 )
 from solward.types.events import EventBus
 from solward.types.guardrail import SOL
-from solward.types.hold import ACTION, Hold
 from solward.types.manifest import Terms
 from solward.types.money import SOL_DECIMALS
-from solward.types.record import TransactionRecord
+from solward.types.record import ACTION, Hold, TransactionRecord
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import Worth, worth

@@ -13,9 +13,9 @@ import click
 
 from solward.service.service import Solward
 from solward.types.events import EventKind, Subscription
-from solward.types.hold import HoldState
 from solward.types.money import format_amount
 from solward.types.payment import Served
+from solward.types.record import HoldState
 from solward_cli.render import visible
 from solward_cli.up.demo import DemoSeed
 

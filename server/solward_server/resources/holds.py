@@ -8,7 +8,7 @@ from quart import Blueprint
 
 from solward.operations.approvals import MAX_NOTE
 from solward.types.errors import NotFound
-from solward.types.hold import HoldState
+from solward.types.record import HoldState
 from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (

@@ -28,7 +28,7 @@ from solward.support import jsontext
 from solward.testing import ScriptedProvider
 from solward.types.errors import ProviderError
 from solward.types.provider import Completion, CompletionRequest, ToolCall, Usage
-from solward.vault.ledger import node, patience
+from solward.vault.ledger import failover, patience
 from solward_localnet.errors import RpcError
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
@@ -64,7 +64,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         ("REST_S", 0.001),
         ("MAX_REST_S", 0.001),
     ):
-        monkeypatch.setattr(node, name, seconds)
+        monkeypatch.setattr(failover, name, seconds)
     monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(patience, "_SPREAD_S", 0.001)
 

@@ -24,7 +24,7 @@ from solward.types.guardrail import COSTS, Operation
 from solward.types.record import TransactionRecord
 from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.judge.grant_ends import GrantEnds
+from solward.vault.money.judge.granting import GrantEnds
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import window_sums
 

@@ -27,8 +27,7 @@ from solward.settings import Settings
 from solward.solana.token_list import token_list
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest
 from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
-from solward.types.hold import HoldState
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.document import BookEntry, GrantPolicy
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window
 from solward.vault.grants.stored_form import grant_id

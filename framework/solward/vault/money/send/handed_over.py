@@ -37,8 +37,15 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger, SignatureRow, SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
-from solward.vault.money.send.fates import PATIENCE_BLOCKS, Answers, Fate, conclude, find_fates
-from solward.vault.money.send.sender import failed_settlement, mark_unknown
+from solward.vault.money.send.sender import (
+    PATIENCE_BLOCKS,
+    Answers,
+    Fate,
+    conclude,
+    failed_settlement,
+    find_fates,
+    mark_unknown,
+)
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
 from solward.vault.store import payments
