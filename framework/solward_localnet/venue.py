@@ -1,7 +1,7 @@
 """The localnet's swap venue: the Jupiter Swap API, versions 1 and 2, over the demo market.
 
 The calls, parameters and fields of the official documentation (developers.jup.ag); what the market
-does not serve of them is refused, as is what is not documented (`venue_fields`). The answers'
+does not serve of them is refused, as is what is not documented (`venue_swap`). The answers'
 instructions are of the market's program, and only the taker signs.
 """
 

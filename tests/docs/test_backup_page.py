@@ -16,7 +16,7 @@ from solward.types.events import EventKind
 from solward.types.money import format_sol
 from solward_cli import main
 from solward_cli.backup import MIN_PASSPHRASE
-from solward_cli.wallet.sweep_plan import RENT_EXEMPT
+from solward_cli.wallet.sweep_run import RENT_EXEMPT
 
 PAGE = (DOCS / "backup.md").read_text()
 BLOCKS = "".join(re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S))

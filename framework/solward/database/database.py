@@ -414,7 +414,7 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
 def _sqlite_engine(url: URL, *, writer: bool) -> AsyncEngine:
     engine = create_async_engine(
         url,
-        # Connections stay open (`sqlite_transactions`).
+        # Connections stay open (`sqlite`).
         poolclass=NullPool,
         # Statements run in the caller's thread, commits in the committing thread.
         connect_args={"check_same_thread": False, "factory": inline.InlineConnection},

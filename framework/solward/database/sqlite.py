@@ -496,7 +496,7 @@ class InlineSQLite(SQLiteDialect_pysqlite):
         await_only(_NOTHING)
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: `sqlite_transactions` begins and ends transactions."""
+        """Nothing: `SQLiteWriter` begins and ends transactions."""
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:

@@ -87,7 +87,7 @@ async def plan_stake(
     """Put `amount` SOL, the account's rent reserve included, into a new stake.
 
     Args:
-        validator: its vote account; None leaves it to `validator_choice`.
+        validator: its vote account; None leaves it to `choose_validator`.
 
     Raises:
         InvalidRequest: the amount is none, or below what the network delegates at least and the

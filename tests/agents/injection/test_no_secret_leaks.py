@@ -34,7 +34,7 @@ from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving
-from solward_server.app import create_app
+from solward_server.serve import create_app
 
 pytestmark = pytest.mark.more
 

@@ -1,7 +1,7 @@
 """Agent templates: named starting points with a strategy, an interval, guardrails and grants.
 
 `template` says what one is and fills in its parameters, `built_in` declares those that there are,
-`choice` finds the one that a request names and checks that it can work here.
+finds the one that a request names and checks that it can work here.
 """
 
 from solward.agents.templates.built_in import TEMPLATES, check_fits, missing_skills, template_of

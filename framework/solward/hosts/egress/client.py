@@ -193,7 +193,7 @@ class Egress:
         Raises:
             SkillError: `no_network`, `https_only`, `site_not_declared`, `bad_http_request`,
                 `address_refused`, `too_large`, `too_many_requests`, `call_ended`,
-                `secret_unusable`, `encoded_answer`, or a code of `http_failures`.
+                `secret_unusable`, `encoded_answer`, or a code of `HTTP_BY_CODE`.
         """
         outcome, site = "cancelled", ""
         try:

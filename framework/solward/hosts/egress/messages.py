@@ -25,7 +25,7 @@ import httpcore
 import httpx
 
 from solward.hosts.egress.limits import Limits, request_too_large
-from solward.hosts.wire.failures import BY_NAME
+from solward.hosts.wire.failures import HTTP_BY_NAME
 from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
 from solward.support import jsontext
 from solward.types.errors import SkillError
@@ -200,7 +200,7 @@ async def waiting(until: float) -> AsyncIterator[None]:
     except TimeoutError:
         raise SkillError("http_read_timeout", "There was no whole answer in time") from None
     except Exception as error:
-        for name, code in BY_NAME.items():
+        for name, code in HTTP_BY_NAME.items():
             if isinstance(error, getattr(httpcore, name) | getattr(httpx, name)):
                 raise SkillError(code, _failure_text(name, error)) from None
         raise

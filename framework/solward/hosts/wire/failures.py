@@ -28,7 +28,7 @@ from solward.types.errors import SolwardError
 _MAX_TEXT: Final = 2_000
 
 # The order is that of the classes: the first that an exception is one of.
-BY_NAME: Final = MappingProxyType(
+HTTP_BY_NAME: Final = MappingProxyType(
     {
         "ConnectTimeout": "http_connect_timeout",
         "ReadTimeout": "http_read_timeout",
@@ -41,7 +41,7 @@ BY_NAME: Final = MappingProxyType(
         "RemoteProtocolError": "http_remote_protocol_error",
     }
 )
-BY_CODE: Final = MappingProxyType({code: name for name, code in BY_NAME.items()})
+HTTP_BY_CODE: Final = MappingProxyType({code: name for name, code in HTTP_BY_NAME.items()})
 
 
 class HostBug(Exception):
