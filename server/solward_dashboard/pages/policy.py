@@ -20,9 +20,8 @@ from solward_dashboard.dialogs import (
     result_of,
     titled,
 )
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.people import People
-from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
 _REPLAYED_DAYS = 7

@@ -20,7 +20,7 @@ from tests.support.processes import written_log
 from tests.support.services import STRANGER
 
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings

@@ -1,18 +1,20 @@
 """The context of a skill in a plugin host: its money calls, reads and log lines are messages to the
-service, which alone knows whose wallet it is.
-"""
+service, which alone knows whose wallet it is. Each hook runs with its capability, which its
+requests carry."""
 
 from __future__ import annotations
 
 import itertools
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from solward.context import Lifetime, SkillContext
 from solward.context.pocket import PocketRequest
-from solward.hosts.inside.running import Running, running
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.values import (
@@ -342,3 +344,38 @@ class HostLog:
             text = text % args
         every = {name: str(value) for name, value in {**self._fields, **fields}.items()}
         self._channel.log(level, text, every)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running call: its channel to the service, and its capability there."""
+
+    channel: Channel
+    cap: bytes
+
+
+_RUNNING: ContextVar[Running] = ContextVar("running_call")
+
+
+@contextmanager
+def running(call: Running) -> Iterator[None]:
+    """Run what is inside, and the tasks that it starts, as this call."""
+    token = _RUNNING.set(call)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def current_cap() -> bytes | None:
+    """The capability of the call whose code this is; None where no hook runs, as at import."""
+    call = _RUNNING.get(None)
+    return None if call is None else call.cap
+
+
+class CurrentChannel:
+    """The channel of the call whose code asks."""
+
+    def stream(self, *given: Any, **options: Any) -> AsyncGenerator[Any, None]:
+        """See `Channel.stream`; only while `current_cap` is not None."""
+        return _RUNNING.get().channel.stream(*given, **options)

@@ -15,13 +15,12 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, heading, notify_error
-from solward_dashboard.frame import frame_of_one
+from solward_dashboard.frame import Poll, frame_of_one
 from solward_dashboard.grants import GrantsLeft, OpenHolds
 from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
 from solward_dashboard.pages.agents.chat import Chat
 from solward_dashboard.pages.agents.data import action_text, bars, interval_text, usage_text
 from solward_dashboard.pages.agents.form import change_agent, create_agent
-from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago, local_times, plain, second, short, value_text
 
 EVERY_S = 5.0

@@ -14,7 +14,7 @@ from nicegui import ui
 from solward.client import Health, Hold, Judged, Plugins, Refusals, Transaction
 from solward_dashboard import charts
 from solward_dashboard.dialogs import heading
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.holds import DisplayContext, HoldCards
 from solward_dashboard.pages.holds import open_record
 from solward_dashboard.pages.overview import exposure
@@ -29,7 +29,6 @@ from solward_dashboard.pages.overview.data import (
     fetch,
 )
 from solward_dashboard.pages.overview.exposure import SHOWN, Exposure, Exposures
-from solward_dashboard.polling import Poll
 from solward_dashboard.refused import leaving_texts, number_list, rule_text
 from solward_dashboard.wording import ASKING, ago, exact, local_times, plain, short, sol
 

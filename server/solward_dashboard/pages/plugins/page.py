@@ -24,8 +24,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, heading, notify_error, result_of, titled
 from solward_dashboard.forms.fields import same
 from solward_dashboard.forms.form import Form, FormError, schema_form
-from solward_dashboard.frame import frame
-from solward_dashboard.polling import Poll
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import day
 
 # Plugins change when somebody installs, upgrades or disables one.

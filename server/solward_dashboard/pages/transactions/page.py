@@ -1,27 +1,30 @@
-"""The transactions page: a table of records with filters, and the dialog of contacts: what
-recipients are called."""
+"""The transactions page: a table of records with filters, its export, and the dialog of contacts:
+what recipients are called."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from urllib.parse import urlencode
 
+from fastapi import Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
 from solward.solana.token_list import token_list
+from solward.support.clock import iso, now_ms
 from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.errors import InvalidRequest
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, titled
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
-from solward_dashboard.pages.transactions.export import EXPORT
-from solward_dashboard.pages.transactions.rows import Filter, changed, row, row_changes
-from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
 from solward_dashboard.recipients import HINT, Recipients
 from solward_dashboard.wording import ASKING, counted
 
@@ -90,6 +93,8 @@ _ABOUT = (
     "What recipients are called in tables and filters. A contact allows nothing: who may be paid "
     "is said by grants, and @names are those of the address book on the Policy page."
 )
+
+EXPORT = "/transactions.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,3 +463,40 @@ def _row(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> None
             button = ui.button(icon="delete", color=None, on_click=lambda: remove(contact))
             button.props("flat round dense").classes("sw-needs-policy")
             button.props["aria-label"] = f"Remove the name {contact.name}"
+
+
+async def export(request: Request) -> Response:
+    """The records that the query's filter lets through, as the service writes them."""
+    given = dict(request.query_params)
+    try:
+        wanted = TransactionFilter(
+            wallet_id=given.get("walletId"),
+            agent_id=given.get("agentId"),
+            recipient=given.get("recipient"),
+            type=given.get("type"),
+            status=given.get("status"),
+            since=moment(given.get("since")),
+            until=moment(given.get("until")),
+        )
+        pieces = api().transactions.export(wanted)
+        # Before the status is sent, so that an error is not a file.
+        first = await anext(pieces)
+    except (InvalidRequest, ValueError) as error:
+        return PlainTextResponse(str(error), 400)
+    except ClientError as error:
+        return PlainTextResponse(str(error), 502)
+    name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
+    return StreamingResponse(
+        _passed_on(first, pieces),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+async def _passed_on(
+    first: bytes, pieces: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    async with contextlib.aclosing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece

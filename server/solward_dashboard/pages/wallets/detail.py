@@ -45,7 +45,7 @@ from solward_dashboard.dialogs import (
     titled,
 )
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.frame import frame_of_one
+from solward_dashboard.frame import Poll, frame_of_one
 from solward_dashboard.grants import CanLeave, GrantsLeft, OpenHolds
 from solward_dashboard.pages.wallets.actions import (
     AIRDROP,
@@ -63,7 +63,6 @@ from solward_dashboard.pages.wallets.cards import (
     RecentTransactions,
     Stakes,
 )
-from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago, day, local_times
 
 EVERY_S = 10.0
