@@ -11,7 +11,7 @@ from benchmarks.report import Ratio
 from sqlalchemy import func, select
 
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.database.service_tables import decisions
 from solward.service.service import Solward
 from solward.settings import Settings

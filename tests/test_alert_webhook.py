@@ -36,9 +36,8 @@ from solward.database import outbox
 from solward.database.database import Database
 from solward.database.service_tables import alert_groups as groups_table
 from solward.database.tables import wallets
-from solward.notify import alert_groups
+from solward.notify import alert_webhook
 from solward.notify import deliveries as store
-from solward.notify.alert_groups import Group, Note
 from solward.notify.alert_watch import Watch
 from solward.notify.alert_webhook import (
     EVENTS,
@@ -46,6 +45,8 @@ from solward.notify.alert_webhook import (
     MOST_TEXT,
     NAMES,
     AlertWebhook,
+    Group,
+    Note,
     message,
     shown,
 )
@@ -203,19 +204,19 @@ async def test_what_goes_on_is_told_less_and_less_often_and_anew_after_an_hour_o
         for _ in range(9):
             await tell(database, "transaction:blocked", blocked())
             async with database.write() as connection:
-                wait = await alert_groups.next_due(connection, minute)
+                wait = await alert_webhook.next_group_due(connection, minute)
             assert wait is not None
             waits.append(round(wait / minute))
             await age(database, wait)
             async with database.write() as connection:
-                assert len(await alert_groups.take(connection, minute)) == 1
+                assert len(await alert_webhook.take_groups(connection, minute)) == 1
         assert waits == [0, 1, 2, 4, 8, 16, 32, 60, 60]
         await age(database, HOUR_MS + 1)
         async with database.write() as connection:
-            assert await alert_groups.take(connection, minute) == []
+            assert await alert_webhook.take_groups(connection, minute) == []
         await tell(database, "transaction:blocked", blocked())
         async with database.read() as connection:
-            assert await alert_groups.next_due(connection, minute) == 0
+            assert await alert_webhook.next_group_due(connection, minute) == 0
 
 
 @promise("flood-delays-no-other")
@@ -226,15 +227,15 @@ async def test_another_kind_is_told_after_the_interval_though_a_flood_goes_on(
         for wallet in ("w-1", "w-2"):
             await tell(database, "transaction:blocked", blocked(wallet))
         async with database.write() as connection:
-            assert len(await alert_groups.take(connection, 60_000)) == 2
+            assert len(await alert_webhook.take_groups(connection, 60_000)) == 2
         await tell(database, "transaction:blocked", *[blocked()] * 50)
         switch = {"walletId": None, "reason": "odd", "principal": "admin"}
         await tell(database, "switch:frozen", switch)
         async with database.write() as connection:
-            assert await alert_groups.take(connection, 60_000) == []
+            assert await alert_webhook.take_groups(connection, 60_000) == []
         await age(database, 60_000)
         async with database.write() as connection:
-            taken = await alert_groups.take(connection, 60_000)
+            taken = await alert_webhook.take_groups(connection, 60_000)
     assert [(each.name, each.count) for each in taken] == [
         ("transaction:blocked", 50),
         ("switch:frozen", 1),
@@ -285,7 +286,7 @@ async def test_what_cannot_be_stored_to_be_told_does_not_happen(
     async def refuse(*_: object) -> None:
         raise StoreError("full")
 
-    monkeypatch.setattr(alert_groups, "note", refuse)
+    monkeypatch.setattr(alert_webhook, "add_notes", refuse)
     async with webhook(database, receiver.url).delivering():
         with pytest.raises(StoreError, match="full"):
             await tell(database, "transaction:blocked", blocked())
@@ -615,10 +616,10 @@ async def test_a_process_that_is_killed_after_the_commit_tells_it_at_its_next_st
 
 async def test_notes_of_one_key_in_one_transaction_are_one_row(database: Database) -> None:
     async with database.write() as connection:
-        await alert_groups.note(connection, [Note("k", "n", "{}", 2)])
-        await alert_groups.note(connection, [Note("k", "n", '{"detail":"x"}', 3)])
+        await alert_webhook.add_notes(connection, [Note("k", "n", "{}", 2)])
+        await alert_webhook.add_notes(connection, [Note("k", "n", '{"detail":"x"}', 3)])
     async with database.write() as connection:
-        (group,) = await alert_groups.take(connection, 1)
+        (group,) = await alert_webhook.take_groups(connection, 1)
     assert (group.count, group.fields) == (5, '{"detail":"x"}')
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from solward.support.child_processes import child_environment
-from solward.support.optional_libraries import left_out
+from solward.support.extras import left_out
 
 
 def _imported(code: str) -> set[str]:

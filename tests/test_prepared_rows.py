@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
-from solward.database.prepared_rows import ForEachRow
+from solward.database.prepared import ForEachRow
 
 things = Table(
     "things",

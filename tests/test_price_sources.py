@@ -14,12 +14,12 @@ import pytest
 from tests.promises import promise
 from tests.support.grants import NOW_MS, Clock, SaidPrices
 
-from solward.service.cluster import open_cluster
-from solward.service.price_sources import (
+from solward.service.cluster import (
     CoinGeckoPrices,
     JupiterPrices,
     NotPrices,
     coingecko_headers,
+    open_cluster,
 )
 from solward.service.service import Solward
 from solward.settings import Settings

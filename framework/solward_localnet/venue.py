@@ -1,7 +1,7 @@
 """The localnet's swap venue: the Jupiter Swap API, versions 1 and 2, over the demo market.
 
 The calls, parameters and fields of the official documentation (developers.jup.ag); what the market
-does not serve of them is refused, as is what is not documented (`venue_fields`). The answers'
+does not serve of them is refused, as is what is not documented (`venue_swap`). The answers'
 instructions are of the market's program, and only the taker signs.
 """
 
@@ -25,18 +25,11 @@ from solders.transaction import VersionedTransaction
 
 from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
-from solward_localnet import venue_fields as fields
+from solward_localnet import venue_swap as fields
 from solward_localnet.errors import RpcError
 from solward_localnet.market_program import MARKET_PROGRAM
-from solward_localnet.venue_fields import (
-    BPS,
-    VenueError,
-    invalid,
-    read_body,
-    read_offer,
-    read_query,
-)
 from solward_localnet.venue_swap import (
+    BPS,
     LABEL,
     MAX_UNITS,
     Call,
@@ -44,13 +37,18 @@ from solward_localnet.venue_swap import (
     Route,
     Swap,
     Taking,
+    VenueError,
     as_json,
     as_text,
     at_least,
     budget,
     compose,
     find_route,
+    invalid,
     priority_fee,
+    read_body,
+    read_offer,
+    read_query,
     transaction,
 )
 

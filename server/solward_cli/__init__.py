@@ -39,7 +39,7 @@ _COMMANDS = {
         "Grants: who may do what, and how much of it.",
     ),
     "hold": ("solward_cli.hold:hold", "What waits for a person: listed, approved, denied."),
-    "events": ("solward_cli.events:events", "What happens, as it happens."),
+    "events": ("solward_cli.audit:events", "What happens, as it happens."),
     "alerts": ("solward_cli.alerts:alerts", "What an operator is told: tried once."),
     "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
     "frozen": ("solward_cli.freeze:frozen", "What is frozen, since when and why."),

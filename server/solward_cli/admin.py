@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward_cli.expiries import expiry
+from solward_cli.options import expiry
 from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:

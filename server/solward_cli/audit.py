@@ -1,4 +1,5 @@
-"""`solward audit list|export|verify`: the log of a running service, and whether it is unchanged."""
+"""`solward audit list|export|verify`: the log of a running service, and whether it is unchanged;
+and `solward events tail`: its events as they happen."""
 
 from __future__ import annotations
 
@@ -11,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward_cli.completed_names import agent_names, wallet_names
-from solward_cli.events import event_summary
 from solward_cli.options import since_option, until_option
-from solward_cli.service_call import ServiceCall, limit_option, service_call
+from solward_cli.service_call import ServiceCall, count_option, limit_option, service_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,14 +188,13 @@ async def _verify(
     save: Path | None,
     hashes_only: bool,
 ) -> Log:
-    from solward.audit import heads_file
-    from solward.audit.log import AuditLog
+    from solward.audit.log import AuditLog, read_heads, write_heads
     from solward.database.database import Database
     from solward.vault.custody.keystore import audit_key
     from solward.vault.custody.service import key_source
     from solward_cli.offline import refuse_unused
 
-    earlier = None if against is None else heads_file.read(against)
+    earlier = None if against is None else read_heads(against)
     database = Database.inspect(settings.database_url, settings.solward_home)
     try:
         await refuse_unused(database, settings.solward_home)
@@ -206,5 +205,47 @@ async def _verify(
     finally:
         await database.close()
     if save is not None:
-        heads_file.write(save, log.heads)
+        write_heads(save, log.heads)
     return log
+
+
+@click.group()
+def events() -> None:
+    """What happens in the running service; it needs the admin secret."""
+
+
+@events.command()
+@click.option("--type", "types", multiple=True, help="Only this kind, such as agent:decision.")
+@click.option("--after", type=click.IntRange(0), help="Begin after this number; 0 is everything.")
+@count_option
+@service_call
+async def tail(
+    call: ServiceCall, types: tuple[str, ...], after: int | None, count: int | None
+) -> RenderableType | None:
+    """Print events as they happen. JSON: one a line."""
+    await call.print_events(call.client.events(types=types, after=after), _line, count)
+    return None
+
+
+def _line(event: Event) -> RenderableType:
+    from solward_cli.render import plain
+
+    return plain(f"{event.seq}  {event.kind}  {event_summary(event)}")
+
+
+def event_summary(event: Event) -> str:
+    """What an event is about, on one line."""
+    from solward.client import Transaction
+    from solward_cli.render import short, summary, visible
+
+    data = event.data
+    if event.kind.startswith("transaction:"):
+        record = Transaction.of(data)
+        return f"{short(record.id)} {visible(record.type)} {summary(record)}".rstrip()
+    ids = [short(data[name]) for name in ("walletId", "agentId", "keyId") if data.get(name)]
+    texts = [
+        visible(data[name]) for name in ("name", "action", "outcome", "error") if data.get(name)
+    ]
+    if data.get("principal"):
+        texts.append(f"by {visible(data['principal'])}")
+    return " ".join([*ids, *texts])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward.support.optional_libraries import left_out
+from solward.support.extras import left_out
 
 if TYPE_CHECKING:
     from solward_dashboard.options import Options

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from solward.support.optional_libraries import UNUSED, left_out
+from solward.support.extras import UNUSED, left_out
 from solward.types.errors import (
     ConfigError,
     FolderError,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward_cli.completed_names import wallet_names
-from solward_cli.expiries import expiry
+from solward_cli.options import expiry
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
 
 if TYPE_CHECKING:

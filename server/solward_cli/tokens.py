@@ -9,8 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from solward.database.database import Database
-    from solward.service.token_lists import StoredList
-    from solward.service.token_refresh import Checked
+    from solward.service.token_refresh import Checked, StoredList
     from solward.settings import Settings
     from solward.solana.token_list import KnownToken
     from solward.types.ledger import ReadLedger
@@ -227,14 +226,14 @@ async def _stored(settings: Settings) -> StoredList | None:
 
 
 async def _read_stored(settings: Settings, database: Database) -> StoredList | None:
-    from solward.service.token_lists import read_list
+    from solward.service.token_refresh import read_list
 
     async with database.read() as connection:
         return await read_list(connection, settings.solana_network, database.audit_key)
 
 
 async def _write(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
-    from solward.service.token_lists import write_list
+    from solward.service.token_refresh import write_list
     from solward.support.clock import now_ms
 
     fields = [(each.symbol, each.mint, each.decimals) for each in tokens]

@@ -1,4 +1,4 @@
-"""Dialogs and small elements that several pages share."""
+"""Dialogs, notices that pass over a page, and small elements that several pages share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from nicegui import ui
+
+from solward_dashboard.wording import local_times
 
 
 def heading(text: str = "", level: int = 2) -> ui.label:
@@ -85,3 +87,8 @@ def copy_button(text: str, what: str) -> ui.button:
     button = ui.button(icon="content_copy", color=None, on_click=copy)
     button.props("flat round dense size=sm").props["aria-label"] = f"Copy {what.lower()}"
     return button
+
+
+def notify_error(error: Exception | str) -> None:
+    """What the service refused and why, as a page shows its texts."""
+    ui.notify(local_times(str(error)), type="negative", multi_line=True)

@@ -1,18 +1,24 @@
-"""The frame of every page: title, navigation, freeze, light and dark, banners."""
+"""The frame of every page: title, navigation, light and dark, banners; the freeze of the whole
+service: its switch in the header, and what every page says of it; and polling the API while a page
+is visible: without a response its content stays, marked as old."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from nicegui import ui
+from nicegui import events, ui
 
+from solward.client import ClientError, Frozen, Unauthorized, Unreachable
+from solward.types.errors import SolwardError
 from solward.types.roles import Role
-from solward_dashboard.api import api, behind_login, role
-from solward_dashboard.freeze import FreezeSwitch
-from solward_dashboard.polling import Freshness, Poll
-from solward_dashboard.wording import one_line
+from solward_dashboard.api import api, behind_login, own_credential, role
+from solward_dashboard.dialogs import notify_error, result_of, submit_buttons, titled
+from solward_dashboard.wording import clock, day, one_line
 
 PAGES = (
     ("/", "Overview", "space_dashboard"),
@@ -39,6 +45,31 @@ _MOST_WAITING = 100
 _FROZEN_EVERY_S = 5.0
 # The longest name that the service takes is an agent's.
 _MAX_NAME = 100
+
+STOPS = (
+    "New transactions of every wallet, whoever asks: agents, API keys, schedules, MCP, this"
+    " dashboard and the command line.",
+    "Payments over HTTP: no seller is shown anything new.",
+    "What was approved and is not carried out yet.",
+)
+GOES_ON = (
+    "What was sent already goes on to its end; nothing calls it back.",
+    "Agents go on thinking, and their models go on costing: what they try is refused.",
+    "Money in pockets comes home, and everything can be read.",
+)
+_MAX_REASON = 200
+_NAMED = 5
+
+T = TypeVar("T")
+
+# A slower request is abandoned; the next poll takes its place.
+_TIMEOUT_S = 15.0
+_VISIBILITY_EVENT = "solward_seen"
+_EMIT_VISIBILITY = f"""
+const emit = () => emitEvent("{_VISIBILITY_EVENT}", !document.hidden);
+document.addEventListener("visibilitychange", emit);
+emit();
+"""
 
 
 class Title:
@@ -181,3 +212,279 @@ def _dark_switch(dark: ui.dark_mode) -> None:
         ui.menu_item("Light", lambda: choose(False))
         ui.menu_item("Dark", lambda: choose(True))
         ui.menu_item("As the system", lambda: choose(None))
+
+
+class FreezeSwitch:
+    """A button in the header, and a banner over the content while something is frozen."""
+
+    def __init__(self) -> None:
+        self._frozen: Frozen | None = None
+        self._refresh: Callable[[], Awaitable[None]] | None = None
+        self._button = ui.button("Freeze all", icon="ac_unit", color=None, on_click=self._toggle)
+        self._button.props('flat dense no-caps data-testid="freeze-all"')
+        self._button.classes("sw-freeze sw-needs-operate")
+        self._button.props["aria-label"] = "Freeze all"
+
+    def add_banner(self) -> None:
+        """The banner, at the current place of the page."""
+        self._banner = ui.element("div").classes("sw-frozen").props("role=status")
+        self._banner.props('data-testid="frozen"').set_visibility(False)
+        # Not in the header: what a dialog has would be styled as the header is.
+        self._dialogs = ui.element("div").classes("hidden")
+
+    def refresh_by(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Call `refresh` after a change."""
+        self._refresh = refresh
+
+    @staticmethod
+    async def fetch() -> Frozen:
+        """What is frozen; of many wallets some."""
+        return await api().frozen(limit=_NAMED)
+
+    def show(self, frozen: Frozen) -> None:
+        """Show it."""
+        if frozen == self._frozen:
+            return
+        self._frozen = frozen
+        name = "Unfreeze all" if frozen.service else "Freeze all"
+        self._button.set_text(name)
+        self._button.props["aria-label"] = name
+        # Lifting it needs a wider role than setting it.
+        on = "sw-freeze-on sw-needs-policy"
+        self._button.classes(
+            add=on if frozen.service else "",
+            remove="" if frozen.service else on,
+        )
+        self._banner.clear()
+        self._banner.set_visibility(frozen.service or frozen.frozen_wallets > 0)
+        with self._banner:
+            ui.icon("ac_unit").props("aria-hidden=true")
+            with ui.element("div").classes("sw-grow"):
+                if frozen.service:
+                    ui.label(service_text(frozen)).classes("sw-text sw-strong")
+                if frozen.frozen_wallets:
+                    _wallets(frozen)
+
+    async def _toggle(self) -> None:
+        if self._frozen is None:
+            ui.notify("The service has not said yet whether it is frozen.", type="warning")
+            return
+        thaws = self._frozen.service
+        with self._dialogs:
+            reason = await _confirmed(self._frozen)
+        if reason is None:
+            return
+        self._button.disable()
+        try:
+            if thaws:
+                await api().unfreeze()
+            else:
+                await api().freeze(reason=reason or None)
+        except SolwardError as error:
+            notify_error(error)
+        else:
+            text = "Transactions are allowed again." if thaws else "Everything is frozen."
+            ui.notify(text, type="positive")
+        finally:
+            self._button.enable()
+        if self._refresh is not None:
+            await self._refresh()
+
+
+def service_text(frozen: Frozen) -> str:
+    """What the banner says of a service that is frozen."""
+    since = "" if frozen.since is None else f" since {day(frozen.since)}"
+    why = f" ({frozen.reason})" if frozen.reason else ""
+    return f"Everything is frozen{since}{why}: no wallet makes a new transaction."
+
+
+def _wallets(frozen: Frozen) -> None:
+    count = frozen.frozen_wallets
+    with ui.element("div").classes("sw-row"):
+        if frozen.service:
+            ui.label("Frozen by themselves too:")
+        else:
+            ui.label("One wallet is frozen:" if count == 1 else f"{count:,} wallets are frozen:")
+        for each in frozen.wallets:
+            ui.link(each.name, f"/wallets/{each.wallet_id}").classes("sw-text")
+            if each.reason:
+                ui.label(f"({each.reason})").classes("sw-text")
+        if count > len(frozen.wallets):
+            ui.label(f"and {count - len(frozen.wallets):,} more")
+
+
+async def _confirmed(frozen: Frozen) -> str | None:
+    """The reason, empty or not, where the person confirms that all is to be frozen, or unfrozen;
+    else None."""
+    verb = "Unfreeze" if frozen.service else "Freeze"
+    with titled(f"{verb} everything?", wide=True) as dialog:
+        reason = None if frozen.service else _freezing()
+        if frozen.service:
+            _thawing(frozen)
+        submit_buttons(
+            dialog, f"{verb} all", lambda: dialog.submit(reason.value or "" if reason else "")
+        )
+    result = await result_of(dialog)
+    return None if result is None else str(result).strip()
+
+
+def _freezing() -> ui.input:
+    _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
+    _list("Does not stop:", GOES_ON)
+    reason = ui.input("Reason (optional)").classes("sw-field")
+    reason.props["hint"] = "Shown to whoever is refused."
+    return reason.props(f'outlined dense maxlength={_MAX_REASON} data-testid="freeze-reason"')
+
+
+def _thawing(frozen: Frozen) -> None:
+    ui.label(service_text(frozen)).classes("sw-text sw-sentence")
+    ui.label(
+        "Agents, API keys and schedules may make transactions again at once, within their limits."
+        " What was refused meanwhile is not made up for."
+    ).classes("sw-text")
+    if frozen.frozen_wallets:
+        ui.label(
+            f"Wallets that were frozen by themselves stay so: {frozen.frozen_wallets:,}."
+        ).classes("sw-text")
+
+
+def _list(title: str, items: tuple[str, ...]) -> None:
+    ui.label(title).classes("sw-strong")
+    with ui.element("ul").classes("sw-points"):
+        for each in items:
+            with ui.element("li"):
+                ui.label(each).classes("sw-text")
+
+
+class Freshness:
+    """The banner of a page: that the API does not respond, and how old the content is.
+
+    Made once a page, inside the element whose content it marks as old.
+    """
+
+    def __init__(self) -> None:
+        self._client = ui.context.client
+        self._content = ui.context.slot.parent
+        self._last_response: datetime | None = None
+        self._failing: set[object] = set()
+        self._unanswered: set[object] = set()
+        self._visible = True
+        self._on_visible: list[Callable[[], Awaitable[None]]] = []
+        with ui.row().classes("sw-banner").props("role=alert aria-live=polite") as self._banner:
+            ui.icon("cloud_off").props("aria-hidden=true")
+            self._text = ui.label()
+        self._banner.props('data-testid="banner"').set_visibility(False)
+        ui.on(_VISIBILITY_EVENT, self._visibility_changed)
+        ui.run_javascript(_EMIT_VISIBILITY)
+
+    @property
+    def visible(self) -> bool:
+        """Whether the page is connected, and its tab not in the background."""
+        return self._visible and self._client.has_socket_connection
+
+    def when_visible_again(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Call `action` whenever the tab comes back to the foreground."""
+        self._on_visible.append(action)
+
+    async def _visibility_changed(self, event: events.GenericEventArguments) -> None:
+        visible = event.args is True
+        came_back = visible and not self._visible
+        self._visible = visible
+        if came_back:
+            await asyncio.gather(*(action() for action in self._on_visible))
+
+    def asks(self, poll: object) -> None:
+        """The content is on its way (aria-busy) until each of these has its first response."""
+        self._unanswered.add(poll)
+        self._content.props("aria-busy=true")
+
+    def succeeded(self, poll: object = None) -> None:
+        """Record a response of the API."""
+        self._failing.discard(poll)
+        if poll in self._unanswered:
+            self._unanswered.discard(poll)
+            if not self._unanswered:
+                self._content.props(remove="aria-busy")
+        if self._failing:
+            return
+        self._last_response = datetime.now(UTC)
+        self._banner.set_visibility(False)
+        self._content.classes(remove="sw-old")
+
+    def failed(self, error: Exception, poll: object = None) -> None:
+        """Record a failed request: the content stays, marked as old."""
+        self._failing.add(poll)
+        as_of = (
+            ""
+            if self._last_response is None
+            else f" What you see is of {clock(self._last_response)}."
+        )
+        self._text.set_text(f"{_failure_text(error)}{as_of} Trying again.")
+        self._banner.set_visibility(True)
+        self._content.classes(add="sw-old")
+
+
+class Poll(Generic[T]):
+    """A request to the API, repeated every `every_s` seconds while the page is visible.
+
+    Args:
+        fetch: sends the request.
+        show: renders its response; called on the page.
+    """
+
+    def __init__(
+        self,
+        freshness: Freshness,
+        every_s: float,
+        fetch: Callable[[], Awaitable[T]],
+        show: Callable[[T], None],
+    ) -> None:
+        self._freshness = freshness
+        self._client = ui.context.client
+        self._fetch = fetch
+        self._show = show
+        self._sent = 0
+        self._newest_shown = 0
+        freshness.asks(self)
+        freshness.when_visible_again(self.refresh)
+        ui.timer(every_s, self._tick)
+
+    async def _tick(self) -> None:
+        if self._freshness.visible:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Send the request now, for example after an action."""
+        self._sent += 1
+        number = self._sent
+        try:
+            response = await asyncio.wait_for(self._fetch(), _TIMEOUT_S)
+        except (ClientError, TimeoutError) as error:
+            if self._is_current(number):
+                self._freshness.failed(error, self)
+            return
+        if self._is_current(number):
+            self._freshness.succeeded(self)
+            self._show(response)
+
+    def _is_current(self, number: int) -> bool:
+        # A later request may have been faster, and the page may be gone.
+        if number < self._newest_shown or self._client.is_deleted:
+            return False
+        self._newest_shown = number
+        return True
+
+
+def _failure_text(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"The service did not answer within {_TIMEOUT_S:g} s."
+    text = str(error).rstrip(".")
+    if isinstance(error, Unauthorized):
+        visitor = own_credential()
+        if visitor is not None:
+            ended = " Your admin credential has ended: log in again." if visitor.refused else ""
+            return f"{text}.{ended}"
+        return f"{text}. NEXT_PUBLIC_API_SECRET must be the API_SECRET of the service."
+    if isinstance(error, Unreachable):
+        return f"The service is away: {text}."
+    return f"{text}."

@@ -1,4 +1,5 @@
-"""Holds as pages show them: what is asked, whole, and the decision of a person."""
+"""Holds as pages show them: what is asked, whole, what is left of a wallet's limits after it, and
+the decision of a person."""
 
 from __future__ import annotations
 
@@ -15,9 +16,7 @@ from solward.solana.token_list import TokenList, known_decimals
 from solward.types.errors import SolwardError
 from solward.types.money import SOL_DECIMALS, format_sol
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import fact, result_of, titled
-from solward_dashboard.limits import left_texts
-from solward_dashboard.notices import notify_error
+from solward_dashboard.dialogs import fact, notify_error, result_of, titled
 from solward_dashboard.people import People
 from solward_dashboard.wording import day, exact, left, local_times
 
@@ -276,3 +275,42 @@ def _version(hold: Hold, record: Transaction | None) -> tuple[Any, ...]:
 def _until(hold: Hold) -> str:
     rest = left(hold.expires_at, datetime.now(UTC))
     return f"{day(hold.expires_at)} ({rest})"
+
+
+def left_texts(
+    limits: Mapping[str, Any],
+    sol: Decimal,
+    costs: Decimal,
+    tokens: Mapping[str, tuple[int, str, int]] | None = None,
+) -> list[str]:
+    """`6.7 of 10 SOL in 24 hours`, a text for each limit that it counts against.
+
+    Args:
+        limits: of `GET /wallets/:id/limits`.
+        sol: leaves; fee and rent are `costs`.
+        tokens: mint -> smallest units that leave, the token's symbol and its decimals.
+    """
+    found = []
+    if sol:
+        found.append(_left(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
+    for mint, (units, symbol, decimals) in (tokens or {}).items():
+        day = limits.get("dailyTokens", {}).get(mint)
+        if day is None:
+            found.append(f"nothing limits the {symbol} of a day in this wallet")
+            continue
+        whole = {
+            name: Decimal(day[name]).scaleb(-decimals) for name in ("limit", "spent", "reserved")
+        }
+        found.append(_left(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
+    found.append(_left(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
+    return found
+
+
+def _left(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
+    if limit["limit"] is None:
+        return f"no limit of {unit}"
+    most = Decimal(limit["limit"])
+    left = most - Decimal(limit["spent"]) - Decimal(limit["reserved"]) - taken
+    if left < 0:
+        return f"{exact(-left)} too much for the {exact(most)} {unit}"
+    return f"{exact(left)} of {exact(most)} {unit}"

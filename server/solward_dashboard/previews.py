@@ -22,8 +22,7 @@ from solward.types.errors import SolwardError
 from solward.types.money import SOL_DECIMALS
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, result_of, titled
-from solward_dashboard.holds import units_text
-from solward_dashboard.limits import left_texts
+from solward_dashboard.holds import left_texts, units_text
 from solward_dashboard.people import People
 from solward_dashboard.refused import number_list, rule_text
 from solward_dashboard.wording import exact, local_times

@@ -1,16 +1,23 @@
-"""What each request of MCP is answered, as JSON of the protocol, for whichever SDK sends it."""
+"""What each request of MCP is answered, as JSON of the protocol, for whichever SDK sends it; and
+resources: wallets and transaction records as JSON text.
+
+Names, token symbols and details in them are data of the ledger and of callers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 import structlog
 
-from solward.client import ClientError, Unreachable
-from solward_mcp import resources, tools
-from solward_mcp.protocol import INTERNAL_ERROR, Json, ProtocolError
-from solward_mcp.scope import WalletScope
+from solward.client import ApiError, ClientError, NotFoundError, Transaction, Unreachable, Wallet
+from solward.support import jsontext
+from solward_mcp import tools
+from solward_mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, Json, ProtocolError
+from solward_mcp.scope import WalletChoice, WalletScope
 
 INSTRUCTIONS = (
     "Solana wallets of a Solward service. Each tool acts on one wallet. Every transaction passes "
@@ -30,6 +37,16 @@ TIMEOUT_S = 660.0
 _log = structlog.get_logger(__name__)
 
 _Result = TypeVar("_Result")
+
+SCHEME = "solward://"
+WALLETS = f"{SCHEME}wallets"
+TRANSACTIONS = f"{SCHEME}transactions"
+# Each balance is a call to the ledger, and each entry takes tokens of the model.
+MAX_WALLETS = 100
+RECORDS = 50
+
+_JSON = "application/json"
+_AT_ONCE = 8
 
 
 class Handlers:
@@ -61,16 +78,16 @@ class Handlers:
 
     async def list_resources(self, unreachable: Callable[[], None]) -> Json:
         """`resources/list`."""
-        return await _responded(resources.list_resources(self._scope), unreachable)
+        return await _responded(list_resources(self._scope), unreachable)
 
     async def read_resource(self, uri: str, unreachable: Callable[[], None]) -> Json:
         """`resources/read`."""
-        return await _responded(resources.read_resource(self._scope, uri), unreachable)
+        return await _responded(read_resource(self._scope, uri), unreachable)
 
     @staticmethod
     def list_templates() -> Json:
         """`resources/templates/list`."""
-        return resources.list_templates()
+        return list_templates()
 
 
 async def _responded(work: Awaitable[_Result], unreachable: Callable[[], None]) -> _Result:
@@ -85,3 +102,120 @@ async def _responded(work: Awaitable[_Result], unreachable: Callable[[], None]) 
     except Exception as error:
         _log.error("mcp_request_crashed", exc_info=error)
         raise ProtocolError(INTERNAL_ERROR, "Internal error") from None
+
+
+async def list_resources(scope: WalletScope) -> Json:
+    """The two collections, and each of the first 100 wallets; raises `ClientError`."""
+    wallets = await scope.wallets()
+    collections = [
+        _resource(WALLETS, "wallets", "Every wallet with its balances."),
+        _resource(TRANSACTIONS, "transactions", f"The newest {RECORDS} transactions."),
+    ]
+    single = [
+        _resource(
+            f"{WALLETS}/{quote(wallet.id, safe='')}",
+            wallet.name,
+            "A wallet's balances and limits.",
+        )
+        for wallet in wallets[:MAX_WALLETS]
+    ]
+    return {"resources": collections + single}
+
+
+def list_templates() -> Json:
+    """URI templates with a wallet's id; its name works too."""
+    return {
+        "resourceTemplates": [
+            {
+                "name": "wallet",
+                "title": "A wallet",
+                "uriTemplate": f"{WALLETS}/{{id}}",
+                "description": "A wallet, its balances, its limits and what is left of them.",
+                "mimeType": _JSON,
+            },
+            {
+                "name": "wallet-transactions",
+                "title": "A wallet's transactions",
+                "uriTemplate": f"{WALLETS}/{{id}}/transactions",
+                "description": f"The newest {RECORDS} transactions of a wallet, blocked ones too.",
+                "mimeType": _JSON,
+            },
+        ]
+    }
+
+
+async def read_resource(scope: WalletScope, uri: str) -> Json:
+    """The JSON text of a resource.
+
+    Raises:
+        ProtocolError: invalid params (SEP-2164): there is no such resource.
+        ClientError: the service does not respond, or refuses.
+    """
+    try:
+        value = await _value(scope, uri)
+    except (NotFoundError, WalletChoice) as error:
+        raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
+    text = jsontext.dumps(value)
+    return {"contents": [{"uri": uri, "mimeType": _JSON, "text": text}]}
+
+
+async def _value(scope: WalletScope, uri: str) -> dict[str, Any]:
+    path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""
+    match [unquote(part) for part in path.split("/")]:
+        case ["wallets"]:
+            return await _wallets(scope)
+        case ["transactions"]:
+            return await _transactions(scope)
+        case ["wallets", name] if name:
+            return await _wallet(scope, await scope.wallet(name))
+        case ["wallets", name, "transactions"] if name:
+            return await _wallet_transactions(scope, await scope.wallet(name))
+    raise ProtocolError(INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
+
+
+async def _wallets(scope: WalletScope) -> dict[str, Any]:
+    wallets = await scope.wallets()
+    limiter = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(wallet: Wallet) -> dict[str, Any]:
+        async with limiter:
+            return {**wallet.raw, "balance": await _balance(scope, wallet)}
+
+    described = list(await asyncio.gather(*map(one, wallets[:MAX_WALLETS])))
+    left_out = len(wallets) - len(described)
+    return {"wallets": described} | ({"leftOut": left_out} if left_out else {})
+
+
+async def _wallet(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
+    balance = await _balance(scope, wallet)
+    return {
+        **wallet.raw,
+        "balance": balance,
+        "limits": await scope.limits(wallet),
+    }
+
+
+async def _balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]:
+    try:
+        return (await scope.client.wallets.balance(wallet.id)).raw
+    except ApiError as error:
+        # The rest is still readable while the ledger does not respond or a wallet is gone.
+        return {"error": str(error)}
+
+
+async def _transactions(scope: WalletScope) -> dict[str, Any]:
+    if await scope.one() is not None:
+        return await _wallet_transactions(scope, await scope.wallet(None))
+    return _records(await scope.client.transactions.list(limit=RECORDS))
+
+
+async def _wallet_transactions(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
+    return _records(await scope.client.wallets.transactions(wallet.id, limit=RECORDS))
+
+
+def _records(transactions: Sequence[Transaction]) -> dict[str, Any]:
+    return {"transactions": [transaction.raw for transaction in transactions]}
+
+
+def _resource(uri: str, name: str, description: str) -> Json:
+    return {"uri": uri, "name": name, "description": description, "mimeType": _JSON}

@@ -17,8 +17,8 @@ from solward.database.database import Database
 from solward.notify import deliveries as webhook
 from solward.service.service import Solward
 from solward.telemetry import metrics
-from solward.types.hold import HoldState
-from solward.vault.money.judge.grant_ends import GrantEnds
+from solward.types.record import HoldState
+from solward.vault.money.judge.granting import GrantEnds
 from solward.vault.store import attempts, holds, pockets, processes
 from solward.vault.store.attempts import AttemptState
 

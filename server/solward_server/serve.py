@@ -1,4 +1,4 @@
-"""Serving the application until a stop is requested."""
+"""The application, and serving it until a stop is requested."""
 
 from __future__ import annotations
 
@@ -6,14 +6,32 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 
+import structlog
+from quart import Quart
+
 from solward.service.service import Solward
-from solward_server.app import create_app
+from solward.types.errors import StoreError
+from solward_server.gauges import filling_gauges
+from solward_server.http import middleware
+from solward_server.http.auth import KnownKeys, authenticate
+from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest, check_paths
+from solward_server.http.errors import handle_errors
+from solward_server.http.money_response import check_changes
+from solward_server.http.route_context import RouteContext
+from solward_server.http.validators import answer_unchanged
 from solward_server.http_server import serve_http
+from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
+from solward_server.resources.mcp import mount_mcp
 
 SECOND_SIGNAL_S = 1.0
+
+# The longest time for which the uses of keys are lost when the process is killed.
+KEY_USES_FLUSH_S = 5.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +106,64 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, request_stop)
     yield stop
+
+
+def create_app(service: Solward) -> Quart:
+    """The REST application over an open service; it neither opens nor closes the service."""
+    app = middleware.ObservedQuart("solward_server")
+    app.json = ExactJSON(app)
+    app.request_class = SizedRequest
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = True
+    # A redirect would make clients repeat a payment's POST elsewhere, or without its body.
+    app.url_map.strict_slashes = True
+    app.url_map.merge_slashes = False
+
+    context = RouteContext.of(service)
+    service.keys = KnownKeys(context.keys, context.limiter)
+    service.schedules.runner.wake()
+    middleware.allow_origins(app, service.settings.cors_origins)
+    if service.settings.development_secret:
+        # The secret is public, so DNS rebinding alone would let another site's page call all
+        # routes.
+        middleware.check_hosts(app, service.settings)
+    authenticate(app, service.settings, context.keys, context.credentials, context.traffic)
+    check_paths(app)
+    check_changes(app, PREFIX)
+    handle_errors(app, service.settings.dashboard_address)
+    for make_blueprint in BLUEPRINTS:
+        blueprint = make_blueprint(context)
+        app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
+    app.register_blueprint(docs.blueprint())
+    app.register_blueprint(metrics.blueprint())
+    mount_mcp(app, service.settings)
+    described = openapi.blueprint(app, lambda: service.registry, PREFIX)
+    app.register_blueprint(described, url_prefix=PREFIX)
+    middleware.forbid_caching(app)
+    answer_unchanged(app)
+
+    @app.while_serving
+    async def key_uses() -> AsyncGenerator[None, None]:
+        task = asyncio.create_task(_flush_regularly(context))
+        with filling_gauges(service, "api"):
+            yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await _flush(context)
+
+    return app
+
+
+async def _flush_regularly(context: RouteContext) -> None:
+    while True:
+        await asyncio.sleep(KEY_USES_FLUSH_S)
+        await _flush(context)
+
+
+async def _flush(context: RouteContext) -> None:
+    try:
+        await context.keys.flush()
+        await context.credentials.flush()
+    except StoreError as error:
+        _log.warning("key_uses_not_written", error=str(error))

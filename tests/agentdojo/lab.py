@@ -28,7 +28,7 @@ from tests.support.tokens import fund_instructions, mint_instructions
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.operations.policies.changes import replace_policy
 from solward.service.service import Solward

@@ -15,7 +15,7 @@ from tests.support.plugins import skill_source
 from solward.agents.act import actor_of
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.context import AgentView
 from solward.database.tables import transactions

@@ -16,8 +16,8 @@ from tests.support.agents import BODY, Host, agents_wallet
 from solward.agents.agent import Agent
 from solward.agents.service import AgentService
 from solward.agents.store import agents as store
-from solward.database.audit_tables import audit
 from solward.database.database import Database
+from solward.database.tables import audit
 from solward.support import jsontext
 from solward.types.errors import (
     AgentNotFound,

@@ -15,8 +15,8 @@ from tests.support.agents import hire
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
-from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
+from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings

@@ -18,10 +18,9 @@ from solward.agents import fields
 from solward.database.tables import reservations, transactions
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.types.hold import HoldState
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.store.spending import COSTS_ASSET
-from solward_cli.up import demo, seller, story
+from solward_cli.up import demo, screen, seller
 from solward_plugins.providers import rules
 
 pytestmark = pytest.mark.more
@@ -83,7 +82,7 @@ async def first_minute(
     ):
         with service.events.subscribe() as events:
             seed = await demo.seed_demo(service, site)
-            async with story.told(service, seed, PAGES, printed.append) as begin:
+            async with screen.told(service, seed, PAGES, printed.append) as begin:
                 begin()
                 async with asyncio.timeout(60):
                     async for event in events:
@@ -147,7 +146,7 @@ async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
         for pages, its_where in ((PAGES, where), (None, where.partition(", or at ")[0])):
             again: list[str] = []
             with service.events.subscribe() as events:
-                async with story.told(service, seed, pages, again.append) as begin:
+                async with screen.told(service, seed, pages, again.append) as begin:
                     begin()
                     await anext(aiter(events))
             assert again == [asked, its_where]

@@ -10,13 +10,12 @@ from tests.support.database import hold_row
 
 from solward.agents.act import act
 from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState
-from solward.agents.observe import observe
-from solward.agents.stored_reads import Stored
+from solward.agents.observe import Stored, observe
 from solward.solana.balances import Balances
 from solward.support.clock import iso
 from solward.types.errors import Held
-from solward.types.hold import Hold, HoldState
 from solward.types.provider import ToolCall
+from solward.types.record import Hold, HoldState
 
 AGENT = Agent(
     id="a1", name="Ada", wallet_id="w1", llm_provider="rules", llm_model="rules", strategy="",

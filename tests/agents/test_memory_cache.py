@@ -12,8 +12,7 @@ from tests.support.database import WALLET_ROW, agent_row, statements_of
 
 from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
-from solward.agents.memory_cache import MemoryCache
-from solward.agents.remember import Journal
+from solward.agents.remember import Journal, MemoryCache
 from solward.agents.store import agents as store
 from solward.database.database import Database
 from solward.database.tables import wallets

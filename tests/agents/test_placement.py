@@ -13,7 +13,7 @@ import pytest
 PROGRAM = """
 import asyncio, json, sys
 from pathlib import Path
-import solward_cli.server, solward_server.app
+import solward_cli.server, solward_server.serve
 from solward.service.service import Solward
 from solward.settings import Settings
 

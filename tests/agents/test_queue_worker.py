@@ -11,9 +11,9 @@ from procrastinate.jobs import Job
 from sqlalchemy import insert, text
 from tests.support.database import WALLET_ROW, agent_row
 
-from solward.agents.queue_worker import BatchJobManager
 from solward.agents.store import agents as agent_store
 from solward.agents.store import jobs as store
+from solward.agents.worker import BatchJobManager
 from solward.database.database import Database
 from solward.database.tables import wallets
 

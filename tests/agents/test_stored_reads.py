@@ -11,8 +11,8 @@ from sqlalchemy import update
 from tests.promises import promise
 from tests.support.agents import hire, record_of
 
+from solward.agents.observe import RECENT_TRANSACTIONS, StoredReads
 from solward.agents.permissions import PermissionReader
-from solward.agents.stored_reads import RECENT_TRANSACTIONS, StoredReads
 from solward.database.tables import transactions
 from solward.service.service import Solward
 from solward.settings import Settings

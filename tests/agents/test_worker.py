@@ -16,9 +16,8 @@ from tests.support.agents import BODY, Host, agents_wallet
 
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
 from solward.agents.queue_placement import QueuePlacement
-from solward.agents.service import AgentService
+from solward.agents.service import AgentService, parts_of
 from solward.agents.store import jobs as store
 from solward.agents.store.agents import entered
 from solward.agents.worker import SWEEPS, Worker, WorkerLost

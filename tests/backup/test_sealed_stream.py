@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from solward.backup.sealed import CHUNK, MAGIC, SealedReader, SealedWriter
+from solward.backup.archive import CHUNK, MAGIC, SealedReader, SealedWriter
 from solward.types.errors import BackupError
 
 SEALED = CHUNK + 16

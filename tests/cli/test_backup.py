@@ -33,7 +33,7 @@ from solward.database.database import Database
 from solward.database.schema import HEAD
 from solward.settings import Settings
 from solward.settings.home import Home
-from solward.types.hold import HoldState
+from solward.types.record import HoldState
 from solward.types.roles import ADMIN, Role
 from solward.vault.custody import Wallets
 from solward.vault.store import holds, spending

@@ -26,7 +26,7 @@ from solward.support import jsontext
 from solward.types.errors import ConfigError
 from solward.types.guardrail import SOL
 from solward_cli import main
-from solward_cli.doctor import home, ledger, plugins, vendors
+from solward_cli.doctor import home, ledger
 from solward_cli.doctor.report import Line, Status, text
 from solward_cli.doctor.subject import Subject
 from solward_localnet.errors import RpcError
@@ -220,7 +220,7 @@ async def test_the_most_that_can_leave_each_wallet_is_a_number(tmp_path: Path) -
         )
     async with Subject(settings(tmp_path)) as subject:
         lines = await home.limits(subject)
-        models = await vendors.check(subject)
+        models = await ledger.models(subject)
     assert "2 SOL a transaction, 10 SOL a day, 0.05 SOL of costs a day" in lines[0].found
     assert lines[1].found == "0.001 SOL of network fee at most; priority fee: off"
     [line] = [each for each in lines if each.name == "treasury"]
@@ -253,7 +253,7 @@ async def test_a_database_of_another_version_is_not_read(tmp_path: Path) -> None
         file.commit()
     async with Subject(given) as subject:
         [line] = await home.database(subject)
-        for check in (home.keystore, home.limits, ledger.funds, vendors.check):
+        for check in (home.keystore, home.limits, ledger.funds, ledger.models):
             assert await check(subject)
     assert line.status is Status.WARN
     assert "at revision 0003" in line.found
@@ -318,7 +318,7 @@ async def test_a_home_open_to_others_and_a_secret_that_opens_nothing_fail(tmp_pa
     given = settings(tmp_path)
     # The service may be running.
     async with Solward.open(given), Subject(given) as subject:
-        for check in (home.settings, home.database, home.keystore, plugins.check):
+        for check in (home.settings, home.database, home.keystore, home.plugins):
             assert of(await check(subject), Status.FAIL) == []
     given.solward_home.chmod(0o755)
     (given.solward_home / "keystore.key").unlink()
@@ -341,7 +341,7 @@ async def test_settings_that_may_not_be_served_with_fail(tmp_path: Path) -> None
 async def test_without_a_word_models_are_not_asked(tmp_path: Path) -> None:
     given = settings(tmp_path, openai_api_key="sk-canary-0123456789abcdef")
     async with Subject(given) as subject:
-        [line] = await vendors.check(subject)
+        [line] = await ledger.models(subject)
     assert "was not asked: that takes up to 256 tokens" in line.found
     assert "canary" not in str(line)
 

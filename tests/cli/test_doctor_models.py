@@ -10,7 +10,7 @@ from tests.support.recordings import replaying
 from tests.support.vendors.server import vendor_server
 
 from solward.settings import Settings
-from solward_cli.doctor import vendors
+from solward_cli.doctor import ledger
 from solward_cli.doctor.recording import recorded
 from solward_cli.doctor.report import Status
 from solward_cli.doctor.subject import Subject
@@ -33,9 +33,9 @@ async def test_a_vendor_is_asked_for_a_word_and_the_recording_of_it_replayed(
     async with vendor_server() as server:
         given = settings(tmp_path, server.base_urls["OPENAI_BASE_URL"])
         async with recorded(given) as (relayed, recorder), Subject(relayed, spends=True) as subject:
-            [model] = await vendors.announced(subject)
+            [model] = await ledger.announced(subject)
             assert not server.requests
-            [line] = await vendors.check(subject)
+            [line] = await ledger.models(subject)
         assert (line.name, line.status) == (model, Status.OK)
         assert "answered in" in line.found
         assert len(server.requests) == 1
@@ -50,7 +50,7 @@ async def test_a_vendor_is_asked_for_a_word_and_the_recording_of_it_replayed(
         replaying(file) as url,
         Subject(settings(tmp_path, f"{url}{_path(exchange)}"), spends=True) as subject,
     ):
-        [again] = await vendors.check(subject)
+        [again] = await ledger.models(subject)
     assert again.status is Status.OK
 
 
@@ -63,7 +63,7 @@ async def test_a_vendor_that_refuses_the_key_fails_and_names_the_variable(tmp_pa
     async with vendor_server() as server:
         given = settings(tmp_path, server.base_urls["OPENAI_BASE_URL"], f"{KEY}~401")
         async with Subject(given, spends=True) as subject:
-            [line] = await vendors.check(subject)
+            [line] = await ledger.models(subject)
     assert line.status is Status.FAIL
     assert "401" in line.found
     assert "OPENAI_API_KEY" in line.advice

@@ -108,5 +108,5 @@ def test_without_an_index_nothing_is_known_and_that_is_said(
 
 
 def test_a_pip_that_takes_too_long_is_ended(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solward.plugins.folders.outdated.PIP_S", 0.001)
+    monkeypatch.setattr("solward.plugins.folders.resolve.PIP_S", 0.001)
     assert of("acme-tools", status=1)["unknown"] == "the package index did not answer"

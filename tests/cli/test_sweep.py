@@ -31,8 +31,15 @@ from solward.vault.money.request import ADMIN
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
 from solward_cli.wallet.sweep_command import check_idle
-from solward_cli.wallet.sweep_plan import FEE, LEAST_PART, RENT_EXEMPT, Headroom, next_part, plan
-from solward_cli.wallet.sweep_run import Sweep
+from solward_cli.wallet.sweep_run import (
+    FEE,
+    LEAST_PART,
+    RENT_EXEMPT,
+    Headroom,
+    Sweep,
+    next_part,
+    plan,
+)
 from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)

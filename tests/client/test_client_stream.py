@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from solward.client import SolwardClient, Unauthorized
-from solward.client.sse import EventParser, ServerSentEvent
+from solward.client.http import EventParser, ServerSentEvent
 
 EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}
 STREAM = (

@@ -19,7 +19,7 @@ from solward import Put
 from solward.audit import log as audit_log
 from solward.client import BadRequest, NotFoundError, SolwardClient
 from solward.client.errors import ClientError
-from solward.plugins.settings import PluginSettings
+from solward.plugins.state import PluginSettings
 from solward.support import jsontext
 from solward.testing.stand import open_stand
 from solward.testing.targets import target_of

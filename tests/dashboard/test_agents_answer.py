@@ -16,7 +16,7 @@ from solward_dashboard.pages.agents.data import (
     matching,
     usage_text,
 )
-from solward_dashboard.pages.agents.timeline import beyond, observation_text
+from solward_dashboard.pages.agents.detail import beyond, observation_text
 
 WRAPPED = "So11111111111111111111111111111111111111112"
 

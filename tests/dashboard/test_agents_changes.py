@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Agent, Event
-from solward_dashboard.pages.agents.changes import changes, diff, earlier_strategies
+from solward_dashboard.pages.agents.strategy_editor import changes, diff, earlier_strategies
 
 AGENT = Agent.of(
     {

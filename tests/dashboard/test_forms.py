@@ -9,7 +9,7 @@ import pytest
 
 from solward.plugins.schema import checked_schema
 from solward_dashboard.forms.fields import Field, Kind, fields_of
-from solward_dashboard.forms.reading import Errors, path_text, read
+from solward_dashboard.forms.form import Errors, path_text, read
 from solward_plugins.skills import swap, transfer
 
 

@@ -9,7 +9,7 @@ from tests.promises import promise
 from tests.support.http import Handler, served_in_thread
 
 from solward.client import ClientError, Unauthorized
-from solward_dashboard import polling
+from solward_dashboard import frame
 from solward_dashboard.access import Login
 from solward_dashboard.api import Visitor, visit
 from solward_dashboard.options import Options
@@ -77,7 +77,7 @@ async def test_a_401_about_something_else_leaves_the_login(
         await visitor.client.holds.get("of-a-revoked-key")
     assert stands(login)
     assert answers.asked == 2
-    assert polling._failure_text(refused.value) == "Invalid API key."
+    assert frame._failure_text(refused.value) == "Invalid API key."
     await visitor.client.close()
 
 
@@ -91,7 +91,7 @@ async def test_a_401_of_the_own_credential_ends_it(
     with pytest.raises(Unauthorized) as refused:
         await visitor.client.holds.get("anything")
     assert not stands(login)
-    assert polling._failure_text(refused.value).endswith("credential has ended: log in again.")
+    assert frame._failure_text(refused.value).endswith("credential has ended: log in again.")
     await visitor.client.close()
 
 

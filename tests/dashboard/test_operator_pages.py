@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from solward.client import Event, Frozen, Plugins, Setting, Skill
-from solward_dashboard.freeze import service_text
+from solward_dashboard.frame import service_text
 from solward_dashboard.pages import audit, settings
 from solward_dashboard.pages.plugins import page as plugins
-from solward_dashboard.pages.plugins.settings import Changes, changes, form_schema
+from solward_dashboard.pages.plugins.page import Changes, changes, form_schema
 
 NAMES = audit.Names({"wallet:w1": "till", "agent:a1": "ada", "key:k1": "shop"})
 SCHEMA = {

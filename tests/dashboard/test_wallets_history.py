@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from solward.client import Decision, Transaction
-from solward_dashboard.pages.wallets.history import (
+from solward_dashboard.pages.wallets.detail import (
     ObservedBalances,
     Point,
     PolledBalances,
-    chart,
+    history_chart,
     merged,
     observed_points,
     points_from_records,
@@ -132,7 +132,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_the_chart_has_every_digit_in_order_of_time() -> None:
     late, early = Point(_at(2), Decimal("0.000000001")), Point(_at(1), Decimal("1E+1"))
-    (series,) = chart(merged([late], [early]))["series"]
+    (series,) = history_chart(merged([late], [early]))["series"]
     assert series["data"] == [
         [_at(1).isoformat(), "10"],
         [_at(2).isoformat(), "0.000000001"],

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, MetaData, create_engine, func, insert, select
 from tests.support import database as databases
 from tests.support.services import STRANGER, Api
 
-from solward.audit import heads_file
+from solward.audit import log
 from solward.database.schema import MIGRATIONS
 from solward.support import jsontext
 from solward.vault.custody import keyring
@@ -151,7 +151,7 @@ async def goes_on(api: Api, facts: dict[str, Any]) -> None:
     """A stored home, opened, holds what it held, and all of it works."""
     for path, answer in facts["answers"].items():
         assert_within(answer, (await api.get(path)).json, path)
-    ends = heads_file.read(api.service.settings.solward_home / "ends.json")
+    ends = log.read(api.service.settings.solward_home / "ends.json")
     await api.service.audit.verify(heads=ends)
     for each in facts["replays"]:
         again = await api.post(

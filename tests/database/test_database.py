@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.promises import promise
 
+from solward.database import sqlite
 from solward.database import sqlite as inline
-from solward.database import sqlite_transactions
 from solward.database.database import Database, _finish
 from solward.database.tables import switches
 from solward.types.errors import ConfigError, StoreError
@@ -228,7 +228,7 @@ async def test_another_process_holding_the_lock_is_waited_for(
 async def test_a_lock_never_given_up_is_a_store_error(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_transactions, "BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.02)
     other = sqlite3.connect(tmp_path / "solward.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="database is locked"):

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from tests.promises import promise
 
 from solward.audit.log import AuditLog
-from solward.database import outbox, sqlite_transactions
+from solward.database import outbox, sqlite
 from solward.database import sqlite as inline
 from solward.database.database import Database
 from solward.database.tables import switches
@@ -503,7 +503,7 @@ async def test_a_group_of_many_chains_is_three_statements_of_the_log(
 async def test_a_database_that_is_locked_for_too_long_fails_the_first_and_not_the_next(
     database: Database, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.database.sqlite_transactions.BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr("solward.database.sqlite.BUSY_TIMEOUT_S", 0.02)
     other = sqlite3.connect(tmp_path / "solward.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
@@ -521,7 +521,7 @@ async def test_a_database_that_is_locked_for_too_long_fails_the_first_and_not_th
 async def test_readers_that_wait_too_long_are_told_so_and_the_rest_go_on(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.database.sqlite_transactions._READER_WAIT_S", 0.05)
+    monkeypatch.setattr("solward.database.sqlite._READER_WAIT_S", 0.05)
     go_on = asyncio.Event()
 
     async def stay() -> None:
@@ -592,7 +592,7 @@ async def test_a_connection_that_a_block_lost_holds_up_nobody_after_it(
 async def test_a_connection_that_a_reader_lost_leaves_its_place_to_the_next(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_transactions, "_READER_WAIT_S", 0.05)
+    monkeypatch.setattr(sqlite, "_READER_WAIT_S", 0.05)
 
     async def lose() -> None:
         async with database.read() as connection:

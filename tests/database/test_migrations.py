@@ -18,9 +18,9 @@ from tests.database.releases import connected, empty, make_at, tables_of
 from tests.support.database import Postgres
 
 from solward.database import schema as schema_module
-from solward.database.audit_tables import metadata
 from solward.database.database import Database
 from solward.database.schema import HEAD, MIGRATIONS
+from solward.database.tables import metadata
 from solward.types.errors import StoreError
 
 CATALOGUE = (

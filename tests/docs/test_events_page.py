@@ -22,15 +22,15 @@ from solward.notify.webhook import SentDecision
 from solward.operations.policies.changes import replace_set
 from solward.plugins import acts as plugin_acts
 from solward.plugins.acts import PluginAct
-from solward.service import token_lists
+from solward.service import token_refresh
 from solward.service.retention import retain
 from solward.settings import Settings
 from solward.support.clock import now_ms
 from solward.types.errors import DecisionRefused
 from solward.types.events import EventKind
-from solward.types.hold import HoldState
 from solward.types.paid import PaymentState
 from solward.types.payment import PaymentMode
+from solward.types.record import HoldState
 from solward.vault.custody import KeySource
 from solward.vault.custody.export import export_wallet, newest_keystore
 from solward.vault.custody.service import KEY_FILE
@@ -157,7 +157,7 @@ async def everything(api: Api) -> None:
         payments.record_handed_over(connection, record, paid, None)
         payments.record_answered(connection, record, paid, PaymentState.HANDED_OVER)
         given = [("ACME", STRANGER, 6)]
-        await token_lists.write_list(connection, "localnet", given, database.audit_key, now_ms())
+        await token_refresh.write_list(connection, "localnet", given, database.audit_key, now_ms())
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         assert database.audit_key is not None
         await outbox.authenticate(connection, database.audit_key)

@@ -16,7 +16,7 @@ from solward.types.record import TransactionStatus, TransactionType
 from solward.vault.guardrails import RULES, Policy
 from solward_localnet.market import POOLS
 from solward_localnet.methods import METHODS
-from solward_localnet.subscriptions import SUBSCRIBE
+from solward_localnet.websocket import SUBSCRIBE
 
 TRANSACTIONS = (DOCS / "transactions.md").read_text()
 LOCALNET = (DOCS / "localnet.md").read_text()

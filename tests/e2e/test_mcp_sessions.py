@@ -18,7 +18,7 @@ from mcp_types import ToolListChangedNotification
 from tests.support.mcp import MODES, called, http_session, refusal, resource, stdio_session
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
-from solward_mcp.built_in import built_in
+from solward_mcp.tools import built_in
 
 pytestmark = pytest.mark.samples("test_a_session_lists_pays_and_reads[stdio-auto]")
 

@@ -39,7 +39,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
 
 _FORGED = """
 from solward.types import errors
-from solward.types.hold import Hold, HoldState
+from solward.types.record import Hold, HoldState
 from solward.types.record import TransactionRecord, TransactionStatus
 
 RECORD = TransactionRecord(id="tx-1", wallet_id="w", type="transfer",

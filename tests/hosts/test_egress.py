@@ -30,10 +30,9 @@ from tests.promises import promise
 
 import solward.context.http
 from solward import Manifest, Secret, SkillError
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime
 from solward.hosts.egress import Egress, EgressCall, Limits
-from solward.hosts.egress.addresses import public
-from solward.hosts.egress.connection import dial_tcp
+from solward.hosts.egress.addresses import dial_tcp, public
 from solward.hosts.inside.http import RequestRefused, install
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel

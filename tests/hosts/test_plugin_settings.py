@@ -13,7 +13,7 @@ from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward import InvalidRequest, SkillError
 from solward.audit.log import AuditLog
-from solward.plugins.settings import PluginSettings
+from solward.plugins.state import PluginSettings
 from solward.types.errors import KeystoreError, SkillNotFound, SolwardError
 
 pytestmark = pytest.mark.samples(

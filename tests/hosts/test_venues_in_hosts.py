@@ -16,7 +16,7 @@ from tests.support.hosts import Hosted, Opened
 from tests.support.plugins import HEAD, Shelf, shelf
 
 from solward.operations.venues import Venue
-from solward.plugins.checks import check_manifest, check_venue
+from solward.plugins.load import check_manifest, check_venue
 from solward.plugins.problems import Rejected
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import SkillError

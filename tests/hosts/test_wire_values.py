@@ -27,7 +27,7 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
 from solward.hosts.wire.methods import METHODS, Method, StreamMethod
 from solward.hosts.wire.values import Pair, Unreadable, Wire
-from solward.types import errors, guardrail, hold, provider, record
+from solward.types import errors, guardrail, provider, record
 
 PAIRS = {name: each for name, each in vars(values).items() if isinstance(each, Pair)}
 BUILT_IN = (int, str, bool, bytes, float, Decimal, types.NoneType, Pubkey, Instruction)
@@ -251,14 +251,14 @@ RECORD = record.TransactionRecord(
     principal="agent:a",
     retry_after_s=7,
 )
-HOLD = hold.Hold(
+HOLD = record.Hold(
     "h1",
     "w1",
     None,
     "key:1",
     ("key:1",),
     "transfer",
-    hold.HoldState.HELD,
+    record.HoldState.HELD,
     "2 SOL to somebody",
     ("new recipient",),
     ({"operation": "transfer", "units": "5", "decimals": 9},),

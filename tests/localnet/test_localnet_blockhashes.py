@@ -13,8 +13,8 @@ from solders.system_program import (
 )
 from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay
 
-from solward_localnet.slot_clock import MAX_BLOCKHASH_AGE, ChainState
-from solward_localnet.slot_clock import Chain as Slots
+from solward_localnet.ledger import MAX_BLOCKHASH_AGE, ChainState
+from solward_localnet.ledger import Chain as Slots
 
 NONCE_LAMPORTS = 2_000_000
 

@@ -1,7 +1,7 @@
 import pytest
 from solders.transaction_status import InstructionErrorFieldless, TransactionErrorFieldless
 
-from solward_localnet.txerrors import error_text
+from solward_localnet.landing import error_text
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
 from solward.operations.policies.changes import replace_set
 from solward.support import jsontext
-from solward_mcp.built_in import built_in
 from solward_mcp.conversion import IDEMPOTENCY_META
+from solward_mcp.tools import built_in
 
 SOL = 10**9
 

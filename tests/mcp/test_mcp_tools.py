@@ -12,8 +12,7 @@ from jsonschema import Draft202012Validator
 from tests.support.repository import DOCS
 
 from solward.client import Skill
-from solward_mcp import resources
-from solward_mcp.built_in import is_triable
+from solward_mcp import handlers
 from solward_mcp.conversion import (
     IDEMPOTENCY_META,
     BadArgument,
@@ -23,6 +22,7 @@ from solward_mcp.conversion import (
     tool_of,
     wallet_parameter,
 )
+from solward_mcp.tools import is_triable
 
 
 def skill(effects: str = "spend", **schema: Any) -> Skill:
@@ -173,9 +173,9 @@ def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> No
             for effects in ("read", "spend")
         )
         assert f"| `{name}` | {read} | {spend} |" in page
-    patterns = [each["uriTemplate"] for each in resources.list_templates()["resourceTemplates"]]
+    patterns = [each["uriTemplate"] for each in handlers.list_templates()["resourceTemplates"]]
     documented = re.findall(r"^\| `(solward://[^`]+)` \|", page, re.MULTILINE)
-    assert sorted(documented) == sorted([resources.WALLETS, resources.TRANSACTIONS, *patterns])
-    assert f"at most {resources.MAX_WALLETS}" in page
-    assert f"newest {resources.RECORDS}" in page
+    assert sorted(documented) == sorted([handlers.WALLETS, handlers.TRANSACTIONS, *patterns])
+    assert f"at most {handlers.MAX_WALLETS}" in page
+    assert f"newest {handlers.RECORDS}" in page
     assert IDEMPOTENCY_META in page

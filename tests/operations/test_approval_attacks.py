@@ -14,8 +14,8 @@ from tests.support.approvals import KEY, Desk, open_desk
 from solward.types.errors import Held, HoldDecided
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.types.hold import Hold, HoldState
 from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import Hold, HoldState
 
 
 @pytest.fixture

@@ -29,9 +29,8 @@ from solward.types.errors import (
     IdempotencyMismatch,
 )
 from solward.types.guardrail import Intent
-from solward.types.hold import GENERATED_KEY, Hold, HoldState
 from solward.types.money import LAMPORTS_PER_SOL
-from solward.types.record import TransactionRecord
+from solward.types.record import GENERATED_KEY, Hold, HoldState, TransactionRecord
 from solward.vault.money.request import Actor, AgentRun, IdempotencyKey
 from solward.vault.store import spending
 

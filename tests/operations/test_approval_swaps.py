@@ -14,7 +14,7 @@ from tests.support.swaps import USDC, USDC_POOL, SwapBench, open_swaps
 
 from solward.operations.perform import Operations
 from solward.types.errors import Held
-from solward.types.hold import Hold, HoldState
+from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
 
 

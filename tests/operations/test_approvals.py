@@ -25,8 +25,8 @@ from tests.support.database import agent_row
 
 from solward.agents.act import resumed
 from solward.agents.store.cycles import recall
-from solward.database.audit_tables import audit
 from solward.database.service_tables import agents
+from solward.database.tables import audit
 from solward.database.tables import holds as holds_table
 from solward.database.window_clock import LEAD_MS
 from solward.operations.approvals import MAX_NOTE, Approvals
@@ -43,9 +43,8 @@ from solward.types.errors import (
 )
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.types.hold import GENERATED_KEY, HoldState
 from solward.types.money import LAMPORTS_PER_SOL
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import GENERATED_KEY, HoldState, TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
 from solward.vault.store import holds, spending

@@ -14,9 +14,8 @@ from tests.support.grants import grant, limit
 from solward.operations.policies.changes import replace_set
 from solward.support.durations import DAY_MS
 from solward.types.errors import GuardrailBlocked
-from solward.types.hold import HoldState
 from solward.types.money import LAMPORTS_PER_SOL as SOL
-from solward.types.record import TransactionStatus
+from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants.model import Grant, NewRecipient
 from solward.vault.money.request import ADMIN
 from solward.vault.store import window_sums

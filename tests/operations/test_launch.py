@@ -15,7 +15,7 @@ from tests.support.tokens import FEE, RENT_2022, SOL, TOKEN_2022, TokenBench, op
 
 from solward.operations.declared.fields import camel
 from solward.operations.declared.tokens import LAUNCH_TOKEN
-from solward.operations.launch import plan_launch_token
+from solward.operations.tokens import plan_launch_token
 from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.money.request import ADMIN, Draft

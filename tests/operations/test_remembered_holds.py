@@ -16,7 +16,7 @@ from tests.support.approvals import KEY, Desk, open_desk
 from solward import LAMPORTS_PER_SOL, Intent, Put, TransactionStatus
 from solward.types.entries import HistoryRequest
 from solward.types.errors import Held
-from solward.types.hold import HoldState
+from solward.types.record import HoldState
 from solward.vault.money.request import Actor, Draft
 
 _EVERYTHING = HistoryRequest()

@@ -169,7 +169,7 @@ async def test_a_documented_order_is_funded_tried_and_comes_home(tmp_path: Path)
 async def test_a_documented_refusal_is_told_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, amount: int, error: Any, text: str
 ) -> None:
-    monkeypatch.setattr("solward_plugins.venues.jupiter_http.time.time", lambda: 1_794_999_000.0)
+    monkeypatch.setattr("solward_plugins.venues.jupiter.time.time", lambda: 1_794_999_000.0)
     async with replayed(tmp_path, "build", "jupiter-refusals") as bench:
         request = QuoteRequest(WRAPPED_SOL_MINT, USDC, amount, 50)
         with pytest.raises(error, match=text):

@@ -35,7 +35,7 @@ from tests.support.tokens import (
     open_tokens,
 )
 
-from solward.operations.transfer_token import plan_transfer_token
+from solward.operations.tokens import plan_transfer_token
 from solward.solana.token_list import token_list
 from solward.solana.tokens import transfer_fee
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.promises import promise
 
-from solward.operations.validator_choice import (
+from solward.operations.staking import (
     EPOCHS,
     MAX_COMMISSION_PERCENT,
     MIN_CREDITS_PERCENT,

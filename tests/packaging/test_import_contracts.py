@@ -28,7 +28,7 @@ MUTATIONS = [
         "Guardrails and grants: pure",
     ),
     (
-        "framework/solward/vault/guardrails/instructions.py",
+        "framework/solward/vault/guardrails/effects.py",
         "import solward.support.clock",
         "Guardrails and grants: pure",
     ),

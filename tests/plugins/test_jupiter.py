@@ -13,7 +13,7 @@ from solward.plugins import load_registry
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.venue import Quote, QuoteRequest, VenueContext
-from solward_plugins.venues import jupiter, jupiter_http
+from solward_plugins.venues import jupiter
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
@@ -152,9 +152,9 @@ class Limiter:
             self.slept.append(seconds)
             self.now += seconds
 
-        monkeypatch.setattr(jupiter_http.asyncio, "sleep", sleep)
-        monkeypatch.setattr(jupiter_http.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(jupiter_http.time, "time", lambda: self.now)
+        monkeypatch.setattr(jupiter.asyncio, "sleep", sleep)
+        monkeypatch.setattr(jupiter.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(jupiter.time, "time", lambda: self.now)
 
     def __call__(self, _request: httpx.Request) -> httpx.Response:
         self.requests += 1
@@ -204,7 +204,7 @@ async def test_a_limit_that_lasts_longer_than_a_caller_waits_is_told(
     text = f"The swap venue's rate limit is reached{again}. JUPITER_API_KEY of a larger plan raises"
     assert str(caught.value).startswith(text)
     assert venue.requests == requests
-    assert sum(venue.slept) <= jupiter_http.PATIENCE_S
+    assert sum(venue.slept) <= jupiter.PATIENCE_S
 
 
 @pytest.mark.parametrize(

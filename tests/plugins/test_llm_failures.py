@@ -14,8 +14,8 @@ from tests.support.vendors.wire import Answer, CapturedRequest
 
 from solward import Completion, InvalidRequest, ProviderContext, ProviderError
 from solward_plugins.llm import call
+from solward_plugins.llm.call import RetryPolicy, with_retries
 from solward_plugins.llm.failures import Failure
-from solward_plugins.llm.retries import RetryPolicy, with_retries
 from solward_plugins.llm.vendor import MOST_TOKENS, Vendor
 
 every_vendor = pytest.mark.parametrize("vendor", VENDORS.values(), ids=VENDORS)

@@ -13,7 +13,7 @@ from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
 
 from solward import Completion, ProviderError, Usage
-from solward_plugins.llm import caching, call, parameters
+from solward_plugins.llm import call
 from solward_plugins.llm.library import library
 from solward_plugins.llm.vendor import Vendor
 
@@ -25,11 +25,11 @@ FINE = Answer(text="Fine.")
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    parameters.forget()
-    caching.forget()
+    call.forget_parameters()
+    call.forget()
     yield
-    parameters.forget()
-    caching.forget()
+    call.forget_parameters()
+    call.forget()
 
 
 async def ask(
@@ -214,7 +214,7 @@ def test_a_prompt_is_marked_only_where_its_cache_would_be_read() -> None:
         return {"model": "anthropic/m", "messages": messages, "tools": [{"name": "a"}]} | changes
 
     def is_marked(now_s: float, **changes: Any) -> bool:
-        return "cache_control" in repr(caching.with_cache(arguments(**changes), now_s))
+        return "cache_control" in repr(call.with_cache(arguments(**changes), now_s))
 
     assert [is_marked(at) for at in (0, 299, 598, 898, 1_198.0)] == [
         False, True, True, False, False,

@@ -8,7 +8,7 @@ import pytest
 from tests.support.models import VENDORS
 
 from solward import ModelPrice, Usage
-from solward_plugins.llm.usage import price_of, usage_of
+from solward_plugins.llm.call import price_of, usage_of
 
 PRICES = {
     "m": {

@@ -43,7 +43,7 @@ sys.path[:0] = {[str(ROOT), *(str(ROOT / room) for room in ("framework", "plugin
 from tests.support.models import VENDORS, asked_of, lent
 from tests.support.hosts import model_hosts
 from tests.support.vendors.server import vendor_server
-import solward.service.service, solward_server.app
+import solward.service.service, solward_server.serve
 
 async def main():
     async with vendor_server() as server, model_hosts() as (_, providers):

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from solward import InvalidRequest, PaidAnswer, PaymentView, Put, SkillContext, TransactionStatus
-from solward.context import WalletView
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime, WalletView
 from solward.plugins import load_registry, run_skill
 from solward.solana.token_list import token_list
 from solward.types.paid import PaymentState, PayRequest

@@ -22,7 +22,7 @@ from solward import (
 from solward.hosts.wire.values import SKILL_SPEC
 from solward.hosts.wire.values import SkillSpec as WireSpec
 from solward.operations.declared import OPERATIONS
-from solward.plugins.checks import check_manifest
+from solward.plugins.load import check_manifest
 from solward.plugins.problems import ProblemCode, Rejected
 from solward.types.manifest import (
     Site,

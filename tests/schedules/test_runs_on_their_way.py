@@ -13,7 +13,7 @@ from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.plugins.parameters import Parameters
 from solward.schedules import store
-from solward.schedules.run import SchedulePhase
+from solward.schedules.journal import SchedulePhase
 
 
 @promise("deleted-run-stops-reserving")

@@ -13,7 +13,7 @@ from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.services import HOUR, Timetable, due, timetable
 
 from solward.schedules import runner
-from solward.schedules.run import Outcome, run_once
+from solward.schedules.journal import Outcome, run_once
 from solward.schedules.schedule import RunStatus, Schedule
 from solward.support.clock import iso, now_ms
 

@@ -21,9 +21,9 @@ from tests.support.services import (
     timed,
 )
 
-from solward.schedules.run import ScheduleHook, SchedulePhase, no_hook
+from solward.schedules.journal import ScheduleHook, SchedulePhase, no_hook
 from solward.service.service import Solward
-from solward_server.app import create_app
+from solward_server.serve import create_app
 
 pytestmark = pytest.mark.more
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.promises import promise
 
-from solward.schedules.when import When, check_cron
+from solward.schedules.schedule import When, check_cron
 from solward.support.clock import iso, ms_of
 from solward.types.errors import InvalidRequest
 

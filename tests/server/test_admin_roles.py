@@ -22,7 +22,7 @@ from tests.support.services import (
 )
 
 from solward.database.database import Database
-from solward.schedules.run import actor_of
+from solward.schedules.journal import actor_of
 from solward.service.service import Solward
 from solward.support.clock import iso, now_ms
 from solward.support.durations import HOUR_MS

@@ -14,8 +14,8 @@ from tests.support.services import STRANGER, several_apis
 
 from solward.service import service as service_module
 from solward.types.errors import HoldDecided
-from solward.types.hold import HoldState
 from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import HoldState
 
 pytestmark = pytest.mark.more
 

@@ -16,7 +16,7 @@ from tests.support.agents import Scripted, agent_body, calls
 from tests.support.services import Answer, serving_api
 
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.types.provider import Completion, CompletionRequest
 

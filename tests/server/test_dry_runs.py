@@ -12,7 +12,7 @@ from tests.support.services import STRANGER, Api, serving_api
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import RULES
-from solward_server.http.field_names import NO_DRY_RUN
+from solward_server.http.body import NO_DRY_RUN
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 

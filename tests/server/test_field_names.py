@@ -9,7 +9,7 @@ from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.services import Api
 
-from solward_server.http.field_names import MOST_UNKNOWN, resembled
+from solward_server.http.body import MOST_UNKNOWN, resembled
 
 pytestmark = promise("unknown-fields-refused")
 

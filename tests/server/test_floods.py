@@ -13,7 +13,7 @@ from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api
 
 from solward.support.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
-from solward_server.http.api_keys_database import DatabaseKeys
+from solward_server.http.api_keys import DatabaseKeys
 from solward_server.http.credential_lookups import AT_ONCE, MOST_KNOWN, CredentialLookups
 
 pytestmark = promise("guess-flood-starves-nobody")

@@ -13,8 +13,8 @@ from tests.support.services import STRANGER, Api, serving_api
 
 from solward.service import service as service_module
 from solward.types.errors import HoldDecided
-from solward.types.hold import HoldState
 from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.record import HoldState
 
 PAY = {"to": STRANGER, "amount": 1}
 

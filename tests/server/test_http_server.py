@@ -14,7 +14,7 @@ from quart import Quart, Response, request
 from tests.promises import promise
 
 from solward_server import http_server
-from solward_server.http import connection
+from solward_server.http import middleware
 from solward_server.http.middleware import ObservedQuart
 from solward_server.http_server import MAX_HEAD_BYTES, serve_http
 from solward_server.listening import listen
@@ -261,7 +261,7 @@ async def test_a_client_that_does_not_read_its_response_is_cut_off(
 async def test_a_response_that_takes_too_long_to_be_read_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, closed: asyncio.Event
 ) -> None:
-    monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(middleware, "RESPONSE_TIMEOUT_S", 0.3)
     app, ended = ObservedQuart(__name__), asyncio.Event()
 
     @app.get("/parts")

@@ -25,7 +25,7 @@ from solward.service.cluster import GENESIS, open_cluster
 from solward.types.errors import StoreError
 from solward.types.guardrail import SOL
 from solward.vault.money.judge.prices import Prices
-from solward_cli.doctor import ledger, vendors
+from solward_cli.doctor import ledger
 from solward_cli.doctor.report import text
 from solward_cli.doctor.subject import Subject
 from solward_localnet.market import genesis_accounts
@@ -127,7 +127,7 @@ async def test_of_a_service_whose_vendors_all_fail(
                         answer = await api.post(f"/wallets/{wallet}/transfer", payment)
                         said.append(f"{answer.headers} {answer.text}")
                 async with Subject(settings(tmp_path / "home", **given)) as subject:
-                    for check in (ledger.rpc, ledger.venue, vendors.check):
+                    for check in (ledger.rpc, ledger.venue, ledger.check):
                         said.append(text("check", await check(subject)))
         await localnet.close()
     written = log.getvalue()

@@ -11,7 +11,7 @@ from tests.support.swaps import pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.vault.money.request import ADMIN
-from solward_server.http.field_names import NO_DRY_RUN
+from solward_server.http.body import NO_DRY_RUN
 
 LAMPORTS = 5_000_000
 

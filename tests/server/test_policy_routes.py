@@ -382,7 +382,7 @@ async def test_a_key_that_cannot_be_stored_leaves_no_grants(
         seen.append((await policy(api))["policy"]["readOnly"] == [key.principal])
         raise OSError("no disk")
 
-    monkeypatch.setattr("solward_server.http.api_keys_database.DatabaseKeys.add", fails)
+    monkeypatch.setattr("solward_server.http.api_keys.DatabaseKeys.add", fails)
     assert (await api.post("/keys", {"name": "ci", "grants": []})).status == 500
     assert (seen, (await policy(api))["policy"]["readOnly"]) == ([True], [])
 

@@ -25,7 +25,7 @@ from tests.support.examples import examples
 from tests.support.services import Api, serving_api
 
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.agents.store import agents as agent_store
 from solward.service.service import Solward
 from solward.support import jsontext

@@ -14,8 +14,7 @@ from solward.operations.policies.grant_report import wallet_grants
 from solward.service.service import wallet_limits
 from solward.settings import Settings
 from solward.vault.grants.model import Grant
-from solward_server.http.api_keys import ApiKey
-from solward_server.http.api_keys_database import DatabaseKeys
+from solward_server.http.api_keys import ApiKey, DatabaseKeys
 
 SOL = 10**9
 

@@ -12,7 +12,7 @@ from spl.token import instructions as spl
 from spl.token import models
 from tests.support.examples import examples
 
-from solward.solana import token_instructions as ours
+from solward.solana import instructions as ours
 from solward.solana.instructions import TOKEN_AUTHORITIES
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.types.money import U64_MAX

@@ -17,9 +17,9 @@ from tests.support.database import WALLET_ROW, agent_row
 from solward.agents.store import agents
 from solward.audit.log import AuditLog, Log
 from solward.database import outbox
-from solward.database.audit_tables import audit as entries_table
 from solward.database.database import Database, try_lock_exclusive
 from solward.database.service_tables import agent_usage, decisions, memory
+from solward.database.tables import audit as entries_table
 from solward.database.tables import (
     judged_effects,
     reservation_totals,
@@ -27,7 +27,7 @@ from solward.database.tables import (
     transactions,
     wallets,
 )
-from solward.operations.policies.replay_run import MAX_DAYS
+from solward.operations.policies.replay import MAX_DAYS
 from solward.service import retention
 from solward.service.retention import Retained, hourly_retention, retain
 from solward.service.service import Solward

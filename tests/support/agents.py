@@ -30,12 +30,12 @@ from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredSta
 from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle, no_hook
 from solward.agents.decisions import Decision
 from solward.agents.model_budget import ModelBudget
+from solward.agents.observe import Stored
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.runner import RunCycle
 from solward.agents.store import agents as agent_store
 from solward.agents.store import agents as store
-from solward.agents.stored_reads import Stored
 from solward.agents.worker import Worker
 from solward.context import AgentView
 from solward.database.database import Database

@@ -17,8 +17,7 @@ from solward.plugins.threaded import ThreadedRule
 from solward.types.errors import Held, KeyRevoked
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.types.hold import Hold
-from solward.types.record import TransactionRecord
+from solward.types.record import Hold, TransactionRecord
 from solward.vault.guardrails import PluginGuardrail
 from solward.vault.money.request import Actor
 from solward.vault.store import holds as store

@@ -29,9 +29,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.agents import placement
 from solward.agents.store import jobs
 from solward.database import database, schema, sqlite
-from solward.database.audit_tables import audit
 from solward.database.database import Database
-from solward.types.hold import Hold, HoldState
+from solward.database.tables import audit
+from solward.types.record import Hold, HoldState
 from solward.vault.store.holds import HoldRow
 
 # A real PostgreSQL for tests: a server a pytest process, a database a test.

@@ -12,7 +12,7 @@ from tests.support.vendors.server import VendorServer
 from solward import Completion, CompletionRequest, Message, ProviderContext, ToolDefinition, Usage
 from solward.plugins import LoadedProvider, Registry, load_registry
 from solward_plugins.llm import call
-from solward_plugins.llm.retries import RetryPolicy
+from solward_plugins.llm.call import RetryPolicy
 from solward_plugins.llm.vendor import Vendor
 from solward_plugins.providers import anthropic, gemini, grok, openai
 

@@ -23,7 +23,7 @@ from tests.support.services import Answer, Api, settings
 from solward.service.service import Solward
 from solward.types.paid import PaidAnswer, PayRequest
 from solward.vault.money.request import ADMIN, Actor
-from solward_server.app import create_app
+from solward_server.serve import create_app
 
 PRICE = 10_000
 # Fixed: every run of a test opens the same accounts.

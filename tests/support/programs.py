@@ -23,8 +23,17 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata, TransactionMetadata
 
 from solward.solana.accounts import rent_exempt_minimum
-from solward_localnet.market_program import program_account, seeded
-from solward_localnet.program_input import COUNT, DATA, INFOS, KEY, LAMPORTS, READ_ACCOUNTS, TABLE
+from solward_localnet.market_program import (
+    COUNT,
+    DATA,
+    INFOS,
+    KEY,
+    LAMPORTS,
+    READ_ACCOUNTS,
+    TABLE,
+    program_account,
+    seeded,
+)
 from solward_localnet.sbpf import assemble
 
 # A bare LiteSVM for tests of programs: accounts put in place, one transaction, what it did.

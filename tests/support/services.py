@@ -20,7 +20,7 @@ from referencing.jsonschema import DRAFT202012
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.database import audit_places as places
 
-from solward.schedules.run import ScheduleHook, no_hook
+from solward.schedules.journal import ScheduleHook, no_hook
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import localnet_options
 from solward.service.service import Solward
@@ -32,11 +32,10 @@ from solward_localnet.node import Localnet
 from solward_localnet.server import serving
 from solward_localnet.venue import PREFIX as VENUE_PREFIX
 from solward_localnet.venue import venue_app
-from solward_server.app import create_app
 from solward_server.listening import listen
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe, described_by
-from solward_server.serve import Address, serve
+from solward_server.serve import Address, create_app, serve
 
 # Holds every answer, and every request that went well, to the service's own description.
 

@@ -24,10 +24,10 @@ from solward.testing.conformance import (
     check_skill,
 )
 from solward.testing.conformance.loading import loaded
-from solward.testing.conformance.money import check_money
 from solward.testing.conformance.observed_run import WatchedSkill
 from solward.testing.conformance.report import lowest
 from solward.testing.conformance.runner import check, open_conformance, run
+from solward.testing.conformance.skills import check_money
 from solward.testing.targets import entry_point_of
 
 OK = {check: Outcome.OK for tier in TIERS for check in tier.checks}

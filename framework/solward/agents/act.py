@@ -14,9 +14,8 @@ from solward.context import AgentView
 from solward.support import jsontext
 from solward.telemetry.scrub import concealed, scrub_text
 from solward.types.errors import SolwardError
-from solward.types.hold import Hold
 from solward.types.provider import ToolCall
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import Hold, TransactionRecord, TransactionStatus
 from solward.vault.money.failures import refusal
 from solward.vault.money.request import Actor, AgentRun
 

@@ -18,18 +18,16 @@ from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, r
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
-from solward.agents.observe import ObservedWallet, observe
+from solward.agents.observe import ObservedWallet, Stored, observe
 from solward.agents.permissions import Permissions
 from solward.agents.provider_call import Complete
-from solward.agents.stored_reads import Stored
 from solward.agents.think import NO_REASONING, storable, think
 from solward.solana.balances import Balances
 from solward.support.clock import now_ms
 from solward.telemetry import metrics, tracing
 from solward.types.errors import SolwardError, StoreError, TokenBudgetReached
-from solward.types.hold import Hold
 from solward.types.provider import ToolDefinition, Usage
-from solward.types.record import TransactionRecord
+from solward.types.record import Hold, TransactionRecord
 
 ERROR_AFTER = 3
 BACKOFF_CAP_MS = 300_000

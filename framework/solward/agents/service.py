@@ -1,13 +1,14 @@
-"""The agents: create, change, start, stop, chat, and read what they did."""
+"""The agents: create, change, start, stop, chat, and read what they did; what they need of the
+service, and the parts of a cycle made from it."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from solward.agents import placement
@@ -20,9 +21,7 @@ from solward.agents.agent import (
     agent_of,
 )
 from solward.agents.budget import TokensUsed
-from solward.agents.chat import chat_request, reply, stream_reply
-from solward.agents.cycle import NextCycle, run_cycle
-from solward.agents.cycle_parts import ServiceForAgents, parts_of
+from solward.agents.cycle import CycleParts, NextCycle, PhaseHook, run_cycle
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
 from solward.agents.fields import (
     Defaults,
@@ -31,7 +30,9 @@ from solward.agents.fields import (
     read_update,
     with_template,
 )
-from solward.agents.model_budget import Reserved, usage_row
+from solward.agents.model_budget import ModelBudget, Reserved, usage_row
+from solward.agents.observe import StoredReads
+from solward.agents.permissions import PermissionReader
 from solward.agents.placement import MakePlacement
 from solward.agents.provider_call import (
     check_options,
@@ -40,7 +41,7 @@ from solward.agents.provider_call import (
     installed,
     streamer,
 )
-from solward.agents.remember import record_status, tokens_of
+from solward.agents.remember import Journal, record_status, tokens_of
 from solward.agents.store import agents as store
 from solward.agents.store.cycles import MEMORY_GIVEN
 from solward.agents.templates import (
@@ -50,10 +51,17 @@ from solward.agents.templates import (
     missing_skills,
     template_of,
 )
+from solward.agents.think import chat_request, reply, stream_reply
 from solward.audit.acts import record_act
+from solward.context import AgentView
+from solward.database.database import Database
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
-from solward.operations.policies.grant_report import can_leave
-from solward.operations.policies.limits_report import limits_report
+from solward.operations.policies.documents import Policies
+from solward.operations.policies.grant_report import can_leave, limits_report
+from solward.plugins import Registry
+from solward.settings import Settings
+from solward.solana.balances import Balances
+from solward.solana.token_list import TokenList
 from solward.support.clock import now_ms
 from solward.types.errors import (
     AgentNotFound,
@@ -64,7 +72,11 @@ from solward.types.errors import (
 )
 from solward.types.events import EventKind
 from solward.types.provider import CompletionRequest, Usage
+from solward.types.skill import Effects
+from solward.vault.custody import Wallets
 from solward.vault.grants.model import Grant
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import Actor
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
@@ -495,3 +507,68 @@ def _principal(agent_id: str) -> str:
 
 def _subject(agent: Agent) -> dict[str, str]:
     return {"agentId": agent.id, "name": agent.name}
+
+
+class ServiceForAgents(Protocol):
+    """The part of `solward.service.service.Solward` that agents use."""
+
+    settings: Settings
+    network: str
+    database: Database
+    wallets: Wallets
+    registry: Registry
+    tokens: TokenList
+    policies: Policies
+
+    @property
+    def wallet_ceilings(self) -> ScopeLimits:
+        """See `Solward.wallet_ceilings`."""
+        ...
+
+    @property
+    def phase_hook(self) -> PhaseHook:
+        """Called after each phase of a cycle."""
+        ...
+
+    async def observed_balances(self, wallet_id: str, mark: Hashable) -> Balances:
+        """See `Solward.observed_balances`."""
+        ...
+
+    async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
+        """See `Solward.grants_left`."""
+        ...
+
+    async def run_skill(
+        self,
+        name: str,
+        params: Any,
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> str:
+        """See `Solward.run_skill`."""
+        ...
+
+
+def parts_of(service: ServiceForAgents) -> CycleParts:
+    """The parts of a cycle, from the service."""
+
+    def spends(skill: str) -> bool:
+        loaded = service.registry.skills.get(skill)
+        return loaded is not None and loaded.spec.effects is Effects.SPEND
+
+    permissions = PermissionReader(service.database, service.tokens)
+    return CycleParts(
+        journal=Journal(service.database),
+        wallet=service.wallets.get,
+        balances=service.observed_balances,
+        stored=StoredReads(service.database, permissions),
+        permissions=permissions,
+        tools=lambda: service.registry.tools(),
+        provider=lambda agent: completer(service.settings, service.registry, agent),
+        budget=ModelBudget(service.database, lambda: service.registry),
+        run_skill=service.run_skill,
+        spends=spends,
+        network=service.network,
+        hook=service.phase_hook,
+    )

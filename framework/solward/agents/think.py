@@ -1,8 +1,12 @@
-"""Think: let the agent's provider decide what to do."""
+"""Think and chat: the agent's provider decides what to do, or answers a person who writes to it.
+
+Tool calls in the answer to a person are not run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +15,17 @@ from solward.agents.agent import Agent
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
-from solward.agents.prompt import cycle_message, system_prompt
-from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
+from solward.agents.prompt import chat_message, cycle_message, system_prompt
+from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
 from solward.types.errors import ModelRefused, ProviderError
-from solward.types.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
+from solward.types.provider import (
+    Completion,
+    CompletionRequest,
+    Message,
+    ToolCall,
+    ToolDefinition,
+    Usage,
+)
 
 NO_REASONING = "No explicit reasoning was given."
 # Enough for any sensible reasoning; a runaway model must not fill the store.
@@ -94,4 +105,52 @@ def storable(text: str) -> str:
     """`text` cut to `MAX_TEXT` characters, without characters that a database refuses."""
     # A model's JSON can hold lone surrogates, which are not UTF-8; PostgreSQL refuses NUL.
     text = text[:MAX_TEXT].replace("\x00", "")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def chat_request(
+    agent: Agent,
+    message: str,
+    memory: Sequence[MemoryEntry],
+    *,
+    network: str,
+    permissions: Permissions = WITHOUT_GRANTS,
+) -> CompletionRequest:
+    """The system prompt of a cycle, the agent's memory (newest first) and the message."""
+    return CompletionRequest(
+        model=agent.llm_model,
+        system=system_prompt(agent, network, permissions),
+        messages=(Message("user", chat_message(message, memory)),),
+        strategy=agent.strategy,
+    )
+
+
+async def reply(
+    agent: Agent,
+    request: CompletionRequest,
+    provider: Complete,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
+) -> Completion:
+    """The model's answer, its text without surrounding space; raises `ProviderError`."""
+    completion = await provider_call.complete(agent, provider, request, timeout_s)
+    return Completion(_utf8((completion.text or "").strip()), usage=completion.usage)
+
+
+async def stream_reply(
+    agent: Agent,
+    request: CompletionRequest,
+    provider: Stream,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
+) -> AsyncGenerator[str | Usage, None]:
+    """The model's answer as it arrives, then its usage; raises `ProviderError`.
+
+    Closing it closes the provider's generator.
+    """
+    async with aclosing(provider_call.stream(agent, provider, request, timeout_s)) as pieces:
+        async for piece in pieces:
+            yield _utf8(piece) if isinstance(piece, str) else piece
+
+
+def _utf8(text: str) -> str:
+    # A model's JSON can hold lone surrogates, which cannot be encoded in a response.
     return text.encode("utf-8", "replace").decode("utf-8")

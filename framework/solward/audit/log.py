@@ -1,10 +1,18 @@
-"""The audit log's read side: entries in order, and whether every chain is whole."""
+"""The audit log's read side: entries in order, and whether every chain is whole.
+
+Where its chains ended can stand in a file to keep elsewhere: `{chain: [number, hash]}`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, bindparam, func, select, true, tuple_
@@ -12,11 +20,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.audit_heads import Head
-from solward.database.audit_tables import audit, audit_heads
 from solward.database.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
+from solward.database.tables import audit, audit_heads
 from solward.support import jsontext
 from solward.support.clock import iso
-from solward.types.errors import AuditBroken
+from solward.types.errors import AuditBroken, ConfigError
 
 # Entries in memory at a time.
 PAGE = 1000
@@ -42,6 +50,8 @@ _BY_CHAIN = select(audit).order_by(audit.c.chain, audit.c.number).limit(bindpara
 _FURTHER = _BY_CHAIN.where(
     tuple_(audit.c.chain, audit.c.number) > tuple_(bindparam("b_chain"), bindparam("b_number"))
 )
+
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,3 +336,52 @@ class AuditLog:
                         f"{head.number}: it was cut or rewritten"
                     )
             return log
+
+
+def read_heads(path: Path) -> dict[str, Head]:
+    """What `write` wrote.
+
+    Raises:
+        ConfigError: it cannot be read, or is no such file.
+    """
+    try:
+        ends = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        ends = None
+    if not isinstance(ends, dict) or not all(map(_is_end, ends.values())):
+        raise ConfigError(
+            f"{path}: expected what `solward audit verify --save` wrote: "
+            '{"chain": [number, "hash"], ...}'
+        )
+    return {chain: Head(number, hash_) for chain, (number, hash_) in ends.items()}
+
+
+def write_heads(path: Path, heads: Mapping[str, Head]) -> None:
+    """Write where chains end, for its owner only, durably and in place of an earlier file.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    text = json.dumps({chain: [head.number, head.hash] for chain, head in heads.items()}, indent=1)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _is_end(value: Any) -> bool:
+    match value:
+        case [int(number), str(hash_)]:
+            return type(number) is int and number >= 0 and _HASH.fullmatch(hash_) is not None
+    return False

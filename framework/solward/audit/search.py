@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.log import SETTLED, AuditEntry, entry_of, latest
-from solward.database.audit_tables import FREQUENT, RARE, audit
+from solward.database.tables import FREQUENT, RARE, audit
 from solward.support import jsontext
 
 WALKED: Final = 10_000

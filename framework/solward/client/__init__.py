@@ -9,7 +9,7 @@ This module is the client's public surface.
 
 from __future__ import annotations
 
-from solward.client.admins import AdminCredential, CreatedAdmin
+from solward.client.administration import AdminCredential, CreatedAdmin
 from solward.client.agent_models import (
     AcceptedPlugin,
     Agent,
@@ -54,7 +54,9 @@ from solward.client.models import (
     Frozen,
     FrozenWallet,
     Health,
+    Judged,
     NetworkFee,
+    Refusals,
     Setting,
     Stake,
     Switch,
@@ -67,8 +69,7 @@ from solward.client.models import (
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, Payment, PaymentQuote
-from solward.client.policy_models import Hold, Policy, PrincipalGrants
-from solward.client.refusals import Judged, Refusals
+from solward.client.policy import Hold, Policy, PrincipalGrants
 from solward.client.schedules import Schedule, ScheduleRun
 from solward.client.webhook import (
     AlertDelivery,

@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from solward.client.admins import Admins
+from solward.client.administration import Admins, Contacts, Keys, PluginState
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
-from solward.client.contacts import Contacts
 from solward.client.errors import ServerError, Unreachable
-from solward.client.http import Http
-from solward.client.keys import Keys
+from solward.client.http import Http, ServerSentEvent
 from solward.client.models import AuditFilter, AuditPage, Event, Frozen, Health, Setting, Switch
 from solward.client.payments import Payments
-from solward.client.plugin_state import PluginState
 from solward.client.policy import Holds, Policies
 from solward.client.schedules import Schedules
-from solward.client.sse import ServerSentEvent
 from solward.client.wallets import Transactions, Wallets
 from solward.support import jsontext
 

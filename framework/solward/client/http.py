@@ -1,8 +1,9 @@
-"""Requests to the service: the token, exact JSON, errors, retries."""
+"""Requests to the service: the token, exact JSON, errors, retries; and server-sent events."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -23,7 +24,6 @@ from solward.client.errors import (
     Unreachable,
     error_of,
 )
-from solward.client.sse import EventParser, ServerSentEvent
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 
@@ -46,6 +46,9 @@ _EVENT_STREAM = "text/event-stream"
 
 # Errors before anything of the request was sent.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+# Only these end a line: `str.splitlines` would cut texts at U+2028 or U+0085 too.
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @cache
@@ -352,3 +355,47 @@ def _request(
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    """One event; `id` is None where it has none."""
+
+    id: str | None
+    event: str
+    data: str
+
+
+class EventParser:
+    """Parses a stream in the WHATWG's format from chunks of any size.
+
+    Comments are skipped, and so is an incomplete event at the end.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._fields: dict[str, list[str]] = {}
+
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
+        """The events completed by these bytes."""
+        text = self._rest + chunk
+        # A carriage return at the end may be the first half of a line end.
+        pending = b"\r" if text.endswith(b"\r") else b""
+        *lines, rest = _LINE_END.split(text.removesuffix(pending))
+        self._rest = rest + pending
+        completed = (self._line(line.decode("utf-8", "replace")) for line in lines)
+        return [event for event in completed if event is not None]
+
+    def _line(self, line: str) -> ServerSentEvent | None:
+        if line:
+            name, _, value = line.partition(":")
+            self._fields.setdefault(name, []).append(value.removeprefix(" "))
+            return None
+        fields, self._fields = self._fields, {}
+        if "data" not in fields:
+            return None
+        return ServerSentEvent(
+            id=fields["id"][-1] if "id" in fields else None,
+            event=fields["event"][-1] if "event" in fields else "message",
+            data="\n".join(fields["data"]),
+        )

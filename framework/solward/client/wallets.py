@@ -13,6 +13,8 @@ from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
 from solward.client.models import (
     Balance,
+    Judged,
+    Refusals,
     Stake,
     Transaction,
     TransactionFilter,
@@ -22,7 +24,6 @@ from solward.client.models import (
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
-from solward.client.refusals import Judged, Refusals
 
 
 class _Named(Protocol):

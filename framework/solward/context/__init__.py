@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from solward.context.lifetime import Lifetime
 from solward.context.operations import OperationMethods
 from solward.context.store import Store, StoreCalls
 from solward.types.entries import HistoryRequest, Put, Remember, checked_remember
@@ -429,3 +428,23 @@ class SkillContext(OperationMethods):
 
     async def _quote(self, params: Mapping[str, Any]) -> Quote:
         return await self._calls.quote(params)
+
+
+class Lifetime:
+    """Whether a call still runs. It ends once, and for good."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self) -> None:
+        self._ended = False
+
+    def end(self) -> None:
+        """End it."""
+        self._ended = True
+
+    def check(self) -> None:
+        """Raise `SkillError` `call_ended` once the call has ended."""
+        if self._ended:
+            raise SkillError(
+                "call_ended", "The skill's call has ended; its context can do nothing any more"
+            )

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime
 from solward.support.tls import tls_context
 
 TIMEOUT_S = 15.0

@@ -32,11 +32,10 @@ from sqlalchemy.pool import NullPool
 
 from solward.database import outbox
 from solward.database import sqlite as inline
-from solward.database.file_lock import FileLock
 from solward.database.outbox import Recorded
 from solward.database.prepared import Prepared, hide_values
 from solward.database.schema import upgrade
-from solward.database.sqlite_transactions import SQLiteReaders, SQLiteWriter
+from solward.database.sqlite import FileLock, SQLiteReaders, SQLiteWriter
 from solward.database.tables import ledger_time
 from solward.database.window_clock import Moment, WindowClock
 from solward.support.clock import now_ms
@@ -415,7 +414,7 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
 def _sqlite_engine(url: URL, *, writer: bool) -> AsyncEngine:
     engine = create_async_engine(
         url,
-        # Connections stay open (`sqlite_transactions`).
+        # Connections stay open (`sqlite`).
         poolclass=NullPool,
         # Statements run in the caller's thread, commits in the committing thread.
         connect_args={"check_same_thread": False, "factory": inline.InlineConnection},

@@ -44,9 +44,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.audit_heads import BROKEN, Head
-from solward.database.audit_tables import audit, audit_heads, audit_offset
-from solward.database.prepared import Prepared
-from solward.database.prepared_rows import ForEachRow
+from solward.database.prepared import ForEachRow, Prepared
+from solward.database.tables import audit, audit_heads, audit_offset
 from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.telemetry import metrics
@@ -194,7 +193,7 @@ def publish(events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
 
     Log line and count of a transaction follow its event, so that of several processes only the one
     that stored its end reports it. A line has the fields that were bound where the event was
-    recorded: who commits may be another (`solward.database.sqlite_transactions`).
+    recorded: who commits may be another (`solward.database.sqlite`).
     """
     for event, (*_, context) in zip(events, recorded, strict=True):
         context.run(_publish, event)

@@ -4,6 +4,11 @@ Core compiles a statement once too, but what it does around each execution costs
 SQLite takes for a keyed read. A `Prepared` statement does the same work at its first use and keeps
 it: text, order and types of the parameters, names and types of the columns. It is for statements
 that run for every transaction, cycle or request; all others stay Core's own.
+
+A statement for each of many rows is one on PostgreSQL, however many rows there are. There the
+driver would send, and the server plan and run, a statement for each row, which took more processor
+time than the rows themselves (benchmarks/scale.py). The rows are given as JSON instead, which is a
+table to the statement. SQLite has no such costs, and runs its statement for each row.
 """
 
 from __future__ import annotations
@@ -13,14 +18,27 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
-from sqlalchemy import BindParameter, Insert, Update
+import msgspec
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Insert,
+    Text,
+    Update,
+    bindparam,
+    cast,
+    column,
+    func,
+)
+from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql import ClauseElement, visitors
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
 Row: TypeAlias = Any
 """A named tuple; its names are those of the statement's columns, as Core's rows have them."""
@@ -32,6 +50,11 @@ _NONE: _Parameters = MappingProxyType({})
 # Lists of parameters are filled up with their last value to a length of which few are in use, so
 # that few texts are kept however many lengths there are.
 _STEP = 64
+
+# What the driver takes as text; the server reads it as JSON.
+_ROWS: Final = "given_rows"
+
+Make = Callable[[Mapping[str, ColumnElement[Any]]], ClauseElement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +166,8 @@ class _Plan:
     def _set_shape(self, description: Sequence[Any]) -> None:
         if len(self._columns) not in (0, len(description)):
             raise TypeError(f"A statement of {len(self._columns)} columns has {len(description)}")
-        for place, column in enumerate(self._columns):
-            process = column.type.dialect_impl(self._dialect).result_processor(
+        for place, each in enumerate(self._columns):
+            process = each.type.dialect_impl(self._dialect).result_processor(
                 self._dialect, description[place][1]
             )
             if process is not None:
@@ -299,3 +322,35 @@ def hide_values(cause: BaseException, error: BaseException) -> None:
     if message is not None:
         cause.args = (message,)
         error.args = (f"({type(cause).__module__}.{type(cause).__name__}) {message}",)
+
+
+class ForEachRow:
+    """A statement for each of some rows, inside a transaction of `Database.write`.
+
+    Args:
+        columns: the fields of a row, with their types: text and integers.
+        make: the statement, given where each field's value is.
+    """
+
+    def __init__(self, columns: Mapping[str, TypeEngine[Any]], make: Make) -> None:
+        self._on_sqlite = Prepared(make({n: bindparam(n, type_=t) for n, t in columns.items()}))
+        given = (
+            func.json_to_recordset(cast(bindparam(_ROWS, type_=Text), JSON))
+            .table_valued(*(column(name, type_) for name, type_ in columns.items()))
+            .render_derived("given", with_types=True)
+        )
+        self._on_postgres = Prepared(make({name: given.c[name] for name in columns}))
+
+    async def run(self, connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run it for each of `rows`, which have all its fields.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: as `Prepared`; where one row is refused all are.
+        """
+        if not rows:
+            return
+        if connection.dialect.name == "sqlite":
+            await self._on_sqlite.many(connection, rows)
+        else:
+            text = msgspec.json.encode(rows).decode()
+            await self._on_postgres.run(connection, {_ROWS: text})

@@ -20,8 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from solward.database.audit_tables import metadata
-from solward.database.tables import Sequence
+from solward.database.tables import Sequence, metadata
 
 api_keys = Table(
     "api_keys",

@@ -1,28 +1,438 @@
-"""SQLite for asyncio without a thread hop for every statement.
+"""SQLite for asyncio: readers beside one writer, and one commit for writers that wait.
 
 A statement on a local WAL database takes tens of microseconds, less than a hop to a thread and
-back; only the commit waits for the disk, so only it leaves the event loop
-(`solward.database.sqlite_transactions`). Statements must stay
+back; only the commit waits for the disk, so only it leaves the event loop. Statements must stay
 short: keyed reads and bounded pages, as all in `solward.vault.store` are.
+
+A commit waits for the disk, and SQLite has one writer, so writers that come at the same time would
+wait for as many commits as there are of them. Here the blocks that wait for their turn run one
+after the other in one database transaction, each under a savepoint of its own, and return after the
+one commit that makes all of them durable. A block that raises takes back its own part alone. Where
+the commit fails, none of them happened.
+
+The connections stay open: what SQLAlchemy does around a transaction takes longer than a short one
+on SQLite. Its own transaction on them never ends; what begins and ends is the database's.
+
+The database's file is locked: one process at a time, whatever path or home names it. The lock is on
+the file itself, so symbolic and hard links to it meet the same lock. SQLite's own locks
+(sqlite.org, "File Locking And Concurrency") are for single transactions: they let two services in.
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import fcntl
+import os
 import sqlite3
-from collections.abc import Generator
-from typing import Any
+import struct
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as Exhausted
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
 from sqlalchemy.util import await_only
 
+from solward.database import outbox
+from solward.database.outbox import Recorded
+from solward.types.errors import HomeLocked, StoreError
+
+# The wait of a reader or a writer for another process.
+BUSY_TIMEOUT_S = 5.0
+_BUSY_POLL_S = 0.005
+# Blocks of one commit: the first of them waits for the last.
+_MOST_BLOCKS = 64
+# Of the event loop before a commit that nobody waits to join, where the one before was shared.
+_TURNS = 4
+# The wait for a reader's connection when all are in use.
+_READER_WAIT_S = 30.0
+
+EndBlock: TypeAlias = Callable[[AsyncConnection], Awaitable[None]]
+"""Called as the last part of each write block."""
+EndGroup: TypeAlias = Callable[
+    [AsyncConnection, Sequence[Recorded]], Awaitable[Callable[[], object]]
+]
+"""Called before the commit with what the blocks recorded; what it returns is called after it."""
+
 DRIVER = "sqlite+solward"
 
-# The wait of a reader for another process; a writer's is in `sqlite_transactions`.
-_BUSY_TIMEOUT_S = 5.0
+# `struct flock` of fcntl(2): type, whence, start, length, process.
+_FLOCK = struct.Struct("@hhqqi4x")
+# Linux's locks of an open file: no other descriptor's close releases them, unlike the locks SQLite
+# takes, and two of one process exclude each other. Of one byte beyond any database's end, because
+# locks of a range that SQLite uses would stop it.
+_SET_LOCK = getattr(fcntl, "F_OFD_SETLK", None)
+_AT, _BYTES = 2**62, 1
+# SQLite's shared range, which a connection in WAL mode holds while it is open.
+_SHARED_AT, _SHARED_BYTES = 0x40000002, 510
+
+# Files that this process has locked, by device and inode. Closing any descriptor of a file releases
+# SQLite's locks on it in the whole process, so a second lock must be refused before it opens one.
+_held: set[tuple[int, int]] = set()
+
+
+@dataclass(slots=True)
+class _Open:
+    """An open connection, and the driver's own."""
+
+    connection: AsyncConnection
+    driver: sqlite3.Connection
+
+    @classmethod
+    async def of(cls, engine: AsyncEngine) -> _Open:
+        connection = await engine.connect()
+        await connection.begin()
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        return cls(connection, driver)
+
+
+class SQLiteReaders:
+    """Read transactions: each sees one state of the database, and none waits for a writer."""
+
+    def __init__(self, engine: AsyncEngine, most: int) -> None:
+        self._engine = engine
+        self._most = most
+        self._free: list[_Open] = []
+        self._opened = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction.
+
+        Raises:
+            sqlalchemy.exc.TimeoutError: all connections were in use for too long.
+        """
+        opened = await self._take()
+        try:
+            opened.driver.execute("BEGIN")
+            yield opened.connection
+        finally:
+            await self._give(opened)
+
+    async def close(self) -> None:
+        """Close the connections; those in use are closed when their transactions end."""
+        self._closed = True
+        while self._free:
+            await self._free.pop().connection.close()
+        await self._engine.dispose()
+
+    async def _take(self) -> _Open:
+        while not self._free:
+            if self._opened < self._most:
+                self._opened += 1
+                try:
+                    return await _Open.of(self._engine)
+                except BaseException:
+                    self._opened -= 1
+                    self._wake()
+                    raise
+            await self._wait()
+        return self._free.pop()
+
+    async def _wait(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(_READER_WAIT_S):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._wake()
+            if isinstance(error, TimeoutError):
+                used = f"{self._most} connections are in use"
+                raise Exhausted(f"{used}, and none became free in {_READER_WAIT_S:g} s") from None
+            raise
+
+    def _wake(self) -> None:
+        turn = _next(self._waiting)
+        if turn is not None:
+            turn.set_result(None)
+
+    async def _give(self, opened: _Open) -> None:
+        try:
+            opened.driver.rollback()
+        except sqlite3.Error:
+            # It was lost; its place is free.
+            await opened.connection.invalidate()
+        if self._closed or opened.connection.invalidated:
+            self._opened -= 1
+            self._wake()
+            await opened.connection.close()
+            return
+        self._free.append(opened)
+        self._wake()
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Blocks of one database transaction.
+
+    Attributes:
+        recorded: events of the blocks, in their order.
+        blocks: how many are kept.
+        lost: why SQLite took the whole transaction back; None while it is there.
+    """
+
+    recorded: list[Recorded] = field(default_factory=list)
+    blocks: int = 0
+    lost: BaseException | None = None
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    _is_ended: bool = False
+    _error: BaseException | None = None
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It is committed, or it failed: wake the writers, in the order of their blocks."""
+        self._is_ended, self._error = True, error
+        for each in self._waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def outlast(self) -> None:
+        """Wait for the end, whoever cancels; a cancellation is raised after it.
+
+        Raises:
+            BaseException: why it failed.
+        """
+        was_cancelled = False
+        while not self._is_ended:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                was_cancelled = True
+        if was_cancelled:
+            raise asyncio.CancelledError
+        if self._error is not None:
+            raise self._error
+
+
+class SQLiteWriter:
+    """Write transactions."""
+
+    def __init__(self, engine: AsyncEngine, end_block: EndBlock, end_group: EndGroup) -> None:
+        self._engine = engine
+        self._end_block = end_block
+        self._end_group = end_group
+        self._committer = ThreadPoolExecutor(1, "solward-commit")
+        self._opened: _Open | None = None
+        self._is_taken = False
+        # Whether the last commit had several blocks.
+        self._is_busy = False
+        # Each is given the group to join, or None to begin one.
+        self._waiting: deque[asyncio.Future[_Group | None]] = deque()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A block that is kept, durably, once this returns, or not at all.
+
+        Writers return in the order of their blocks, and before a block of the next commit runs, so
+        that what they do in memory then has that order too. A cancellation during the commit is
+        raised after it.
+
+        Raises:
+            sqlite3.Error: the database refused; nothing of the block was kept.
+        """
+        group = await self._turn()
+        try:
+            if group is None:
+                group = await self._begin()
+        except BaseException:
+            self._hand_on(None)
+            raise
+        assert self._opened is not None
+        connection, driver = self._opened.connection, self._opened.driver
+        # What it read of others' that may still fail.
+        is_on_others = group.blocks > 0
+        try:
+            if is_on_others:
+                driver.execute("SAVEPOINT block")
+            outbox.begin(connection)
+            yield connection
+            await self._end_block(connection)
+            if is_on_others:
+                driver.execute("RELEASE block")
+            elif not driver.in_transaction:
+                raise sqlite3.OperationalError("the transaction was rolled back")
+        except BaseException as error:
+            outbox.take(connection)
+            await self._take_back(group, error)
+            await self._pass_on(group)
+            if is_on_others and isinstance(error, Exception):
+                # What it raises may say what others did, so it is not said before that is durable.
+                await group.outlast()
+            raise
+        group.recorded += outbox.take(connection)
+        group.blocks += 1
+        await self._pass_on(group)
+        await group.outlast()
+
+    async def close(self) -> None:
+        """Close the connection; a transaction still open is rolled back."""
+        if self._opened is not None:
+            await self._opened.connection.close()
+            self._opened = None
+        await self._engine.dispose()
+        self._committer.shutdown()
+
+    async def _turn(self) -> _Group | None:
+        """Wait for the turn; the group to join."""
+        if not self._is_taken:
+            self._is_taken = True
+            return None
+        turn: asyncio.Future[_Group | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                await self._pass_on(turn.result())
+            raise
+
+    async def _begin(self) -> _Group:
+        if self._opened is not None and self._opened.connection.invalidated:
+            await self._opened.connection.close()
+            self._opened = None
+        if self._opened is None:
+            self._opened = await _Open.of(self._engine)
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                # The lock before anything is read, so that no transaction must be repeated.
+                self._opened.driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                # Another process has the lock; the event loop must not block on it.
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_BUSY_POLL_S)
+            else:
+                return _Group()
+
+    async def _take_back(self, group: _Group, error: BaseException) -> None:
+        """Undo what the block did; after some errors SQLite has undone the whole transaction."""
+        assert self._opened is not None
+        if not group.blocks:
+            await self._roll_back()
+            return
+        try:
+            self._opened.driver.execute("ROLLBACK TO block")
+            self._opened.driver.execute("RELEASE block")
+        except sqlite3.Error as lost:
+            await self._roll_back()
+            # Others are told of what the database said, and of nothing that this block did.
+            is_its = isinstance(error, sqlite3.OperationalError | OperationalError)
+            group.lost = error if is_its else lost
+
+    async def _roll_back(self) -> None:
+        """End the transaction; a connection that cannot do it, or was lost, is used no more."""
+        assert self._opened is not None
+        try:
+            self._opened.driver.rollback()
+        except sqlite3.Error:
+            await self._opened.connection.invalidate()
+
+    async def _pass_on(self, group: _Group | None) -> None:
+        """End the turn: the next one joins the group, or it is committed."""
+        if group is not None and group.lost is not None:
+            group.end(group.lost)
+        elif group is not None and group.blocks:
+            was_cancelled = False
+            turns = _TURNS if self._is_busy and group.blocks < _MOST_BLOCKS else 0
+            while turns and not self._waiting:
+                # Whoever is about to write joins. One writer alone does not wait for the tasks
+                # that are ready, which run while the disk writes.
+                was_cancelled = await _let_others_run() or was_cancelled
+                turns -= 1
+            if group.blocks == _MOST_BLOCKS or not self._hand_on_if_waited(group):
+                await self._commit(group)
+            if was_cancelled:
+                await group.outlast()
+                raise asyncio.CancelledError
+            return
+        self._hand_on(None)
+
+    def _hand_on_if_waited(self, group: _Group | None) -> bool:
+        turn = _next(self._waiting)
+        if turn is not None:
+            turn.set_result(group)
+        return turn is not None
+
+    def _hand_on(self, group: _Group | None) -> None:
+        self._is_taken = self._hand_on_if_waited(group)
+
+    async def _commit(self, group: _Group) -> None:
+        assert self._opened is not None
+        connection, driver = self._opened.connection, self._opened.driver
+        self._is_busy = group.blocks > 1
+        was_cancelled = False
+        try:
+            publish = await self._end_group(connection, group.recorded)
+            # `run_in_executor` looks first whether it is given a coroutine, as long as a statement.
+            committed = asyncio.wrap_future(self._committer.submit(driver.commit))
+            was_cancelled = await _until_done(committed)
+        except BaseException as error:
+            await self._roll_back()
+            group.end(error)
+        else:
+            group.end()
+            publish()
+            if group.blocks > 1:
+                # The writers before this one return first.
+                was_cancelled = await _let_others_run() or was_cancelled
+        finally:
+            self._hand_on(None)
+        if was_cancelled:
+            raise asyncio.CancelledError
+
+
+def _next(waiting: deque[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:
+    """The first who still waits."""
+    while waiting:
+        turn = waiting.popleft()
+        if not turn.done():
+            return turn
+    return None
+
+
+async def _let_others_run() -> bool:
+    """Let whatever is ready run once; whether the caller was cancelled meanwhile."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+async def _until_done(future: asyncio.Future[Any]) -> bool:
+    """Wait for the end; whether the caller was cancelled meanwhile.
+
+    Raises:
+        Exception: the future's.
+    """
+    was_cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError:
+            was_cancelled = True
+    future.result()
+    return was_cancelled
 
 
 class _Nothing:
@@ -86,7 +496,7 @@ class InlineSQLite(SQLiteDialect_pysqlite):
         await_only(_NOTHING)
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: `sqlite_transactions` begins and ends transactions."""
+        """Nothing: `SQLiteWriter` begins and ends transactions."""
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
@@ -99,9 +509,73 @@ def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
         "foreign_keys = ON",
         # What savepoints take back is in a temporary file otherwise.
         "temp_store = MEMORY",
-        f"busy_timeout = {0 if writer else int(_BUSY_TIMEOUT_S * 1000)}",
+        f"busy_timeout = {0 if writer else int(BUSY_TIMEOUT_S * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 
 
 registry.register("sqlite.solward", __name__, "InlineSQLite")
+
+
+class FileLock:
+    """An exclusive lock of a database file, which is made (mode 0600) where it is missing.
+
+    Taken before SQLite opens the file and released after SQLite closed it; the kernel releases it
+    when the process ends, even when it is killed.
+
+    Raises:
+        HomeLocked: another process has it, or this one by another `FileLock`.
+        StoreError: its file system has no locks.
+        OSError: the file cannot be opened for writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if path.exists() and _identity(os.stat(path)) in _held:
+            raise _refusal(path, os.getpid())
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(self._descriptor, path)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._identity = _identity(os.fstat(self._descriptor))
+        _held.add(self._identity)
+
+    def release(self) -> None:
+        """Let another process have the file; a second call does nothing."""
+        if self._descriptor >= 0:
+            _held.discard(self._identity)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    if _SET_LOCK is None:
+        return
+    try:
+        fcntl.fcntl(descriptor, _SET_LOCK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _AT, _BYTES, 0))
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise StoreError(f"The database {path} cannot be locked: {error.strerror}") from None
+        raise _refusal(path, _reader(descriptor)) from None
+
+
+def _reader(descriptor: int) -> int:
+    """A process that has the database open, 0 where none is known; it only explains a refusal."""
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
+    try:
+        kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
+    except OSError:
+        return 0
+    return 0 if kind == fcntl.F_UNLCK else max(0, int(process))
+
+
+def _refusal(path: Path, process: int) -> HomeLocked:
+    by = f"process {process}" if process else "another process"
+    return HomeLocked(
+        f"The database {path} is in use by {by}; stop it, or set another DATABASE_URL"
+    )
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -7,9 +7,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from solward.hosts.capabilities import RunningCall
+from solward.hosts.capabilities import RunningCall, TenantHost
 from solward.hosts.egress import EgressCall
-from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire import methods
 from solward.hosts.wire.values import (
     COMPLETION,

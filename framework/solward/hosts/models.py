@@ -24,14 +24,13 @@ from typing import Any, Final
 
 import structlog
 
-from solward.hosts.capabilities import Capabilities
+from solward.hosts.capabilities import Capabilities, TenantHost
 from solward.hosts.egress import Egress, Limits
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
-from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire.values import to_json
 from solward.plugins.folders import models
 from solward.plugins.hooks import PROVIDERS

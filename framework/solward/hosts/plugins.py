@@ -26,14 +26,13 @@ import httpx
 import structlog
 
 from solward.context import SkillContext
-from solward.hosts.capabilities import Capabilities, RunningCall, sayable
+from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, sayable
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import UNCONFINED, Host, HostConfig, SupervisionLimits
 from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
-from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame

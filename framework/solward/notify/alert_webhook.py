@@ -1,8 +1,10 @@
 """The alerts' webhook: an operator's receiver is told of what matters without anybody watching.
 
-What is told is noted in the transaction of the event that it tells of, and grouped
-(`solward.notify.alert_groups`): a flood of one thing is one line with a count. One message at a
-time is sent, as `solward.notify.webhook_sender` sends: while the receiver is away, alerts gather.
+What is told is noted in the transaction of the event that it tells of, and grouped by what it is
+about. A group is one row, however often its alert comes: whoever causes ten thousand refusals adds
+to a count. What a group gathered since it was last told is one line of the next message, and the
+more often it was told, the longer it waits. One message at a time is sent, as
+`solward.notify.webhook_sender` sends: while the receiver is away, alerts gather.
 """
 
 from __future__ import annotations
@@ -13,19 +15,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from sqlalchemy import BigInteger, BindParameter, bindparam, case, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
 from solward.database import outbox
-from solward.database.database import Database
-from solward.notify import alert_groups
+from solward.database.database import Database, clock, try_lock_exclusive
+from solward.database.service_tables import alert_groups
 from solward.notify import deliveries as store
-from solward.notify.alert_groups import Group, Note
 from solward.notify.deliveries import Claimed
 from solward.notify.webhook_sender import Pace, Sender, new_client, send
 from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
+from solward.support.durations import HOUR_MS
 from solward.telemetry.scrub import scrub_start
 from solward.types.errors import ConfigError
 from solward.types.events import Event, EventKind
@@ -93,6 +97,18 @@ TEST: Final = "test"
 """The name of what `solward alerts test` sends."""
 NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
 """Everything that is told."""
+
+# The longest wait of a group that goes on, and what it is forgotten after.
+LONGEST_WAIT_MS = HOUR_MS
+# Groups of one message.
+MOST_TAKEN = 1_000
+
+_LOCK = "alert_groups"
+# Far beyond the longest wait, and no overflow.
+_MOST_DOUBLED = 32
+
+_NOW: BindParameter[int] = bindparam("now", type_=BigInteger)
+_rows = alert_groups.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +186,7 @@ class AlertWebhook(Sender):
         if name in self._names:
             async with self._database.write() as connection:
                 fields = jsontext.dumps({"detail": shown(detail)})
-                await alert_groups.note(connection, [Note(name, name, fields)])
+                await add_notes(connection, [Note(name, name, fields)])
             self._woken.set()
 
     def _concerns(self, event: Event) -> bool:
@@ -183,7 +199,7 @@ class AlertWebhook(Sender):
             if (note := self._noted(event, data)) is not None
         ]
         if found:
-            await alert_groups.note(connection, _together(found))
+            await add_notes(connection, _together(found))
 
     def _name_of(self, event: str, data: Any) -> str | None:
         if event not in _FIELDS:
@@ -211,7 +227,7 @@ class AlertWebhook(Sender):
     async def _prepare(self, connection: AsyncConnection) -> None:
         if await store.next_due(connection, self.channel) is not None:
             return
-        groups = await alert_groups.take(connection, self._interval_ms)
+        groups = await take_groups(connection, self._interval_ms)
         if groups:
             delivery = str(uuid.uuid4())
             text = message(groups, self._shape, self._dashboard)
@@ -221,7 +237,7 @@ class AlertWebhook(Sender):
         waiting = await store.next_due(connection, self.channel)
         if waiting is not None:
             return waiting
-        return await alert_groups.next_due(connection, self._interval_ms)
+        return await next_group_due(connection, self._interval_ms)
 
     def _give_up(self, connection: AsyncConnection, claimed: Claimed, failure: str) -> None:
         alerts.alerts_given_up(connection, claimed.tries, failure)
@@ -312,3 +328,131 @@ def _plain(text: str) -> str:
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("`", "'")):
         text = text.replace(character, entity)
     return text
+
+
+def _noted(new: Any) -> Any:
+    added = new.excluded
+    since = case((_rows.count == 0, added.first_ms), else_=_rows.first_ms)
+    return new.on_conflict_do_update(
+        index_elements=[_rows.key],
+        set_={
+            "count": _rows.count + added.count,
+            "first_ms": since,
+            "last_ms": added.last_ms,
+            "fields": added.fields,
+        },
+    )
+
+
+_NOTE = {
+    "sqlite": _noted(sqlite.insert(alert_groups)),
+    "postgresql": _noted(postgresql.insert(alert_groups)),
+}
+_DUE = select(func.min(_rows.next_ms)).where(_rows.count > 0)
+_LAST = select(func.max(_rows.told_ms))
+# Rows that somebody adds to right now wait for the next message: nobody waits for another here, so
+# the order of the locks is nobody's concern.
+_WAITING = (
+    select(alert_groups)
+    .where(_rows.count > 0)
+    .order_by(_rows.first_ms)
+    .limit(MOST_TAKEN)
+    .with_for_update(skip_locked=True)
+)
+_WAIT = bindparam("b_interval", type_=BigInteger).op("<<")(_rows.tells)
+_TOLD = (
+    update(alert_groups)
+    .where(_rows.key.in_(bindparam("keys", expanding=True)))
+    .values(
+        count=0,
+        told_ms=_NOW,
+        tells=case((_rows.tells < _MOST_DOUBLED, _rows.tells + 1), else_=_rows.tells),
+        next_ms=_NOW + case((_WAIT > LONGEST_WAIT_MS, LONGEST_WAIT_MS), else_=_WAIT),
+    )
+)
+_FORGET = delete(alert_groups).where(_rows.count == 0, _rows.told_ms < bindparam("before"))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What came of one thing since it was last told.
+
+    Attributes:
+        name: of an alert or of an event.
+        fields: of the latest, as JSON text.
+        count: how many came.
+        first_ms: when the first of these came, by the database's clock.
+        last_ms: when the latest came.
+    """
+
+    name: str
+    fields: str
+    count: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to tell, once it is committed; `key` says with what it is grouped."""
+
+    key: str
+    name: str
+    fields: str
+    count: int = 1
+
+
+async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
+    """Add to groups, in the transaction of what is noted."""
+    now = await clock(connection)
+    statement = _NOTE[connection.dialect.name]
+    # By key, so that two transactions that add to the same groups cannot deadlock.
+    for each in sorted(notes, key=lambda note: note.key):
+        row = {
+            "key": each.key,
+            "name": each.name,
+            "fields": each.fields,
+            "count": each.count,
+            "first_ms": now,
+            "last_ms": now,
+            "told_ms": 0,
+            "tells": 0,
+            "next_ms": now,
+        }
+        await connection.execute(statement, row)
+
+
+async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int | None:
+    """Milliseconds until a message is due, at least 0; None where nothing waits.
+
+    Args:
+        interval_ms: between two messages, whatever they tell.
+    """
+    due = (await connection.execute(_DUE)).scalar()
+    if due is None:
+        return None
+    last = (await connection.execute(_LAST)).scalar() or 0
+    return max(0, max(int(due), int(last) + interval_ms) - await clock(connection))
+
+
+async def take_groups(connection: AsyncConnection, interval_ms: int) -> list[Group]:
+    """What the next message tells, oldest first, at most `MOST_TAKEN`; empty where none is due.
+
+    Of processes that ask at once, one gets it. A group that was told is told again after
+    `interval_ms` at the earliest, then after twice as long each time, up to `LONGEST_WAIT_MS`,
+    unless there is a message anyway; one that was quiet for that long begins anew.
+    """
+    if not await try_lock_exclusive(connection, _LOCK):
+        return []
+    now = await clock(connection)
+    await connection.execute(_FORGET, {"before": now - LONGEST_WAIT_MS})
+    if await next_group_due(connection, interval_ms) != 0:
+        return []
+    rows = (await connection.execute(_WAITING)).mappings().all()
+    if rows:
+        values = {"keys": [row["key"] for row in rows], "now": now, "b_interval": interval_ms}
+        await connection.execute(_TOLD, values)
+    return [
+        Group(row["name"], row["fields"], row["count"], row["first_ms"], row["last_ms"])
+        for row in rows
+    ]

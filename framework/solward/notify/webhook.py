@@ -34,7 +34,7 @@ from solward.support.webhook_signature import (
 from solward.telemetry import metrics
 from solward.types.errors import DecisionRefused, InvalidRequest
 from solward.types.events import Event, EventKind
-from solward.types.hold import Hold
+from solward.types.record import Hold
 from solward.vault.store import alerts
 
 REFUSALS: Final = {

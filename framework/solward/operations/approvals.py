@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.operations.perform import Operations
+from solward.operations.plugin_draft import read_recipe
 from solward.operations.policies.grant_report import WalletKeys
-from solward.operations.recipe import read_recipe
 from solward.support.clock import iso
 from solward.types.errors import (
     HoldDecided,
@@ -31,11 +31,11 @@ from solward.types.errors import (
     StoreError,
     TransactionError,
 )
-from solward.types.hold import Hold, HoldState
+from solward.types.record import Hold, HoldState
 from solward.types.roles import is_admin
 from solward.vault.money.plugin_entries import read_remember
 from solward.vault.money.request import Actor, HoldTaken
-from solward.vault.money.reserve.holding import venue_of
+from solward.vault.money.reserve.hold_reservation import venue_of
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import holds as store
 from solward.vault.store import spending

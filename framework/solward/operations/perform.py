@@ -14,23 +14,21 @@ from typing import Any
 
 from solders.instruction import Instruction
 
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime
 from solward.context.pocket import PocketRequest
+from solward.operations import staking as _staking  # noqa: F401
 
 # The families are imported for the plans they register.
-from solward.operations import launch as _launch  # noqa: F401
-from solward.operations import staking as _staking  # noqa: F401
+from solward.operations import tokens as _launch  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
+from solward.operations import tokens as _transfer_token  # noqa: F401
 from solward.operations import transfer as _transfer  # noqa: F401
-from solward.operations import transfer_token as _transfer_token  # noqa: F401
-from solward.operations import wrapping as _wrapping  # noqa: F401
+from solward.operations import transfer as _wrapping  # noqa: F401
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
 from solward.operations.payments.pay import PaymentQuote, Payments
 from solward.operations.plans import PLANS, Plan, run_plan
-from solward.operations.plugin_draft import plain, plugin_draft
-from solward.operations.pocket_use import plan_use, read_request
-from solward.operations.recipe import recipe_of
+from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import Venue, Venues
 from solward.plugins.containment import contained

@@ -1,36 +1,68 @@
-"""Minting, burning, giving up authorities and closing accounts, of SPL Token and Token-2022 mints.
+"""Launching, minting, sending and burning tokens, giving up authorities and closing accounts, of
+SPL Token and Token-2022 mints.
 
 The mint is read from the ledger before anything is built, so what the token program would refuse
 is refused as bad input, before a fee is paid.
+
+Layouts: spl-token-2022-interface (MetadataPointer, instruction 39.0) and
+spl-token-metadata-interface (Initialize, told by its eight-byte discriminator; TokenMetadata).
+
+Who may receive follows the field's own tools (`spl-token transfer`, `getAssociatedTokenAddress`):
+a wallet's address, whose associated account is opened where it is missing, or a token account of
+the same mint. An address without a private key, or a program's account, is refused: what is sent
+to it may be lost; the token account such an owner has already can be named instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+import struct
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from typing import TypeAlias
 
-from solders.instruction import Instruction
+from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from solders.system_program import ID as SYSTEM_PROGRAM
+from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 from solders.token.associated import get_associated_token_address
 
 from solward.operations.declared.tokens import (
     BURN,
     CLOSE_ACCOUNT,
+    LAUNCH_TOKEN,
     MINT_SUPPLY,
     REVOKE_AUTHORITY,
+    TRANSFER_TOKEN,
 )
 from solward.operations.plans import plans
-from solward.solana.instructions import TOKEN_AUTHORITIES
-from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.token_instructions import (
+from solward.operations.transfer import parse_address
+from solward.solana.instructions import (
+    TOKEN_AUTHORITIES,
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_METADATA_POINTER_INITIALIZE,
+    TOKEN_TRANSFER_CHECKED_WITH_FEE,
     burn_checked,
     close_account,
     create_associated,
+    initialize_mint,
     mint_to_checked,
     revoke_authority,
+    transfer_checked,
 )
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.solana.tokens import Mint, associated_account_size, read_mint
+from solward.solana.tokens import (
+    NON_TRANSFERABLE,
+    TOKEN_METADATA_FIXED_BYTES,
+    TRANSFER_FEE,
+    Mint,
+    associated_account_size,
+    current_epoch,
+    read_mint,
+    token_account,
+    transfer_fee,
+)
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger, TokenHolding
@@ -39,6 +71,16 @@ from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
 
 _AUTHORITIES = {name.removesuffix("_authority"): kind for kind, name in TOKEN_AUTHORITIES.items()}
+
+# A mint padded to an account's size, the account type, and the pointer with its header.
+_MINT_WITH_POINTER_BYTES = 166 + 4 + 64
+# The extensions of a launched mint: metadata pointer and metadata.
+_EXTENSIONS = (18, 19)
+# A seed has at most 32 bytes: 128 random bits as hex.
+_SEED_BYTES = 16
+
+# Data of TransferCheckedWithFee: its two numbers, then amount, decimals and fee.
+_WITH_FEE = struct.Struct("<2sQBQ")
 
 
 @plans(MINT_SUPPLY)
@@ -257,3 +299,272 @@ def _burns(wallet: str, mint: Mint, held: list[TokenHolding], units: int) -> Ite
             units -= burned
             account = Pubkey.from_string(holding.account)
             yield burn_checked(program, account, address, owner, burned, mint.decimals)
+
+
+@plans(LAUNCH_TOKEN)
+async def plan_launch_token(
+    wallet: str,
+    *,
+    ledger: ReadLedger,
+    name: str,
+    symbol: str,
+    decimals: int,
+    initial_supply: Decimal | int,
+) -> Draft:
+    """Create a token whose mint and freeze authority is the wallet, and mint its first supply.
+
+    The mint's address is derived from the wallet and a random seed, so that the wallet's
+    signature alone creates it.
+
+    Raises:
+        InvalidRequest: the supply is none.
+        LedgerError: the ledger did not answer.
+    """
+    units = to_units(initial_supply, decimals, "initialSupply")
+    owner, program = Pubkey.from_string(wallet), Pubkey.from_string(TOKEN_2022_PROGRAM)
+    seed = secrets.token_hex(_SEED_BYTES)
+    address = Pubkey.create_with_seed(owner, seed, program)
+    mint = Mint(
+        address=str(address),
+        program=TOKEN_2022_PROGRAM,
+        decimals=decimals,
+        supply=0,
+        mint_authority=wallet,
+        freeze_authority=wallet,
+        name=name,
+        symbol=symbol,
+        extensions=_EXTENSIONS,
+    )
+    account = associated_account(owner, mint)
+    texts = _strings(name, symbol, "")
+    # The metadata is written by growing the account, whose rent must be there before.
+    mint_rent = await ledger.rent_exempt_minimum(
+        _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
+    )
+    account_rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
+    intent = Intent(
+        type=TransactionType.TOKEN_LAUNCH,
+        wallet=wallet,
+        rent_lamports=mint_rent + account_rent,
+        tokens_in={mint.address: units},
+        details={
+            "mint": mint.address,
+            "name": name,
+            "symbol": symbol,
+            "decimals": decimals,
+            "supply": from_units(units, decimals),
+            "account": str(account),
+        },
+    )
+    return Draft(
+        intent,
+        (
+            _create(owner, address, seed, mint_rent),
+            Instruction(
+                program,
+                TOKEN_METADATA_POINTER_INITIALIZE + bytes(owner) + bytes(address),
+                [AccountMeta(address, False, True)],
+            ),
+            initialize_mint(program, address, decimals, owner, owner),
+            _describe(owner, address, texts),
+            create_associated(owner, owner, address, program),
+            mint_to(owner, mint, account, units),
+        ),
+    )
+
+
+def _create(owner: Pubkey, mint: Pubkey, seed: str, lamports: int) -> Instruction:
+    return create_account_with_seed(
+        CreateAccountWithSeedParams(
+            from_pubkey=owner,
+            to_pubkey=mint,
+            base=owner,
+            seed=seed,
+            lamports=lamports,
+            space=_MINT_WITH_POINTER_BYTES,
+            owner=Pubkey.from_string(TOKEN_2022_PROGRAM),
+        )
+    )
+
+
+def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
+    """Write name and symbol into the mint itself; the wallet may change them later."""
+    accounts = [
+        AccountMeta(mint, False, True),
+        AccountMeta(owner, False, False),
+        AccountMeta(mint, False, False),
+        AccountMeta(owner, True, False),
+    ]
+    return Instruction(
+        Pubkey.from_string(TOKEN_2022_PROGRAM), TOKEN_METADATA_INITIALIZE + texts, accounts
+    )
+
+
+def _strings(*texts: str) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
+
+
+@plans(TRANSFER_TOKEN)
+async def plan_transfer_token(
+    wallet: str,
+    *,
+    ledger: ReadLedger,
+    tokens: TokenList,
+    mint: str,
+    to: str,
+    amount: Decimal | int,
+) -> Draft:
+    """Send `amount` whole tokens, from the wallet's associated account first.
+
+    Of a mint with a transfer fee less arrives, which the details say; all of it leaves and counts.
+
+    Args:
+        mint: a mint address or a known symbol.
+        to: a wallet's address, or a token account of the mint.
+
+    Raises:
+        InvalidRequest: no such mint, or one whose tokens do not move by themselves; wrapped SOL;
+            the amount is none, more than the wallet holds, or no more than the mint's fee; `to` is
+            the wallet itself, has no private key, or is an account that cannot hold the tokens.
+        LedgerError: the ledger did not answer.
+    """
+    found = await read_mint(ledger, tokens.resolve(mint, "mint"))
+    _check_mint(found)
+    units = to_units(amount, found.decimals, "amount")
+    recipient = parse_address(to, "to")
+    owner, account = await _receiver(ledger, wallet, recipient, found)
+    held = await accounts_of(ledger, wallet, found)
+    balance = sum(holding.units for holding in held)
+    if units > balance:
+        raise InvalidRequest(
+            f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
+            f" of {found.address} the wallet holds"
+        )
+    moves = await _moves(ledger, found, held, units)
+    received = sum(moved - (fee or 0) for _, moved, fee in moves)
+    if received < 1:
+        raise InvalidRequest("amount is too small: the mint's transfer fee takes all of it")
+    payer = Pubkey.from_string(wallet)
+    rent = 0
+    opening = []
+    if str(account) != str(recipient):
+        # Also where it exists: the program then checks that it is still the receiver's.
+        program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
+        create = create_associated(payer, owner, address, program)
+        opening.append(create)
+        rent = await _rent(ledger, owner, account, found)
+    intent = Intent(
+        type=TransactionType.TOKEN_TRANSFER,
+        wallet=wallet,
+        rent_lamports=rent,
+        tokens_out={found.address: units},
+        destinations=frozenset({str(recipient), str(owner), str(account)}),
+        details={
+            "from": wallet,
+            "to": str(recipient),
+            "mint": found.address,
+            "amount": from_units(units, found.decimals),
+            "received": from_units(received, found.decimals),
+            "account": str(account),
+        },
+    )
+    transfers = (_transfer(payer, found, account, *move) for move in moves)
+    return Draft(intent, (*opening, *transfers))
+
+
+def _check_mint(mint: Mint) -> None:
+    if mint.address == WRAPPED_SOL_MINT:
+        # SOL limits bound SOL however it is wrapped; sent as a token it would pass them by.
+        raise InvalidRequest("mint: wrapped SOL is not sent as a token; unwrap it and send SOL")
+    if NON_TRANSFERABLE in mint.extensions:
+        raise InvalidRequest(f"mint: {mint.address} has tokens that cannot be transferred")
+    if mint.runs_hook:
+        # Its program wants accounts that the wallet's signature must not meet.
+        raise InvalidRequest(
+            f"mint: {mint.address} has a transfer hook, a program that each transfer must call, so"
+            " it cannot be sent"
+        )
+
+
+async def _receiver(
+    ledger: ReadLedger, wallet: str, recipient: Pubkey, mint: Mint
+) -> tuple[Pubkey, Pubkey]:
+    """Who will own the tokens, and in which token account."""
+    state = await ledger.account(str(recipient))
+    given = token_account(state)
+    if given is not None:
+        if given.mint != mint.address:
+            raise InvalidRequest(
+                f"to is a token account of {given.mint}, which cannot hold {mint.address}"
+            )
+        owner, account = Pubkey.from_string(given.owner), recipient
+    elif not recipient.is_on_curve():
+        raise InvalidRequest(
+            "to is an address without a private key, which could not spend what it gets; a"
+            " program's vault has a token account of the mint that can be named instead"
+        )
+    elif state is not None and state.owner != str(SYSTEM_PROGRAM):
+        raise InvalidRequest(
+            f"to is an account of the program {state.owner}; expected a wallet's address or a"
+            f" token account of {mint.address}"
+        )
+    else:
+        owner, account = recipient, associated_account(recipient, mint)
+    if str(owner) == wallet:
+        raise InvalidRequest("to is this wallet itself")
+    return owner, account
+
+
+async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) -> int:
+    """Lamports that opening the receiver's associated account takes; 0 where it is open."""
+    state = await ledger.account(str(account))
+    existing = token_account(state)
+    if existing is None:
+        # Lamports somebody sent to the address before do not open it.
+        return await ledger.rent_exempt_minimum(associated_account_size(mint))
+    if existing.owner != str(owner):
+        raise InvalidRequest(
+            f"to: the associated token account {account} was given away to {existing.owner}"
+        )
+    return 0
+
+
+_Move: TypeAlias = tuple[TokenHolding, int, int | None]
+"""An account of the wallet, the units that leave it, and what the mint withholds of them; None
+where it has no transfer fee."""
+
+
+async def _moves(
+    ledger: ReadLedger, mint: Mint, held: Sequence[TokenHolding], units: int
+) -> list[_Move]:
+    """The units by the accounts that they leave. The fee is rounded up in each transfer."""
+    epoch = await current_epoch(ledger) if TRANSFER_FEE in mint.extensions else None
+    moves: list[_Move] = []
+    for holding in held:
+        moved = min(units, holding.units)
+        if moved:
+            units -= moved
+            fee = None if epoch is None else transfer_fee(mint, moved, epoch)
+            moves.append((holding, moved, fee))
+    return moves
+
+
+def _transfer(
+    payer: Pubkey, mint: Mint, account: Pubkey, holding: TokenHolding, units: int, fee: int | None
+) -> Instruction:
+    program, source = Pubkey.from_string(mint.program), Pubkey.from_string(holding.account)
+    address = Pubkey.from_string(mint.address)
+    if fee is None:
+        return transfer_checked(program, source, address, account, payer, units, mint.decimals)
+    # States the fee, and fails where another is in force as it lands: as said, or not at all.
+    return Instruction(
+        program,
+        _WITH_FEE.pack(TOKEN_TRANSFER_CHECKED_WITH_FEE, units, mint.decimals, fee),
+        [
+            AccountMeta(source, is_signer=False, is_writable=True),
+            AccountMeta(address, is_signer=False, is_writable=False),
+            AccountMeta(account, is_signer=False, is_writable=True),
+            AccountMeta(payer, is_signer=True, is_writable=False),
+        ],
+    )

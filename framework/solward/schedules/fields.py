@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from solward.schedules.schedule import Missed
-from solward.schedules.when import When, check_cron, check_zone
+from solward.schedules.schedule import Missed, When, check_cron, check_zone
 from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest
 from solward.vault.grants.spelling import window_ms

@@ -17,8 +17,7 @@ import structlog
 
 from solward.operations.approvals import BoundKeys
 from solward.plugins import Registry
-from solward.schedules.journal import Journal
-from solward.schedules.run import RunSkill, ScheduleHook, SchedulePhase, run_once
+from solward.schedules.journal import Journal, RunSkill, ScheduleHook, SchedulePhase, run_once
 from solward.schedules.schedule import Schedule
 from solward.telemetry import metrics
 from solward.types.errors import StoreError, TakenOver

@@ -25,8 +25,7 @@ from solward.schedules.fields import (
     read_skill,
     read_when,
 )
-from solward.schedules.journal import RUNS_DONE, Journal, Now
-from solward.schedules.run import ScheduleHook
+from solward.schedules.journal import RUNS_DONE, Journal, Now, ScheduleHook
 from solward.schedules.runner import Runner, ServiceForRuns
 from solward.schedules.schedule import (
     RunRecord,

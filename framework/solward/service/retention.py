@@ -18,10 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.agents.store import agents
 from solward.database import outbox
 from solward.database.audit_heads import Head
-from solward.database.audit_tables import audit, audit_heads
 from solward.database.database import Database, try_lock_exclusive
 from solward.database.outbox import SERVICE_CHAIN
 from solward.database.service_tables import decisions
+from solward.database.tables import audit, audit_heads
 from solward.settings import Settings
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS, HOUR_MS

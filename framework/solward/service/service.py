@@ -50,20 +50,23 @@ from solward.operations.payments.sites import Sites
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.policies.changes import may_approve
 from solward.operations.policies.documents import Policies
-from solward.operations.policies.grant_report import WalletKeys, principal_grants, wallet_grants
-from solward.operations.policies.limits_report import limits_report
+from solward.operations.policies.grant_report import (
+    WalletKeys,
+    limits_report,
+    principal_grants,
+    wallet_grants,
+)
 from solward.operations.policies.refusals import record_json, refusals
-from solward.operations.policies.replay_run import replay_stored
+from solward.operations.policies.replay import replay_stored
 from solward.operations.swap import SwapLimits
 from solward.plugins import Problem, Registry, run_skill
 from solward.plugins.discovery import canonical
 from solward.plugins.folders.layout import in_use
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.loaded import LoadedSkill
-from solward.plugins.settings import PluginSettings
-from solward.plugins.state import PluginState
-from solward.schedules.run import ScheduleHook, actor_of, spends
-from solward.schedules.run import no_hook as no_schedule_hook
+from solward.plugins.state import PluginSettings, PluginState
+from solward.schedules.journal import ScheduleHook, actor_of, spends
+from solward.schedules.journal import no_hook as no_schedule_hook
 from solward.schedules.schedule import ScheduleStatus
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
@@ -73,7 +76,7 @@ from solward.service.live_plugins import LivePlugins
 from solward.service.record_filter import RecordFilter, filtered_ids
 from solward.service.record_pages import RecordPages
 from solward.service.retention import hourly_retention
-from solward.service.token_lists import read_list
+from solward.service.token_refresh import read_list
 from solward.service.venue_clients import VenueClients
 from solward.settings import Settings
 from solward.settings.home import Home
@@ -96,10 +99,9 @@ from solward.types.errors import (
 )
 from solward.types.events import EventBus
 from solward.types.guardrail import SOL
-from solward.types.hold import ACTION, Hold
 from solward.types.manifest import Terms
 from solward.types.money import SOL_DECIMALS
-from solward.types.record import TransactionRecord
+from solward.types.record import ACTION, Hold, TransactionRecord
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import Worth, worth

@@ -43,11 +43,10 @@ from solward.settings.addresses import (
     is_protected,
     service_address,
 )
-from solward.settings.env_file import PlainEnvFile
 from solward.settings.home import default_models_folder
 from solward.settings.masking import masked_value, secret_fields
 from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
-from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
+from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, PlainEnvFile, VendorSettings
 from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url

@@ -2,19 +2,26 @@
 
 Each field is the environment variable of the same name in capitals; all settings together are
 `solward.settings.settings.Settings`.
+
+The `.env` of the working directory, its lines taken as they are written.
+
+dotenv would put variables of the environment where a line names one as `${NAME}`: a stranger's file
+could have any secret of it as part of an address, or as the token that goes there.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, DotEnvSettingsSource
+from pydantic_settings.sources.utils import parse_env_vars
 
 from solward.settings.addresses import ADDRESS, http_address, service_address
-from solward.settings.env_file import env_file_values
 from solward.telemetry.scrub import conceal
 from solward.types.errors import ConfigError
 from solward.types.manifest import Terms
@@ -134,3 +141,20 @@ def _is_address(text: str) -> bool:
         return str(Pubkey.from_string(text)) == text
     except ValueError:
         return False
+
+
+def env_file_values(path: Path, encoding: str | None = None) -> dict[str, str | None]:
+    """name -> value of each line; none where there is no such file."""
+    return dotenv_values(path, encoding=encoding or "utf-8", interpolate=False)
+
+
+class PlainEnvFile(DotEnvSettingsSource):
+    """The source of settings that reads a `.env`."""
+
+    def _read_env_file(self, file_path: Path) -> Mapping[str, str | None]:
+        return parse_env_vars(
+            env_file_values(file_path, self.env_file_encoding),
+            self.case_sensitive,
+            self.env_ignore_empty,
+            self.env_parse_none_str,
+        )

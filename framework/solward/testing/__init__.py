@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from solward.support.extras import needs
 
 if TYPE_CHECKING:
-    from solward.testing.provider_requests import provider_request
-    from solward.testing.scripted import ScriptedProvider
+    from solward.testing.scripted import ScriptedProvider, provider_request
     from solward.testing.stand import Stand, TestWallet, open_stand
 
 __all__ = ["ScriptedProvider", "Stand", "TestWallet", "open_stand", "provider_request"]
@@ -23,7 +22,7 @@ _AT_FIRST_USE = {
     "Stand": "solward.testing.stand",
     "TestWallet": "solward.testing.stand",
     "open_stand": "solward.testing.stand",
-    "provider_request": "solward.testing.provider_requests",
+    "provider_request": "solward.testing.scripted",
 }
 
 

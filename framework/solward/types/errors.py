@@ -48,8 +48,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from solward.types.hold import Hold
-    from solward.types.record import TransactionRecord
+    from solward.types.record import Hold, TransactionRecord
 
 
 # Of an answer to a transaction that was refused or failed: the rule that refused it, URL-encoded,

@@ -1,4 +1,5 @@
-"""Methods about the chain and its one validator: slots, blockhashes, epochs, fees, votes."""
+"""Methods about the chain and its one validator: slots, blockhashes, epochs, fees, votes; and those
+that only tests may call: they let time pass."""
 
 import base64
 import binascii
@@ -36,6 +37,8 @@ _FEE_SLOTS = 150
 # Of one call (agave: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ACCOUNTS = 128
 _GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
+
+MAX_SLOTS = 100_000_000
 
 
 def get_health(_ledger: LocalLedger, _params: Params) -> str:
@@ -323,3 +326,23 @@ METHODS = {
     "isBlockhashValid": is_blockhash_valid,
     "minimumLedgerSlot": get_first_available_block,
 }
+
+
+def advance_slots(ledger: LocalLedger, params: Params) -> int:
+    """Let slots pass at once; the slot after it."""
+    slots = integer_at(params, 0)
+    if slots > MAX_SLOTS:
+        raise invalid_params(f"Invalid param: at most {MAX_SLOTS} slots at once, not {slots}")
+    ledger.skip(slots)
+    return ledger.chain.slot
+
+
+def advance_epochs(ledger: LocalLedger, params: Params) -> int:
+    """Go to the first slot of the epoch so many from now; the slot after it."""
+    epochs = integer_at(params, 0)
+    chain = ledger.chain
+    target = (chain.epoch + epochs) * chain.slots_per_epoch
+    return advance_slots(ledger, [max(0, target - chain.slot)])
+
+
+CONTROL_METHODS = {"solward_advanceSlots": advance_slots, "solward_advanceEpochs": advance_epochs}

@@ -1,12 +1,34 @@
-"""One completion of a vendor's model, whole or streamed, through litellm."""
+"""One completion of a vendor's model, whole or streamed, through litellm: its attempts within one
+total deadline, and its answer in Solward's types.
+
+Anthropic's prompt caching: its tools and system prompt, which an agent sends in every cycle.
+
+A write costs a quarter more than the same tokens uncached, and is kept for five minutes, each read
+for a tenth of the price (platform.claude.com/docs/en/build-with-claude/prompt-caching). So a prompt
+is marked once the same one was sent within those minutes: an agent of a longer interval, and a
+prompt that is sent once, pay no more than without. Other vendors cache by themselves.
+
+The parameters a model takes, where litellm's list does not know the model.
+
+Of a model that is on the list litellm knows what it takes. A newer one gets what the reasoning
+models of its vendor take, by its name; what it refuses all the same, by a 400 that names the
+parameter, is changed, sent once more and remembered.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from enum import StrEnum
+from typing import Any, Final, TypeVar
 
 from solward import (
     Completion,
@@ -14,19 +36,23 @@ from solward import (
     ModelPrice,
     ProviderContext,
     ProviderError,
+    ToolCall,
     Usage,
     json_safe,
     tool_definitions,
 )
-from solward_plugins.llm.answer import completion_of, finish_reason, message_of, piece_of
-from solward_plugins.llm.caching import with_cache
-from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
+from solward_plugins.llm.failures import (
+    Failure,
+    RefusalWatch,
+    failure_of,
+    refused,
+    too_late,
+    unusable,
+)
 from solward_plugins.llm.library import library
-from solward_plugins.llm.parameters import Change, adapted, changed, correction, learn
-from solward_plugins.llm.refusals import RefusalWatch, refused
-from solward_plugins.llm.retries import DEFAULT_POLICY, RetryPolicy, with_retries
-from solward_plugins.llm.usage import price_of, usage_of
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
+
+T = TypeVar("T")
 
 # Sent to a server without keys, because clients always send one.
 NO_KEY = "no-key-needed"
@@ -34,6 +60,73 @@ NO_KEY = "no-key-needed"
 # The name becomes part of an address (Gemini) and of litellm's routing (`responses/`).
 _MODEL = re.compile(r"(?!responses/)[A-Za-z0-9][\w.:@+-]*(/[A-Za-z0-9_@][\w.:@+-]*)*", re.ASCII)
 _LONGEST_MODEL = 200
+
+_KEPT_S: Final = 300.0
+_MOST: Final = 4_096
+
+_sent: dict[bytes, float] = {}
+
+_NANOUSD = 10**9
+# What a rate's name ends with where it is that of prompts above a size.
+_OF_SIZE = re.compile(r"_above_\d+k_tokens$")
+_TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Deadline and retries of a vendor's call.
+
+    Attributes:
+        deadline_s: seconds for all attempts and waits, to the last byte.
+        attempts: most attempts.
+        first_wait_s: longest wait after the first failure; doubled after each.
+        longest_wait_s: upper limit of the doubling; a vendor's `Retry-After` may be longer.
+        sleep: waits for seconds.
+        jitter: a random number of [0, 1).
+    """
+
+    deadline_s: float = 120.0
+    attempts: int = 4
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 16.0
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+
+    def wait_s(self, failed: int, retry_after_s: float | None) -> float:
+        """Seconds to wait after `failed` failures: the vendor's `Retry-After`, or a random part of
+        the backoff's upper half, so that many agents do not retry at once."""
+        backoff = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failed - 1))
+        if retry_after_s is not None:
+            return retry_after_s + self.jitter() * min(backoff, 1.0)
+        return backoff * (0.5 + self.jitter() / 2)
+
+
+DEFAULT_POLICY = RetryPolicy()
+
+
+async def with_retries(
+    attempt: Callable[[], Awaitable[T | Failure]], policy: RetryPolicy, ends_at: float
+) -> T:
+    """Repeat `attempt`; returns its first result that is no failure.
+
+    Args:
+        ends_at: the deadline by the running loop's clock.
+
+    Raises:
+        ProviderError: of the last failure, when no attempt is left, a wait would outlast the
+            deadline, or the failure is not retryable.
+    """
+    failed = 0
+    while True:
+        result = await attempt()
+        if not isinstance(result, Failure):
+            return result
+        failed += 1
+        wait_s = policy.wait_s(failed, result.retry_after_s)
+        left_s = ends_at - asyncio.get_running_loop().time()
+        if not result.retryable or failed >= policy.attempts or wait_s >= left_s:
+            raise result.error
+        await policy.sleep(wait_s)
 
 
 async def complete(
@@ -223,3 +316,290 @@ async def _next(
 
 def _ends_at(policy: RetryPolicy) -> float:
     return asyncio.get_running_loop().time() + policy.deadline_s
+
+
+def completion_of(response: Any, usage: Usage | None) -> Completion:
+    """Text and tool calls in their order; an answer without any is `Completion(None)`."""
+    message = message_of(response)
+    calls = getattr(message, "tool_calls", None) or ()
+    return Completion(
+        _text(message),
+        tuple(_call(call.function) for call in calls if getattr(call, "function", None)),
+        usage,
+    )
+
+
+def message_of(response: Any) -> Any:
+    """The message of a whole answer, None without one."""
+    return _first(response, "message")
+
+
+def piece_of(chunk: Any) -> str | None:
+    """The text a streamed chunk adds."""
+    return _text(_first(chunk, "delta"))
+
+
+def finish_reason(response: Any) -> str | None:
+    """Why the answer ended, in litellm's words; None of a chunk that does not end it."""
+    reason = _first(response, "finish_reason")
+    return reason if isinstance(reason, str) else None
+
+
+def _first(response: Any, part: str) -> Any:
+    choices = getattr(response, "choices", None) or (None,)
+    return getattr(choices[0], part, None)
+
+
+def _text(message: Any) -> str | None:
+    content = getattr(message, "content", None)
+    return content if isinstance(content, str) and content else None
+
+
+def _call(function: Any) -> ToolCall:
+    return ToolCall(str(getattr(function, "name", None) or ""), _arguments(function.arguments))
+
+
+def _arguments(sent: Any) -> Any:
+    """The JSON value with exact numbers; text that is no JSON stays text, and the agent's act phase
+    refuses it."""
+    if not isinstance(sent, str) or not sent:
+        return sent
+    try:
+        return json.loads(sent, parse_float=Decimal, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return sent
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict[str, Any]:
+    """The arguments, their system prompt marked where its cache will be read.
+
+    One mark is enough: Anthropic caches what precedes it, and the tools precede the system prompt.
+
+    Args:
+        now_s: monotonic seconds.
+    """
+    now_s = time.monotonic() if now_s is None else now_s
+    system, *others = arguments["messages"]
+    prefix = [arguments["model"], arguments.get("tools"), system["content"]]
+    digest = hashlib.sha256(json.dumps(prefix, default=str).encode()).digest()
+    before = _sent.pop(digest, None)
+    # Popped and put in again, so that the oldest are the first.
+    _sent[digest] = now_s
+    if len(_sent) > _MOST:
+        del _sent[next(iter(_sent))]
+    if before is None or now_s - before >= _KEPT_S:
+        return dict(arguments)
+    marked = {
+        "type": "text",
+        "text": system["content"],
+        "cache_control": {"type": "ephemeral"},
+    }
+    return {**arguments, "messages": [{**system, "content": [marked]}, *others]}
+
+
+def forget() -> None:
+    """Forget what was sent; for tests."""
+    _sent.clear()
+
+
+def usage_of(vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any]) -> Usage | None:
+    """The usage of a completion, None where the vendor reported none.
+
+    Args:
+        counted: litellm's `Usage`; its prompt tokens include the cached ones.
+        prices: litellm's `model_cost`, US dollars a token by model.
+    """
+    prompt, answer = (
+        _count(counted, "prompt_tokens"),
+        _count(counted, "completion_tokens"),
+    )
+    # xAI counts reasoning in the total only.
+    answer = max(answer, _count(counted, "total_tokens") - prompt)
+    if prompt == answer == 0:
+        return None
+    price = _price_list(vendor, model, prices)
+    return Usage(
+        prompt,
+        answer,
+        None if price is None else _nanousd(price, counted, prompt, answer),
+    )
+
+
+def price_of(vendor: Vendor, model: str, prices: Mapping[str, Any], most: int) -> ModelPrice | None:
+    """The dearest rates of a model, None where the list lacks the base prices.
+
+    Args:
+        most: tokens of an answer.
+    """
+    listed = _price_list(vendor, model, prices)
+    if listed is None or not {"input_cost_per_token", "output_cost_per_token"} <= listed.keys():
+        return None
+
+    def dearest(*names: str) -> int:
+        rates = [
+            Decimal(repr(value))
+            for name, value in listed.items()
+            if isinstance(value, int | float) and _OF_SIZE.sub("", name) in names
+        ]
+        return int((max(rates) * _NANOUSD * 10**6).to_integral_value(ROUND_CEILING))
+
+    return ModelPrice(
+        dearest("input_cost_per_token", "cache_creation_input_token_cost"),
+        dearest("output_cost_per_token"),
+        most,
+    )
+
+
+def _price_list(vendor: Vendor, model: str, prices: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for name in (f"{vendor.prefix}/{model}", model):
+        found = prices.get(name)
+        if isinstance(found, Mapping) and found.get("litellm_provider") == vendor.prefix:
+            return found
+    return None
+
+
+def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -> int | None:
+    """Billionths of a dollar, rounded up once; None where the list lacks the base prices."""
+    tiers = [int(found[1]) for name in price if (found := _TIER.fullmatch(name))]
+    over = max((tier for tier in tiers if prompt > tier * 1000), default=None)
+    suffix = "" if over is None else f"_above_{over}k_tokens"
+
+    def of(name: str) -> Decimal | None:
+        value = price.get(name + suffix, price.get(name))
+        # The list is JSON, and a float's repr is the number written there.
+        return None if value is None else Decimal(repr(value))
+
+    fresh, output = of("input_cost_per_token"), of("output_cost_per_token")
+    if fresh is None or output is None:
+        return None
+    details = getattr(counted, "prompt_tokens_details", None)
+    cached = min(prompt, _count(details, "cached_tokens"))
+    written = min(prompt - cached, _count(details, "cache_creation_tokens"))
+    read_price = of("cache_read_input_token_cost")
+    write_price = of("cache_creation_input_token_cost")
+    total = (
+        (prompt - cached - written) * fresh
+        + cached * (fresh if read_price is None else read_price)
+        + written * (fresh if write_price is None else write_price)
+        + answer * output
+    )
+    return int((total * _NANOUSD).to_integral_value(ROUND_CEILING))
+
+
+def _count(counted: Any, name: str) -> int:
+    value = getattr(counted, name, None)
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+class Change(StrEnum):
+    """How a request is changed for a model."""
+
+    COMPLETION_TOKENS = "max_completion_tokens for max_tokens"
+    MAX_TOKENS = "max_tokens for max_completion_tokens"
+    NO_TEMPERATURE = "no temperature"
+    NO_EFFORT = "no reasoning effort"
+    NO_CACHE = "no prompt caching"
+
+
+# OpenAI's reasoning models: gpt-5 and later ones, o1, o3, ...
+_OPENAI_REASONING: Final = re.compile(r"(gpt-([5-9]|\d{2,})|o\d+)([.-].*)?")
+# In the text of a 400, and the argument that must have been sent; the first that fits.
+_NAMED: Final = (
+    (re.compile(r"max_completion_tokens"), "max_tokens", Change.COMPLETION_TOKENS),
+    (re.compile(r"max_completion_tokens"), "max_completion_tokens", Change.MAX_TOKENS),
+    (re.compile(r"temperature"), "temperature", Change.NO_TEMPERATURE),
+    (re.compile(r"effort|thinking|reasoning|output_config"), "reasoning_effort", Change.NO_EFFORT),
+    (re.compile(r"cache_control"), "messages", Change.NO_CACHE),
+)
+_REFUSED: Final = (400, 422)
+_KEPT: Final = 256
+
+_learned: dict[tuple[str, str, str], tuple[Change, ...]] = {}
+
+
+def adapted(
+    vendor: Vendor, arguments: Mapping[str, Any], listed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments as the model takes them, as far as that is known.
+
+    Args:
+        arguments: of litellm's completion.
+        listed: litellm's `model_cost`.
+    """
+    made = dict(arguments)
+    model = str(made["model"]).removeprefix(f"{vendor.prefix}/")
+    if f"{vendor.prefix}/{model}" not in listed and model not in listed:
+        if vendor.prefix == "openai" and _OPENAI_REASONING.fullmatch(model):
+            made = changed(changed(made, Change.COMPLETION_TOKENS), Change.NO_TEMPERATURE)
+        if "reasoning_effort" in made:
+            # litellm leaves it out where it does not know that the model reasons.
+            made["allowed_openai_params"] = ["reasoning_effort"]
+            if vendor.prefix == "anthropic":
+                # Anthropic refuses another than its default beside thinking.
+                made = changed(made, Change.NO_TEMPERATURE)
+    for change in _learned.get(_key(vendor, made), ()):
+        made = changed(made, change)
+    return made
+
+
+def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | None:
+    """The change that a vendor's refusal of a parameter asks for."""
+    if getattr(error, "status_code", None) not in _REFUSED:
+        return None
+    text = str(error)
+    for pattern, argument, change in _NAMED:
+        if (
+            argument in arguments
+            and pattern.search(text)
+            and changed(arguments, change) != arguments
+        ):
+            return change
+    return None
+
+
+def learn(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
+    """Have later requests of the model at this address changed from the start."""
+    if len(_learned) >= _KEPT:
+        _learned.clear()
+    key = _key(vendor, arguments)
+    known = _learned.get(key, ())
+    if change not in known:
+        _learned[key] = (*known, change)
+
+
+def forget_parameters() -> None:
+    """Forget what was learned; for tests."""
+    _learned.clear()
+
+
+def changed(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    """A copy of the arguments with the change, the same where it changes nothing."""
+    made = dict(arguments)
+    match change:
+        case Change.COMPLETION_TOKENS if "max_tokens" in made:
+            made["max_completion_tokens"] = made.pop("max_tokens")
+        case Change.MAX_TOKENS if "max_completion_tokens" in made:
+            made["max_tokens"] = made.pop("max_completion_tokens")
+        case Change.NO_TEMPERATURE:
+            made.pop("temperature", None)
+        case Change.NO_EFFORT:
+            made.pop("reasoning_effort", None)
+            made.pop("allowed_openai_params", None)
+        case Change.NO_CACHE:
+            made["messages"] = [_uncached(each) for each in made["messages"]]
+    return made
+
+
+def _uncached(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message["content"]
+    if isinstance(content, str):
+        return dict(message)
+    return {**message, "content": "".join(part["text"] for part in content)}
+
+
+def _key(vendor: Vendor, arguments: Mapping[str, Any]) -> tuple[str, str, str]:
+    return vendor.name, str(arguments["model"]), str(arguments["api_base"])

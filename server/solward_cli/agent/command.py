@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.agent.chat import chat, watch
-from solward_cli.agent.create import create
-from solward_cli.agent.render import render_agent
-from solward_cli.agent.templates import templates
-from solward_cli.completed_names import agent_names
+from solward_cli.completed_names import agent_names, wallet_names
+from solward_cli.plugins.skill_run import parameters
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
+    count_option,
+    exact,
+    fail,
+    interruptible,
     limit_option,
     service_call,
     waiting,
@@ -23,7 +28,22 @@ from solward_cli.service_call import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Agent
+    from solward.client import Agent, AgentTemplate, Event, Plugin, TemplatePreview
+
+_agent_argument = click.argument("agent", shell_complete=agent_names)
+set_option = click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the template; may be given more than once.",
+)
+
+_MODEL_LIMITS = {
+    "maxTokensPerCycle": "model tokens a cycle",
+    "maxTokensPerDay": "model tokens in 24 hours",
+    "maxUsdPerDay": "dollars of model costs in 24 hours",
+}
 
 
 @click.group()
@@ -31,12 +51,278 @@ def agent() -> None:
     """Agents of the running service."""
 
 
-agent.add_command(create)
-agent.add_command(templates)
-agent.add_command(chat)
-agent.add_command(watch)
+@agent.command()
+@click.argument("name")
+@click.option(
+    "--wallet", shell_complete=wallet_names, help="The wallet it uses.  [default: a new one]"
+)
+@click.option("--strategy", help="What it is to do, in words.")
+@click.option("--strategy-file", type=click.File(encoding="utf-8"), help="The same, from a file.")
+@click.option("--template", help="Start from one; `solward agent templates` lists them.")
+@set_option
+@click.option("--provider", help="What decides.  [default: DEFAULT_LLM_PROVIDER]")
+@click.option(
+    "--model",
+    help="The provider's model.  [default: DEFAULT_LLM_MODEL of the default provider, else the"
+    " provider's own]",
+)
+@click.option("--interval-ms", type=click.IntRange(1000), help="From cycle to cycle; 60000.")
+@click.option("--max-sol", type=exact, help="Most SOL of one transaction.")
+@click.option("--max-per-minute", type=click.IntRange(1), help="Most transactions in a minute.")
+@click.option("--daily-sol", type=exact, help="Most SOL in 24 hours.")
+@click.option("--costs-sol", type=exact, help="Most SOL of fees and rent in 24 hours.")
+@click.option("--start", is_flag=True, help="Start it at once.")
+@service_call
+async def create(
+    call: ServiceCall,
+    name: str,
+    wallet: str | None,
+    strategy: str | None,
+    strategy_file: IO[str] | None,
+    template: str | None,
+    values: tuple[str, ...],
+    provider: str | None,
+    model: str | None,
+    interval_ms: int | None,
+    max_sol: Decimal | None,
+    max_per_minute: int | None,
+    daily_sol: Decimal | None,
+    costs_sol: Decimal | None,
+    start: bool,
+) -> RenderableType:
+    """Create an agent; without limits of its own it has the service's.
 
-_agent_argument = click.argument("agent", shell_complete=agent_names)
+    Without --wallet it gets a new wallet, and --max-sol must be given. With --template the template
+    gives what is left out: strategy, interval, limits and grants.
+    """
+    from solward.client import ClientError
+
+    if strategy_file is not None:
+        if strategy is not None:
+            raise click.UsageError("Give --strategy or --strategy-file, not both.")
+        strategy = strategy_file.read().strip()
+    given = None
+    if template is not None:
+        found = chosen_template(await call.client.agents.templates(), template)
+        given = template_values(found, values)
+    elif values:
+        raise click.UsageError("--set is of a template; give --template.")
+    elif not strategy:
+        raise click.UsageError(
+            "Give --strategy, --strategy-file or --template: what the agent is to do."
+        )
+    elif wallet is None and max_sol is None:
+        raise click.UsageError("Give --wallet, or --max-sol for an agent with a wallet of its own.")
+    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
+    provider, model = await _decider(
+        call, provider, model, is_filled=wallet is None or bool(template)
+    )
+    created = await call.client.agents.create(
+        name=name,
+        strategy=strategy or None,
+        template=template,
+        template_parameters=given,
+        wallet_id=wallet_id,
+        llm_provider=provider,
+        llm_model=model,
+        loop_interval_ms=interval_ms,
+        max_sol_per_transaction=max_sol,
+        max_transactions_per_minute=max_per_minute,
+        daily_spending_limit_sol=daily_sol,
+        max_costs_sol_per_day=costs_sol,
+    )
+    if start:
+        try:
+            await call.client.agents.start(created.id)
+        except ClientError as error:
+            fail(
+                f"The agent {name} was created, and not started: {error}."
+                f" Then: solward agent start {created.id}"
+            )
+        created = await call.client.agents.get(created.id)
+    return render_agent(created)
+
+
+async def _decider(
+    call: ServiceCall, provider: str | None, model: str | None, *, is_filled: bool
+) -> tuple[str | None, str | None]:
+    """The provider and its model: as given, by the defaults, or the provider's own model.
+
+    A default model is the default provider's, and no other's.
+
+    Args:
+        is_filled: the service fills in its own defaults for this request.
+
+    Raises:
+        click.UsageError: nothing says which provider.
+    """
+    default = call.settings.default_llm_provider
+    chosen = provider or default
+    if chosen is None and is_filled:
+        return None, model
+    if model is None and chosen == default:
+        model = call.settings.default_llm_model
+    if chosen is not None and model is not None:
+        return chosen, model
+    loaded = [each for each in (await call.client.plugins()).plugins if each.kind == "provider"]
+    if chosen is None:
+        names = ", ".join(_provider_name(each) for each in loaded) or "none is installed"
+        raise click.UsageError(f"Give --provider, or set DEFAULT_LLM_PROVIDER; one of: {names}.")
+    # Of one that is not loaded the service says so, with those that are.
+    return chosen, next((each.default_model for each in loaded if each.name == chosen), model)
+
+
+def _provider_name(provider: Plugin) -> str:
+    notes = [] if provider.is_llm else ["no language model"]
+    notes += [] if provider.configured else [f"needs {provider.secret_env}"]
+    return f"{provider.name} ({', '.join(notes)})" if notes else provider.name
+
+
+@agent.command()
+@click.argument("name", required=False)
+@set_option
+@service_call
+async def templates(call: ServiceCall, name: str | None, values: tuple[str, ...]) -> RenderableType:
+    """List the templates of agents; with NAME, its parameters and what it comes to with them.
+
+    What can leave is computed by the service from the grants and guardrails that an agent of the
+    template gets. Nothing is made.
+    """
+    from solward_cli.render import table
+
+    found = await call.client.agents.templates()
+    if name is None:
+        if values:
+            raise click.UsageError("--set needs the NAME of a template.")
+        rows = [
+            (
+                each.name,
+                each.summary,
+                "-" if each.example is None else leaving_text(each.example.can_leave),
+            )
+            for each in found
+        ]
+        return table(("NAME", "WHAT IT DOES", "CAN LEAVE A DAY"), rows, "There are no templates.")
+    chosen = chosen_template(found, name)
+    required = set(chosen.parameters["required"])
+    given = template_values(chosen, values)
+    if required <= given.keys():
+        preview: TemplatePreview | None = await call.client.agents.preview(name, given)
+    else:
+        preview = None if values else chosen.example
+    call.set_json(chosen.raw if preview is None else preview.raw)
+    return _render(chosen, preview, is_example=preview is chosen.example)
+
+
+def chosen_template(found: tuple[AgentTemplate, ...], name: str) -> AgentTemplate:
+    """The template of this name; raises `click.BadParameter`."""
+    for each in found:
+        if each.name == name:
+            return each
+    names = ", ".join(each.name for each in found)
+    raise click.BadParameter(f"no template is named {name!r}; there are: {names}")
+
+
+def template_values(template: AgentTemplate, values: tuple[str, ...]) -> dict[str, Any]:
+    """The values of `--set` by the template's schema; raises `click.BadParameter`."""
+    return parameters(values, template.parameters["properties"], "--set")
+
+
+def leaving_text(can_leave: Mapping[str, Any]) -> str:
+    """`0.04 SOL, 0.02 SOL of fees and rent`; `nothing` where nothing can leave."""
+    parts = []
+    for asset, each in can_leave["assets"].items():
+        unit = {"*": "dollars' worth", "COSTS": "SOL of fees and rent"}.get(asset, asset)
+        if each["most"] is None:
+            parts.append(f"any amount of {unit}")
+        elif each["most"] != "0":
+            parts.append(f"{each['most']} {unit}")
+    return ", ".join(parts) or "nothing"
+
+
+def _render(
+    chosen: AgentTemplate, preview: TemplatePreview | None, *, is_example: bool
+) -> RenderableType:
+
+    from solward_cli.render import amount, fields, plain, span, table, together
+
+    required = set(chosen.parameters["required"])
+    rows = [
+        (
+            name,
+            "required" if name in required else amount(field.get("default")),
+            field.get("description", ""),
+        )
+        for name, field in chosen.parameters["properties"].items()
+    ]
+    parts = [
+        fields(
+            {
+                "Template": chosen.name,
+                "What": chosen.summary,
+                "Needs": ", ".join(chosen.skills),
+                "Missing": ", ".join(chosen.missing_skills) or None,
+            }
+        ),
+        plain(""),
+        table(("PARAMETER", "DEFAULT", "WHAT IT IS"), rows, "It has no parameters."),
+    ]
+    if preview is None:
+        missing = ", ".join(sorted(required))
+        parts += [plain(""), plain(f"Give {missing} with --set to see what it comes to.")]
+        return together(*parts)
+    values = {f"  {name}": amount(value) for name, value in preview.parameters.items()}
+    heading = "With" if values else "It comes to"
+    if is_example and required:
+        heading = "For example, with"
+    return together(
+        *parts,
+        plain(""),
+        plain(heading, "bold"),
+        fields(
+            {
+                **values,
+                "Every": span(preview.loop_interval_ms),
+                **limit_texts(preview.guardrails),
+                "Can leave a day": leaving_text(preview.can_leave),
+            }
+        ),
+        *(plain(each) for each in preview.sentences),
+        plain(""),
+        plain(preview.strategy, lines=True),
+    )
+
+
+def limit_texts(limits: Mapping[str, Any]) -> dict[str, object]:
+    """Limits by what they are of."""
+    from solward_cli.render import LIMITS, amount
+
+    labels = LIMITS | _MODEL_LIMITS
+    return {
+        f"  {labels.get(name, name)}": "no limit" if value is None else amount(value)
+        for name, value in limits.items()
+    }
+
+
+def render_agent(found: Agent) -> RenderableType:
+    """All fields of an agent."""
+    from solward_cli.render import fields, moment, span, status
+
+    model = f"{found.llm_provider}, {found.llm_model}"
+    return fields(
+        {
+            "Agent": found.id,
+            "Name": found.name,
+            "Status": status(found.status),
+            "Why": found.error,
+            "Wallet": found.wallet_id,
+            "Model": model if found.is_llm else f"{model} (fixed rules, not a language model)",
+            "Every": span(found.loop_interval_ms),
+            **limit_texts({**found.guardrails, **found.llm_budget}),
+            "Created": f"{moment(found.created_at)} UTC",
+            "Strategy": found.strategy,
+        }
+    )
 
 
 @agent.command("list")
@@ -143,3 +429,84 @@ def _done(found: Agent, what: str) -> RenderableType:
     from solward_cli.render import plain
 
     return plain(f"{found.name}: {what}")
+
+
+_PROMPT = "> "
+
+
+@agent.command()
+@_agent_argument
+@click.argument("message", required=False)
+@service_call
+async def chat(call: ServiceCall, agent: str, message: str | None) -> RenderableType | None:
+    """Write to a running agent; without MESSAGE, line by line until the input ends.
+
+    It answers, and executes nothing. Every line is a conversation of its own.
+    """
+    found = await call.agent(agent)
+    if call.as_json:
+        if message is None:
+            raise click.UsageError("--json needs a MESSAGE.")
+        with waiting(f"Waiting for {found.name}"):
+            await call.client.agents.chat(found.id, message)
+        return ""
+    if message is not None:
+        await _print_response(call, found.id, message)
+        return None
+    interactive = sys.stdin.isatty()
+    while True:
+        if interactive:
+            click.echo(_PROMPT, nl=False)
+        with interruptible():
+            line = sys.stdin.readline()
+        if not line:
+            return None
+        if line.strip():
+            await _print_response(call, found.id, line.strip())
+
+
+@agent.command()
+@_agent_argument
+@count_option
+@service_call
+async def watch(call: ServiceCall, agent: str, count: int | None) -> RenderableType | None:
+    """Print an agent's decisions as it takes them. Needs the admin secret."""
+    found = await call.agent(agent)
+
+    def render(event: Event) -> RenderableType | None:
+        return _decision(event) if event.data.get("agentId") == found.id else None
+
+    kinds = ("agent:decision", "agent:started", "agent:stopped", "agent:paused", "agent:error")
+    await call.print_events(call.client.events(types=kinds), render, count)
+    return None
+
+
+async def _print_response(call: ServiceCall, agent_id: str, message: str) -> None:
+    from solward_cli.render import visible
+
+    pieces = call.client.agents.chat_stream(agent_id, message)
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            click.echo(visible(piece, lines=True), nl=False)
+    click.echo()
+
+
+def _decision(event: Event) -> RenderableType:
+    from solward_cli.render import fields, moment, plain, status, together
+
+    data = event.data
+    if event.kind != "agent:decision":
+        return fields({"Agent": status(str(data.get("status"))), "Why": data.get("error")})
+    from solward.client import Decision
+
+    decision = Decision.of(data)
+    return together(
+        plain(f"Cycle {decision.cycle}, {moment(decision.timestamp)} UTC", "bold"),
+        fields(
+            {
+                "  Why": decision.reasoning or None,
+                "  Action": decision.action or "none",
+                "  Outcome": decision.outcome,
+            }
+        ),
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from solward_cli.doctor import home, ledger, machine, plugins, vendors
+from solward_cli.doctor import home, ledger
 from solward_cli.doctor.report import Line, failed, text
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ CHECKS: Final[dict[str, _Check]] = {
     "settings": home.settings,
     "database": home.database,
     "keystore": home.keystore,
-    "machine": machine.check,
-    "plugins": plugins.check,
+    "machine": home.machine,
+    "plugins": home.plugins,
     "rpc": ledger.rpc,
     "clock": ledger.clock,
     "funds": ledger.funds,
     "venue": ledger.venue,
     "prices": ledger.prices,
-    "models": vendors.check,
+    "models": ledger.models,
     "limits": home.limits,
 }
 """By name, in the order in which a server is set up."""
@@ -139,5 +139,5 @@ async def _run(
 
 async def _announce(subject: Subject) -> None:
     """Say what is about to be spent, before it is."""
-    for model in await vendors.announced(subject):
-        click.echo(f"Asking {model} for one word: up to {vendors.MOST_TOKENS} tokens.", err=True)
+    for model in await ledger.announced(subject):
+        click.echo(f"Asking {model} for one word: up to {ledger.MOST_TOKENS} tokens.", err=True)

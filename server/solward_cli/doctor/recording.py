@@ -122,8 +122,7 @@ class Recorder:
 
 def routes(settings: Settings) -> list[Route]:
     """Every address that checks ask, of the settings or the product's own."""
-    from solward.service.cluster import venue_url
-    from solward.service.price_sources import coingecko_headers
+    from solward.service.cluster import coingecko_headers, venue_url
     from solward.settings.vendors import VendorSettings
     from solward_plugins.providers import anthropic, gemini, grok, openai
 

@@ -1,11 +1,44 @@
-"""`solward mcp`: the running service's skills as MCP tools, on standard input and output."""
+"""`solward mcp`: the running service's skills as MCP tools, on standard input and output; and
+`solward mcp config`: a key for one wallet, in the configuration of a host.
+
+Sources of where a host keeps its servers: its own documentation of its file (Claude Desktop and
+Claude Code `mcpServers`, Cursor `mcp.json`, VS Code `mcp.json`).
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
-from solward_cli.mcp.config import config
-from solward_cli.options import log_level_option
+from solward.support import jsontext
+from solward.support.atomic_files import write_file
+from solward.types.errors import InvalidRequest
+from solward_cli.options import expiry, log_level_option
+from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import ApiKey, CreatedKey, Wallet
+
+_HOSTS = ("claude-desktop", "claude-code", "cursor", "vscode")
+# Hosts put it before the names of tools, of which models' vendors take 64 characters.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,20}")
+
+URL: Final = "SOLWARD_API_URL"
+KEY: Final = "SOLWARD_API_KEY"
+
+Entry = dict[str, Any]
 
 # Standard output is the protocol's alone.
 _OPERATOR = (
@@ -13,6 +46,281 @@ _OPERATOR = (
     " key's limits. To confine it, give it a key of one wallet:"
     " solward mcp config HOST --wallet NAME, or solward key create NAME --wallet WALLET."
 )
+
+
+def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter("it must be 1 to 20 letters, digits, _ or -")
+    return name
+
+
+@click.command()
+@click.argument("host", type=click.Choice(_HOSTS))
+@click.option("--wallet", required=True, help="The wallet that the host may use, and no other.")
+@click.option("--write", is_flag=True, help="Put the entry into the host's file; asks first.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The host's file, such as a project's.  [default: the user's own]",
+)
+@click.option(
+    "--name",
+    default="solward",
+    show_default=True,
+    callback=_entry_name,
+    help="The entry's name; one for each wallet where the host has several.",
+)
+@click.option("--rate-limit", type=click.IntRange(1), help="Transactions a minute; 10.")
+@click.option("--daily-sol", type=exact, help="SOL it may spend in 24 hours; 5. 0 only reads.")
+@click.option("--costs-sol", type=exact, help="SOL of fees and rent in 24 hours; 0.05.")
+@click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    metavar="SENTENCE",
+    help="What it may do, such as 'may transfer up to 0.1 SOL a day, to anybody'; several.",
+)
+@click.option("--expires", type=expiry, metavar="TIME", help="When it ends: ISO 8601, or 90d.")
+@yes_option
+@service_call
+async def config(
+    call: ServiceCall,
+    host: str,
+    wallet: str,
+    write: bool,
+    file: Path | None,
+    name: str,
+    rate_limit: int | None,
+    daily_sol: Decimal | None,
+    costs_sol: Decimal | None,
+    grants: tuple[str, ...],
+    expires: datetime | None,
+    yes: bool,
+) -> RenderableType | None:
+    """Make an API key for one wallet, and print the entry that gives an MCP host its tools.
+
+    With --write the entry is put into the host's own file. What else that has stays; an entry of
+    the same name is replaced, and its key revoked. The new key is in the file, which its owner
+    alone can read, and on no command line.
+    """
+    from solward.support import jsontext
+    from solward_cli.render import plain, visible
+
+    found = await call.wallet(wallet)
+    told, path = HOSTS[host], file_of(host) if file is None else file
+    replaced: ApiKey | None = None
+    if write:
+        before = HostFile.read(path, told.servers)
+        replaced = await _key_of(call, before.entry(name))
+        confirmed(_question(told.title, before, name, found, replaced), yes)
+    made = await call.client.keys.create(
+        name=f"{told.title}: {found.name}"[:100],
+        rate_limit=rate_limit,
+        spending_limit_sol=daily_sol,
+        max_costs_sol_per_day=costs_sol,
+        wallet_id=found.id,
+        expires_at=expires,
+        # It only reads until it has them: a sentence says whose it is by the new key's id, since
+        # another key may have the name.
+        grants=[] if grants else None,
+    )
+    if grants:
+        await _grant(call, made, grants)
+    entry = told.entry(call.client.url, made.api_key)
+    if not write:
+        _print(
+            f"Key {visible(made.name)} ({made.id}); it is shown this once. It belongs into {path}:"
+        )
+        click.echo(jsontext.indented(told.snippet(name, entry)))
+        return None
+    await _put(call, made, path, name, told.servers, entry)
+    if replaced is not None:
+        await call.client.keys.revoke(replaced.id)
+        _print(f"Key {visible(replaced.name)} ({replaced.id}): revoked")
+    call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": found.id})
+    _print(f"Key {visible(made.name)} ({made.id}): made. {told.then}.")
+    return plain(f"Written: {name} in {path}")
+
+
+async def _grant(call: ServiceCall, made: CreatedKey, said: Sequence[str]) -> None:
+    """Give the new key its grants; where one is refused, the key ends."""
+    sentences = [f"Key {made.id} {each.rstrip('.')}." for each in said]
+    try:
+        await call.client.policy.put(f"key:{made.id}", sentences)
+    except BaseException:
+        await call.client.keys.revoke(made.id)
+        raise
+
+
+async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
+    """The key of an entry, where it is one of this service that still works."""
+    from solward.client import ClientError, SolwardClient
+    from solward.types.errors import InvalidRequest
+
+    environment = {} if entry is None else entry.get("env")
+    if not isinstance(environment, dict) or environment.get(URL) != call.client.url:
+        # A key of another service is nothing to show to this one.
+        return None
+    try:
+        async with SolwardClient(call.client.url, environment[KEY]) as client:
+            return await client.keys.own()
+    except (ClientError, InvalidRequest, KeyError, TypeError):
+        return None
+
+
+def _question(
+    title: str, before: HostFile, name: str, wallet: Wallet, replaced: ApiKey | None
+) -> str:
+    from solward_cli.render import visible
+
+    which = f"the wallet {visible(wallet.name)}"
+    if before.entry(name) is None:
+        return f"Give {title} {which}, as {name} in {before.path}?"
+    ends = "" if replaced is None else f", and revoke its key {visible(replaced.name)}"
+    return f"Replace {name} in {before.path} by one for {which}{ends}?"
+
+
+async def _put(
+    call: ServiceCall, made: CreatedKey, path: Path, name: str, servers: str, entry: dict[str, Any]
+) -> None:
+    """Write the entry; where that fails, the new key ends with it."""
+
+    try:
+        # Read again: hosts write their files too, while a person is asked.
+        HostFile.read(path, servers).write(name, entry)
+    except BaseException:
+        await call.client.keys.revoke(made.id)
+        raise
+
+
+def _print(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One program that starts MCP servers.
+
+    Attributes:
+        title: as its makers write it.
+        servers: the field of its file that has the servers, by name.
+        typed: whether an entry says that it is on standard input and output.
+        then: what a person does once the entry is there.
+    """
+
+    title: str
+    servers: str
+    typed: bool
+    then: str
+
+    def entry(self, url: str, key: str) -> Entry:
+        """What starts `solward mcp`; the key is in its environment, not on its command line."""
+        command, *arguments = solward_command()
+        entry = {"command": command, "args": [*arguments, "mcp"], "env": {URL: url, KEY: key}}
+        return {"type": "stdio", **entry} if self.typed else entry
+
+    def snippet(self, name: str, entry: Entry) -> dict[str, Any]:
+        """The entry as its file has it."""
+        return {self.servers: {name: entry}}
+
+
+HOSTS: Final = {
+    "claude-desktop": Host("Claude Desktop", "mcpServers", False, "Quit Claude Desktop, start it"),
+    "claude-code": Host(
+        "Claude Code", "mcpServers", True, "Start Claude Code again; /mcp lists it"
+    ),
+    "cursor": Host("Cursor", "mcpServers", False, "Start Cursor again; its settings list it"),
+    "vscode": Host("VS Code", "servers", True, "In VS Code, run MCP: List Servers, and start it"),
+}
+
+
+def file_of(host: str, platform: str = sys.platform) -> Path:
+    """The file of the user's own servers, which every project has.
+
+    Args:
+        platform: as `sys.platform` names it.
+    """
+    home = Path.home()
+    if platform == "win32":
+        programs = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+    elif platform == "darwin":
+        programs = home / "Library" / "Application Support"
+    else:
+        programs = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return {
+        "claude-desktop": programs / "Claude" / "claude_desktop_config.json",
+        "claude-code": home / ".claude.json",
+        "cursor": home / ".cursor" / "mcp.json",
+        "vscode": programs / "Code" / "User" / "mcp.json",
+    }[host]
+
+
+def solward_command() -> list[str]:
+    """What starts this installation's `solward`, by its path: hosts have a `PATH` of their own."""
+    name = "solward.exe" if sys.platform == "win32" else "solward"
+    script = Path(sysconfig.get_path("scripts"), name)
+    return [str(script)] if script.exists() else [sys.executable, "-m", "solward_cli"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """A host's file, as it was read.
+
+    Attributes:
+        content: empty where there is no file yet.
+    """
+
+    path: Path
+    servers: str
+    content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path, servers: str) -> HostFile:
+        """The file as it is now.
+
+        Raises:
+            InvalidRequest: it cannot be read, or is not what the host writes itself; a comment, for
+                one, would be lost.
+        """
+        # What a link stands for is written, not in its place.
+        path = Path(os.path.realpath(path))
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            text = ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"{path} cannot be read: {error}") from None
+        try:
+            content = jsontext.loads(text, unique_keys=True) if text.strip() else {}
+        except ValueError as error:
+            raise InvalidRequest(
+                f"{path} is not plain JSON ({error}), so it is not changed: leave out --write, and"
+                " put the entry in by hand"
+            ) from None
+        if not isinstance(content, dict) or not isinstance(content.get(servers, {}), dict):
+            raise InvalidRequest(f"{path} must be an object whose {servers} is an object")
+        return cls(path, servers, content)
+
+    def entry(self, name: str) -> Mapping[str, Any] | None:
+        """The entry of this name; None where there is none."""
+        found = self.content.get(self.servers, {}).get(name)
+        return found if isinstance(found, dict) else None
+
+    def write(self, name: str, entry: Entry) -> None:
+        """Put the entry beside all else that the file has, for its owner's eyes alone.
+
+        The file is the one before or the one after, whatever happens meanwhile.
+
+        Raises:
+            InvalidRequest: it cannot be written.
+        """
+        servers = {**self.content.get(self.servers, {}), name: entry}
+        text = jsontext.indented({**self.content, self.servers: servers}) + "\n"
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_file(self.path, text.encode())
+        except OSError as error:
+            raise InvalidRequest(f"{self.path} cannot be written: {error.strerror}") from None
 
 
 @click.group(invoke_without_command=True)

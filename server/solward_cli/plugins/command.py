@@ -12,10 +12,9 @@ import click
 
 from solward_cli.plugins import folders, results
 from solward_cli.plugins.check import check
+from solward_cli.plugins.folders import list_outdated
 from solward_cli.plugins.new import new
-from solward_cli.plugins.outdated import list_outdated
-from solward_cli.plugins.skill_run import run
-from solward_cli.plugins.skill_show import list_skills, show
+from solward_cli.plugins.skill_run import list_skills, run, show
 from solward_cli.plugins.state import settings, store
 
 if TYPE_CHECKING:

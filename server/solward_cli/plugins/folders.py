@@ -1,12 +1,18 @@
 """`solward plugins install`, `upgrade`, `remove`, `enable`, `disable`: plugins in folders of their
-own, in the home and not in the service's environment."""
+own, in the home and not in the service's environment.
+
+`remove --purge` deletes entries and settings too, by the running service, or in its database where
+none runs. `list --outdated` says which have a newer version, as pip says.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +20,10 @@ if TYPE_CHECKING:
     from solward.plugins.check_results import CheckResult
     from solward.plugins.folders.install import Proposal
     from solward.plugins.folders.layout import Installed, Plugin
+    from solward.plugins.folders.resolve import Newer
+    from solward.plugins.state import Purged
+    from solward.settings import Settings
     from solward.types.manifest import Terms
-
 
 _YES = click.option("--yes", is_flag=True, help="Accept what it needs without being asked.")
 _RESULT = click.option(
@@ -24,6 +32,12 @@ _RESULT = click.option(
     help="A signed result of `plugins check`, verified with --key and shown.",
 )
 _KEY = click.option("--key", "public", help="The public key of whoever checked.")
+
+# A service looks at its folders every second, and lets what runs of a plugin end.
+_UNLOADS_WITHIN_S = 60.0
+_PAUSE_S = 0.5
+
+_EXIT_UNKNOWN = 1
 
 
 @click.command("install")
@@ -71,7 +85,6 @@ def remove(name: str, lost: bool, purge: bool) -> None:
     from solward.plugins.folders.install import not_installed
     from solward.plugins.folders.install import remove as removed
     from solward_cli.entrypoint import keystore_settings, refusals
-    from solward_cli.plugins.purge import purge_state
 
     with refusals():
         settings = keystore_settings()
@@ -216,3 +229,114 @@ def _home() -> Path:
     from solward.settings import Settings
 
     return Settings().solward_home
+
+
+def purge_state(settings: Settings, name: str) -> str:
+    """Delete them; what was deleted in words, empty where there was nothing.
+
+    Raises:
+        ConfigError: the running service did not do it, and why.
+        KeystoreError, StoreError: the database cannot be used.
+    """
+    from solward.database.database import database_file
+    from solward.types.errors import HomeLocked
+
+    file = database_file(settings.database_url, settings.solward_home)
+    if file is not None and not file.exists():
+        return ""
+    try:
+        entries, settings_ = asyncio.run(_offline(settings, name))
+    except HomeLocked:
+        entries, settings_ = asyncio.run(_by_service(settings, name))
+    return f" Deleted {entries} entries and {settings_} settings." if entries or settings_ else ""
+
+
+async def _offline(settings: Settings, name: str) -> tuple[int, int]:
+    from solward.plugins.folders.layout import canonical
+    from solward.plugins.state import PluginSettings, purge
+    from solward.vault.custody import Wallets
+    from solward_cli.offline import offline_database
+
+    async with offline_database(settings) as database:
+        # The audit log goes on only with the keystore open.
+        await Wallets.open(database, settings, settings.solward_home)
+        found: Purged = await purge(PluginSettings(database), canonical(name))
+        return found.entries, found.settings
+
+
+async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
+    from solward.client import BadRequest, SolwardClient
+    from solward.types.errors import ConfigError, SolwardError
+
+    ends = asyncio.get_running_loop().time() + _UNLOADS_WITHIN_S
+    async with SolwardClient.from_settings(settings) as client:
+        while True:
+            try:
+                answer = await client.plugin_state.purge(name)
+            except SolwardError as error:
+                waits = isinstance(error, BadRequest) and "is loaded" in str(error)
+                if waits and asyncio.get_running_loop().time() < ends:
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                raise ConfigError(
+                    f"The folder of {name} is removed; its entries and settings are not, because"
+                    f" the running service answered: {error}. The same command deletes them"
+                ) from None
+            return int(answer["entries"]), int(answer["settings"])
+
+
+def list_outdated(settings: Settings, as_json: bool) -> None:
+    """Print what could be upgraded, and how; exits with 1 where no package index answered."""
+    from solward.plugins.folders.resolve import newer
+    from solward_cli.render import show, table, visible
+
+    own, beside = _installed(settings)
+    # What is in both runs from the environment.
+    found = newer({**own, **beside})
+    if as_json:
+        click.echo(json.dumps({"distributions": [_json(each, beside) for each in found]}, indent=2))
+    else:
+        rows = [
+            (each.distribution, each.installed, each.newest, each.conflict or _how(each, beside))
+            for each in found
+            if each.newest is not None
+        ]
+        columns = ("DISTRIBUTION", "INSTALLED", "NEWEST", "HOW, OR WHY NOT")
+        show(table(columns, rows, "Nothing could be upgraded, as far as is known."))
+        for each in found:
+            if each.unknown is not None:
+                text = f"{each.distribution} {each.installed}: not known: {each.unknown}"
+                click.echo(visible(text), err=True)
+    if any(each.offline for each in found):
+        sys.exit(_EXIT_UNKNOWN)
+
+
+def _installed(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Version by name of the distributions in folders of their own, and of those with plugins in
+    the service's environment."""
+    from solward.plugins.discovery import survey
+    from solward.plugins.folders import layout
+
+    beside = {each.distribution: each.version for each in survey(("*",))[2]}
+    own = {each.name: each.version for each in layout.installed(settings.solward_home)[0]}
+    return own, beside
+
+
+def _how(one: Newer, beside: Mapping[str, str]) -> str:
+    if one.distribution in beside:
+        return f"pip install --upgrade {one.distribution}"
+    return f"solward plugins upgrade {one.distribution}"
+
+
+def _json(one: Newer, beside: Mapping[str, str]) -> dict[str, Any]:
+    known = one.newest is not None
+    return {
+        "name": one.distribution,
+        "installed": one.installed,
+        "newest": one.newest,
+        "own": one.distribution not in beside,
+        "compatible": one.conflict is None if known else None,
+        "conflict": one.conflict,
+        "upgrade": _how(one, beside) if known and one.conflict is None else None,
+        "unknown": one.unknown,
+    }

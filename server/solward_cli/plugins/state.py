@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.plugins.skill_run import value_of
-from solward_cli.plugins.skill_show import kind_of, range_of
+from solward_cli.plugins.skill_run import kind_of, range_of, value_of
 from solward_cli.service_call import ServiceCall, fail, service_call
 
 if TYPE_CHECKING:

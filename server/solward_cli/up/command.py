@@ -77,9 +77,8 @@ def up(
     async def serve_all(pages: str | None, pages_problem: str | None) -> None:
         from solward.service.service import Solward
         from solward_cli.up.demo import last_seller, seed_demo
-        from solward_cli.up.screen import Screen, frozen_notice, ledger_notice, show
+        from solward_cli.up.screen import Screen, frozen_notice, ledger_notice, show, told
         from solward_cli.up.seller import listen_for_buyers, selling, site_of
-        from solward_cli.up.story import told
         from solward_server.serve import Address, serve, stop_on_signals
 
         # Only a localnet has the faucet that opens the seller's account.
@@ -152,7 +151,7 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
     if not service.database.shared:
         yield
         return
-    from solward_cli.worker_loop import run_workers
+    from solward_cli.worker import run_workers
 
     task = asyncio.create_task(run_workers(service, stop))
     try:

@@ -19,8 +19,8 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from solward.solana.instructions import create_associated
 from solward.solana.programs import TOKEN_PROGRAM
-from solward.solana.token_instructions import create_associated
 from solward_cli.up.demo import HOST, PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS

@@ -42,8 +42,7 @@ async def sweep(
     Interrupted, run it again.
     """
     from solward_cli.render import visible
-    from solward_cli.wallet.sweep_plan import plan
-    from solward_cli.wallet.sweep_run import Sweep
+    from solward_cli.wallet.sweep_run import Sweep, plan
 
     found = await call.wallet(wallet)
     receiver = await _receiver(call, found, to)
@@ -82,7 +81,7 @@ async def _receiver(call: ServiceCall, wallet: Wallet, to: str) -> str:
 async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
     """Raise `InvalidRequest` while an agent or a schedule runs on the wallet, or it is frozen."""
     from solward.types.errors import InvalidRequest
-    from solward_cli.wallet.sweep_plan import Headroom
+    from solward_cli.wallet.sweep_run import Headroom
 
     for agent in await call.client.agents.list():
         # An agent in `error` goes on with its cycles.

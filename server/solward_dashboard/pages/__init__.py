@@ -11,7 +11,7 @@ from solward_dashboard.pages.overview import page as overview
 from solward_dashboard.pages.plugins import page as plugins
 from solward_dashboard.pages.transactions import detail as transaction
 from solward_dashboard.pages.transactions import page as transactions
-from solward_dashboard.pages.transactions.export import EXPORT, export
+from solward_dashboard.pages.transactions.page import EXPORT, export
 from solward_dashboard.pages.wallets import detail as wallet
 from solward_dashboard.pages.wallets import page as wallets
 

@@ -11,11 +11,9 @@ from solward.client import AdminCredential
 from solward.types.errors import SolwardError
 from solward.types.roles import Role
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
+from solward_dashboard.dialogs import confirmed, notify_error, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.frame import frame
-from solward_dashboard.notices import notify_error
-from solward_dashboard.polling import Poll
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import ago, day
 
 EVERY_S = 10.0

@@ -13,11 +13,9 @@ from nicegui import ui
 from solward.client import ApiKey, KeyDetails, Wallet
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, result_of, shown_once, titled
+from solward_dashboard.dialogs import confirmed, notify_error, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.frame import frame
-from solward_dashboard.notices import notify_error
-from solward_dashboard.polling import Poll
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import ago, day, plain
 
 EVERY_S = 10.0

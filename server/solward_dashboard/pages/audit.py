@@ -17,10 +17,8 @@ from solward.types.errors import SolwardError
 from solward.types.events import EventKind
 from solward.types.roles import admin_principal
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import fact
-from solward_dashboard.frame import frame
-from solward_dashboard.notices import notify_error
-from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.dialogs import fact, notify_error
+from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.wording import ASKING, counted, short, value_text
 
 EVERY_S = 3.0

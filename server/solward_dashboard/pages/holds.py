@@ -11,11 +11,10 @@ from nicegui import ui
 from solward.client import Hold, NotFoundError, Transaction
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
-from solward_dashboard.frame import frame, frame_of_one
+from solward_dashboard.frame import Poll, frame, frame_of_one
 from solward_dashboard.holds import DisplayContext, HoldCards
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.people import People
-from solward_dashboard.polling import Poll
 
 EVERY_S = 3.0
 # At most 20 of one agent or key are open.

@@ -9,10 +9,8 @@ from nicegui import ui
 
 from solward.client import ClientError, PaidAnswer, Payment, Wallet
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import copy_button, fact, heading, result_of
-from solward_dashboard.frame import frame
-from solward_dashboard.notices import notify_error
-from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.dialogs import copy_button, fact, heading, notify_error, result_of
+from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.wording import ASKING, counted, day, local_times, plain, second, short
 
 EVERY_S = 3.0

@@ -12,11 +12,16 @@ from solward.client import Policy
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button, heading, result_of, titled
-from solward_dashboard.frame import frame
-from solward_dashboard.notices import notify_error
+from solward_dashboard.dialogs import (
+    confirmed,
+    copy_button,
+    heading,
+    notify_error,
+    result_of,
+    titled,
+)
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.people import People
-from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
 _REPLAYED_DAYS = 7

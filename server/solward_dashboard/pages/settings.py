@@ -9,8 +9,7 @@ from nicegui import ui
 from solward.client import Setting
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import heading
-from solward_dashboard.frame import frame
-from solward_dashboard.polling import Poll
+from solward_dashboard.frame import Poll, frame
 
 # They change when the service is started again.
 EVERY_S = 30.0

@@ -14,7 +14,7 @@ from solward.database.database import Database
 from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
-from solward.types.hold import GENERATED_KEY
+from solward.types.record import GENERATED_KEY
 from solward.vault.money.request import IdempotencyKey
 from solward.vault.store import idempotency as store
 from solward.vault.store.idempotency import StoredResponse

@@ -17,15 +17,16 @@ from solward.vault.money.judge.trial import TrialEnded
 from solward.vault.money.request import Actor, IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
 from solward_server.http.auth import caller
-from solward_server.http.body import Body, json_response
-from solward_server.http.errors import refusal_headers, refused_response
-from solward_server.http.field_names import (
+from solward_server.http.body import (
     DRY_RUN,
     NO_DRY_RUN,
+    Body,
+    json_response,
     means_dry_run,
     refuse_unknown_parameters,
     route_fields,
 )
+from solward_server.http.errors import refusal_headers, refused_response
 from solward_server.http.idempotency import (
     finish,
     first_use,

@@ -9,8 +9,7 @@ from solward.service.service import Solward
 from solward.types.errors import AgentNotFound
 from solward.vault.custody import Wallet
 from solward_server.http.admin_credentials import AdminCredentials
-from solward_server.http.api_keys import ApiKeyStore, MemoryKeys
-from solward_server.http.api_keys_database import DatabaseKeys
+from solward_server.http.api_keys import ApiKeyStore, DatabaseKeys, MemoryKeys
 from solward_server.http.auth import caller, confined_to
 from solward_server.http.idempotency import SkillCalls
 from solward_server.http.limits import (

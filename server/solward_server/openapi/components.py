@@ -6,8 +6,7 @@ from solward.agents.agent import AgentStatus
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
 from solward.solana.stakes import StakeState
 from solward.types.events import EventKind
-from solward.types.hold import HoldState
-from solward.types.record import TransactionStatus, TransactionType
+from solward.types.record import HoldState, TransactionStatus, TransactionType
 from solward.vault.grants.model import NewRecipient
 from solward_server.openapi.schema import (
     Schema,

@@ -10,7 +10,7 @@ from solward.notify.webhook import REFUSALS, SentDecision
 from solward.operations.approvals import MAX_NOTE
 from solward.support.webhook_signature import NONCE, SIGNATURE, TIMESTAMP
 from solward.types.errors import NotFound
-from solward.types.hold import HoldState
+from solward.types.record import HoldState
 from solward_server.http.auth import Access, signed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success

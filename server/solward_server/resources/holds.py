@@ -8,17 +8,17 @@ from quart import Blueprint
 
 from solward.operations.approvals import MAX_NOTE
 from solward.types.errors import NotFound
-from solward.types.hold import HoldState
+from solward.types.record import HoldState
 from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
+    NO_DRY_RUN,
     body_optional_text,
     query_flag,
     query_limit,
     query_text,
     read_body,
 )
-from solward_server.http.field_names import NO_DRY_RUN
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.operations.policies.limits_report import limits_reports
+from solward.operations.policies.grant_report import limits_reports
 from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.support.clock import iso
 from solward.types.roles import Role

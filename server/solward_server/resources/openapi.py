@@ -18,12 +18,19 @@ from solward.support import jsontext
 from solward.support.webhook_signature import SIGNATURE
 from solward.types.roles import Role
 from solward_server.http.auth import public, role_of
-from solward_server.http.field_names import RouteFields, RoutesFields, know_fields
+from solward_server.http.body import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
-from solward_server.openapi.links import add_links
-from solward_server.openapi.parameters import PARAMETERS
-from solward_server.openapi.validators import UNCHANGED, add_validators
+from solward_server.openapi.parameters import (
+    ADMIN_ID,
+    AGENT_ID,
+    IF_NONE_MATCH,
+    KEY_ID,
+    PARAMETERS,
+    WALLET_ID,
+    shared,
+)
+from solward_server.openapi.schema import JSON
 from solward_server.resources import (
     admins,
     agent_templates,
@@ -87,6 +94,37 @@ _TAGS = {
     "mcp": "The same skills for MCP clients.",
     "docs": "This description to read.",
     "metrics": "For Prometheus; the admin's alone.",
+}
+
+# Operation, the path parameter that its response's id fills, and where in the response it is.
+_ID_SOURCES = (
+    ("createWallet", "walletId", "$response.body#/walletId"),
+    ("createAgent", "agentId", "$response.body#/id"),
+    ("createKey", "keyId", "$response.body#/id"),
+    ("createAdmin", "adminId", "$response.body#/id"),
+)
+# Source and target operation on the same wallet, the field that the response and the target's body
+# share, and what else the body needs.
+_BODY_FIELDS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("launchToken", "mintSupply", "mint", {"amount": 1}),
+    (
+        "launchToken",
+        "transferToken",
+        "mint",
+        {"to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g", "amount": 1},
+    ),
+    ("launchToken", "burn", "mint", {"amount": 1}),
+    ("launchToken", "revokeAuthority", "mint", {}),
+    ("launchToken", "closeAccount", "mint", {}),
+    ("stake", "unstake", "stakeAccount", {}),
+    ("unstake", "withdrawStake", "stakeAccount", {}),
+)
+
+UNCHANGED = {"Unchanged": {"description": "The caller has this content already; no body."}}
+
+_ETAG = {
+    "description": "A strong validator of the body; lists of more than 500 wallets have none.",
+    "schema": {"type": "string", "pattern": '^"[0-9a-f]{32}"$'},
 }
 
 
@@ -291,3 +329,49 @@ def describe(
     add_links(document["paths"])
     add_validators(document["paths"])
     return document
+
+
+def add_links(paths: dict[str, dict[str, Any]]) -> None:
+    """Write the links into the operations of `paths`."""
+    operations = {
+        operation["operationId"]: operation
+        for path in paths.values()
+        for operation in path.values()
+    }
+    path_references = {
+        "walletId": shared(WALLET_ID),
+        "agentId": shared(AGENT_ID),
+        "keyId": shared(KEY_ID),
+        "adminId": shared(ADMIN_ID),
+    }
+    for source, parameter, expression in _ID_SOURCES:
+        for name, target in operations.items():
+            if path_references[parameter] in target.get("parameters", ()):
+                _link(operations[source], name, {"parameters": {parameter: expression}})
+    for source, target_name, field, rest in _BODY_FIELDS:
+        _link(
+            operations[source],
+            target_name,
+            {
+                "parameters": {"walletId": "$request.path.walletId"},
+                "requestBody": {field: f"$response.body#/{field}"} | rest,
+            },
+        )
+
+
+def _link(source: dict[str, Any], target: str, link: dict[str, Any]) -> None:
+    links = source["responses"]["200"].setdefault("links", {})
+    links[target] = {"operationId": target} | link
+
+
+def add_validators(paths: dict[str, dict[str, Any]]) -> None:
+    """Write them into the operations of `paths` that need a credential and answer JSON."""
+    for methods in paths.values():
+        operation = methods.get("get")
+        if operation is None or not operation["security"]:
+            continue
+        success = operation["responses"]["200"]
+        if JSON in success["content"]:
+            success.setdefault("headers", {})["ETag"] = _ETAG
+            operation["responses"]["304"] = {"$ref": "#/components/responses/Unchanged"}
+            operation.setdefault("parameters", []).append(shared(IF_NONE_MATCH))

@@ -7,9 +7,8 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.operations.payments.pay import ANSWER_WAIT_S
+from solward.operations.payments.pay import ANSWER_WAIT_S, paid_json
 from solward.operations.payments.requests import METHODS, pay_request
-from solward.operations.payments.view import paid_json
 from solward.types.errors import NotFound, TransactionError
 from solward.types.paid import PaidAnswer, PaymentState, PayRequest
 from solward.types.payment import PaymentMode, Served

@@ -6,8 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.operations.policies.replay import ReplayVerdict
-from solward.operations.policies.replay_run import MAX_DAYS, MOST_CHANGES
+from solward.operations.policies.replay import MAX_DAYS, MOST_CHANGES, ReplayVerdict
 from solward.types.errors import InvalidRequest
 from solward.types.roles import Role
 from solward_server.http.auth import Access, admin

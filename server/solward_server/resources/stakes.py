@@ -6,7 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.operations.declared import samples
+from solward.operations.declared import fields
 from solward.types.money import lamports_to_sol
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
@@ -59,7 +59,7 @@ PATHS = {
                     },
                     optional=("complete",),
                 ),
-                {"stakes": [{"address": samples.STAKE, "balance": 1.5, "state": "activating"}]},
+                {"stakes": [{"address": fields.STAKE, "balance": 1.5, "state": "activating"}]},
             ),
             errors={404: NO_WALLET, 500: "The ledger did not answer"},
         )

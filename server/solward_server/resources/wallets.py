@@ -19,6 +19,7 @@ from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import (
     DEFAULT_LIST,
     MAX_LIST,
+    NO_DRY_RUN,
     body_text,
     body_texts,
     list_response,
@@ -28,7 +29,6 @@ from solward_server.http.body import (
     read_body,
 )
 from solward_server.http.errors import Forbidden
-from solward_server.http.field_names import NO_DRY_RUN
 from solward_server.http.money_response import refuse_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET

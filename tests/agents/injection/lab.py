@@ -24,8 +24,8 @@ from tests.support.tokens import TOKEN_2022, fund_instructions, named_mint_instr
 
 from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
+from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings

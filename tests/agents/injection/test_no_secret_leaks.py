@@ -20,7 +20,7 @@ from tests.support.processes import written_log
 from tests.support.services import STRANGER
 
 from solward.agents.cycle import run_cycle
-from solward.agents.cycle_parts import parts_of
+from solward.agents.service import parts_of
 from solward.agents.store import agents as store
 from solward.service.service import Solward
 from solward.settings import Settings
@@ -28,13 +28,13 @@ from solward.support import jsontext
 from solward.testing import ScriptedProvider
 from solward.types.errors import ProviderError
 from solward.types.provider import Completion, CompletionRequest, ToolCall, Usage
-from solward.vault.ledger import node, patience
+from solward.vault.ledger import failover, patience
 from solward_localnet.errors import RpcError
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving
-from solward_server.app import create_app
+from solward_server.serve import create_app
 
 pytestmark = pytest.mark.more
 
@@ -64,7 +64,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         ("REST_S", 0.001),
         ("MAX_REST_S", 0.001),
     ):
-        monkeypatch.setattr(node, name, seconds)
+        monkeypatch.setattr(failover, name, seconds)
     monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(patience, "_SPREAD_S", 0.001)
 

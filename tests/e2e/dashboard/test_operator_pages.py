@@ -14,7 +14,7 @@ from tests.support.browser import PHONE, Browser
 from tests.support.plugins import DISTRIBUTION, SKILL, install_keeping
 from tests.support.processes import Service, funded_wallet
 
-from solward_dashboard.freeze import GOES_ON, STOPS
+from solward_dashboard.frame import GOES_ON, STOPS
 
 pytestmark = pytest.mark.more
 

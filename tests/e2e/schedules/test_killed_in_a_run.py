@@ -20,7 +20,7 @@ from tests.promises import promise
 from tests.support.processes import funded_wallet, sol_of
 from tests.support.repository import ROOT
 
-from solward.schedules.run import SchedulePhase
+from solward.schedules.journal import SchedulePhase
 from solward.vault.money.steps import PAID_STEPS, Step
 
 pytestmark = [

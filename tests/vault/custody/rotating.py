@@ -18,7 +18,7 @@ from typing import Any
 
 from solward.database.database import Database
 from solward.settings import Settings
-from solward.vault.custody import KeySource, Wallets, keyfile, keystore
+from solward.vault.custody import KeySource, Wallets, keyring, keystore
 from solward.vault.store import wallets as store
 
 
@@ -57,9 +57,9 @@ async def main(home: Path, point: str, kind: str) -> None:
     name, _, nth = point.partition(":")
     if name == "begun":
         wallets._keystore._finish_rotation = die  # type: ignore[assignment, method-assign]
-        keyfile.replace_key = lambda *_: die()
+        keyring.replace_key = lambda *_: die()
     elif name == "file_replaced":
-        keyfile.replace_key = dying_after(keyfile.replace_key)
+        keyring.replace_key = dying_after(keyring.replace_key)
     elif name == "batch":
         store.rewrap = dying_after(store.rewrap, int(nth))
     elif name == "left":

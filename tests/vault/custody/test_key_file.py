@@ -10,7 +10,7 @@ import pytest
 from tests.promises import promise
 
 from solward.types.errors import KeystoreError
-from solward.vault.custody.keyfile import create_key, read_key, replace_key
+from solward.vault.custody.keyring import create_key, read_key, replace_key
 
 
 @promise("keys-sealed-per-wallet")

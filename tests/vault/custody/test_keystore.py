@@ -22,7 +22,7 @@ from solward.database.tables import keystore as keystore_table
 from solward.database.tables import wallets as wallets_table
 from solward.settings import Settings
 from solward.types.errors import KeystoreError
-from solward.vault.custody import KeySource, Wallets, keyfile
+from solward.vault.custody import KeySource, Wallets, keyring
 from solward.vault.custody.keystore import Keystore
 from solward.vault.custody.service import key_source
 from solward.vault.store import wallets as store
@@ -310,7 +310,7 @@ async def test_a_new_key_file_put_in_its_place_meanwhile_by_another_process_is_f
     place.rename(following)
     place.touch(0o600)
     place.write_bytes(old)
-    read_key = keyfile.read_key
+    read_key = keyring.read_key
 
     def read_and_lose(path: Path) -> bytes:
         key = read_key(path)
@@ -318,7 +318,7 @@ async def test_a_new_key_file_put_in_its_place_meanwhile_by_another_process_is_f
             following.replace(place)
         return key
 
-    monkeypatch.setattr(keyfile, "read_key", read_and_lose)
+    monkeypatch.setattr(keyring, "read_key", read_and_lose)
     opened = await Wallets.open(database, Settings(), tmp_path)
     assert len(await (await opened.signer(wallet.id)).sign(b"m")) == 64
     assert place.read_bytes() == new

@@ -135,7 +135,7 @@ async def test_an_interrupted_rotation_is_finished_by_processes_that_start_toget
             raise ConnectionError("killed here")
 
         with monkeypatch.context() as patched:
-            patched.setattr("solward.vault.custody.keyfile.replace_key", lost)
+            patched.setattr("solward.vault.custody.keyring.replace_key", lost)
             with pytest.raises(ConnectionError):
                 await wallets.rotate(KeySource(file=tmp_path / "keystore.key"))
         assert (tmp_path / "keystore.key.next").exists()

@@ -16,16 +16,16 @@ from tests.support.rpc import RpcNode, listening
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import MOST_ANSWER_BYTES
-from solward.vault.ledger.batches import (
+from solward.vault.ledger.patience import NodeBusy
+from solward.vault.ledger.transport import (
     ALONE_S,
     MOST_ANSWERS_BYTES,
     MOST_CALLS,
     SEND,
     TOGETHER,
     Batches,
+    HttpTransport,
 )
-from solward.vault.ledger.patience import NodeBusy
-from solward.vault.ledger.transport import HttpTransport
 from solward_localnet.errors import RpcError
 
 

@@ -17,8 +17,7 @@ from solward.service.cluster import GENESIS as GENESIS_HASHES
 from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.types.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.failover import FailoverTransport
-from solward.vault.ledger.node import ADMISSION_S, MAX_REST_S, Node
+from solward.vault.ledger.failover import ADMISSION_S, MAX_REST_S, FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 
 # Long enough for a busy machine; only nodes that hang take it.

@@ -19,11 +19,10 @@ from tests.support.rpc import GENESIS, answer_each
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import patience
+from solward.vault.ledger.answers import MAX_WAIT_S, wait_of
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.ledger.failover import FailoverTransport
-from solward.vault.ledger.node import Node
+from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import NodeBusy, left, within
-from solward.vault.ledger.rate_limits import MAX_WAIT_S, wait_of
 from solward.vault.ledger.transport import HttpTransport
 
 NOW = 1_800_000_000.0

@@ -28,15 +28,13 @@ from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.ledger.failover import FailoverTransport
-from solward.vault.ledger.node import Node
+from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import within
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN
-from solward.vault.money.send.fates import PATIENCE_BLOCKS
 from solward.vault.money.send.reconcile import reconcile
-from solward.vault.money.send.sender import Sender
+from solward.vault.money.send.sender import PATIENCE_BLOCKS, Sender
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2

@@ -15,8 +15,7 @@ from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 from tests.support.tokens import TokenBench
 
-from solward.database.audit_tables import audit
-from solward.database.tables import judged_effects, reservations
+from solward.database.tables import audit, judged_effects, reservations
 from solward.operations.policies.changes import replace_policy, replace_set
 from solward.support import jsontext
 from solward.support.durations import DAY_MS, HOUR_MS
@@ -25,7 +24,7 @@ from solward.types.guardrail import COSTS, Operation
 from solward.types.record import TransactionRecord
 from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.judge.grant_ends import GrantEnds
+from solward.vault.money.judge.granting import GrantEnds
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import window_sums
 

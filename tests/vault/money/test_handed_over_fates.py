@@ -34,12 +34,11 @@ from solward.types.payment import Served
 from solward.types.record import TransactionStatus
 from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.ledger.failover import FailoverTransport
-from solward.vault.ledger.node import Node
+from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, HandedOver
-from solward.vault.money.send.fates import PATIENCE_BLOCKS
+from solward.vault.money.send.sender import PATIENCE_BLOCKS
 
 
 @promise("named-signature-first")

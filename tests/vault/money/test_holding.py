@@ -8,9 +8,9 @@ import pytest
 from tests.support.database import hold_row
 
 from solward.types.guardrail import Intent, Line, Operation
-from solward.types.hold import Hold
+from solward.types.record import Hold
 from solward.vault.money.request import Actor, AgentRun, IdempotencyKey
-from solward.vault.money.reserve import holding
+from solward.vault.money.reserve import hold_reservation
 
 MINT, PAYEE, OTHER = "mint", "payee", "other"
 SENT = Line(Operation.TRANSFER, MINT, 500, "account", PAYEE, 6, "program")
@@ -25,7 +25,7 @@ def hold(*lines: Line, repeats: bool = False) -> Hold:
     return replace(
         hold_row("w", 0).hold,
         type=INTENT.type,
-        lines=holding.shown_lines(holding.with_decimals(lines, {MINT: 6})),
+        lines=hold_reservation.shown_lines(hold_reservation.with_decimals(lines, {MINT: 6})),
         costs_lamports=COSTS,
         arrives={"bought": 90},
         repeats=repeats,
@@ -35,8 +35,8 @@ def hold(*lines: Line, repeats: bool = False) -> Hold:
 def change(
     shown: Hold, *lines: Line, intent: Intent = INTENT, costs: int = COSTS, decimals: int = 6
 ) -> str | None:
-    seen = holding.with_decimals(lines, {MINT: decimals})
-    return holding.change(shown, intent, seen, costs, intent.tokens_in)
+    seen = hold_reservation.with_decimals(lines, {MINT: decimals})
+    return hold_reservation.change(shown, intent, seen, costs, intent.tokens_in)
 
 
 def test_what_was_shown_and_less_is_covered() -> None:
@@ -93,7 +93,7 @@ def test_a_launch_of_another_mint_needs_the_request_to_say_which() -> None:
 
 
 def digest(actor: Actor = KEY, intent: Intent = INTENT, *lines: Line) -> str:
-    return holding.digest_of("w", actor.chain("w"), actor, intent, lines or (SENT,), None)
+    return hold_reservation.digest_of("w", actor.chain("w"), actor, intent, lines or (SENT,), None)
 
 
 def test_a_digest_is_of_intent_lines_chain_and_the_callers_key() -> None:

@@ -24,9 +24,8 @@ from tests.vault.money.handed_payments import FUNDS, PRICE, Shop, memo_of, open_
 from solward.operations.transfer import plan_transfer
 from solward.support.clock import now_ms
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest, TransactionFailed
-from solward.types.hold import HoldState
 from solward.types.payment import PaymentMode
-from solward.types.record import TransactionStatus, TransactionType
+from solward.types.record import HoldState, TransactionStatus, TransactionType
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import Actor, Draft
 from solward.vault.store import holds, pockets

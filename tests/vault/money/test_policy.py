@@ -12,9 +12,8 @@ from sqlalchemy import insert, select
 from tests.promises import promise
 from tests.support.grants import grant, limit
 
-from solward.database.audit_tables import audit
 from solward.database.database import Database, lock_shared
-from solward.database.tables import judged_effects, reservations
+from solward.database.tables import audit, judged_effects, reservations
 from solward.operations.policies.changes import read_policy, replace_policy, replace_set
 from solward.support import jsontext
 from solward.support.durations import DAY_MS, MINUTE_MS

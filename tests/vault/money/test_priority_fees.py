@@ -23,7 +23,7 @@ from tests.support.swaps import SOL, open_swaps, pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.database.tables import attempts
-from solward.operations.policies.limits_report import limits_report
+from solward.operations.policies.grant_report import limits_report
 from solward.solana.fees import FeeTerms, fee_terms
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
 from solward.types.errors import LedgerRejected

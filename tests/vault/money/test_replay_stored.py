@@ -19,7 +19,7 @@ from tests.support.grants import SaidPrices
 from solward.database.database import Database
 from solward.database.tables import judged_effects, transactions, wallets
 from solward.operations.policies.changes import replace_policy
-from solward.operations.policies.replay_run import replay_stored
+from solward.operations.policies.replay import replay_stored
 from solward.plugins.loaded import LoadedGuardrail
 from solward.plugins.threaded import ThreadedRule
 from solward.service.service import Solward
@@ -27,8 +27,7 @@ from solward.settings import Settings
 from solward.solana.token_list import token_list
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest
 from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
-from solward.types.hold import HoldState
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants.document import BookEntry, GrantPolicy
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window
 from solward.vault.grants.stored_form import grant_id
@@ -385,7 +384,7 @@ async def test_days_and_size_are_bounded(service: Service, monkeypatch: pytest.M
             await service.replay(days=days)  # type: ignore[arg-type]
     await service.edit(policy(grant()))
     await service.ask(ACTORS[0], [pays(1)])
-    monkeypatch.setattr("solward.operations.policies.replay_run.MOST_REPLAYED", 0)
+    monkeypatch.setattr("solward.operations.policies.replay.MOST_REPLAYED", 0)
     with pytest.raises(InvalidRequest, match="days must be fewer: 1 transactions"):
         await service.replay()
 

@@ -21,7 +21,7 @@ from solward.agents.remember import tokens_of
 from solward.agents.store import agents as agent_store
 from solward.database import database as database_module
 from solward.database.database import Database
-from solward.operations.policies.limits_report import limits_report
+from solward.operations.policies.grant_report import limits_report
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.stakes import CLOCK
 from solward.support.clock import now_ms

@@ -16,8 +16,7 @@ from structlog.testing import capture_logs
 from tests.support.database import permit_changes_of_ended_records
 from tests.support.engine import LIMITS, UNLIMITED, Bench, open_bench
 
-from solward.database.audit_tables import audit
-from solward.database.tables import attempts, reservations, transactions
+from solward.database.tables import attempts, audit, reservations, transactions
 from solward.support import jsontext
 from solward.support.durations import DAY_MS
 from solward.telemetry import metrics

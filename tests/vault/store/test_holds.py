@@ -12,11 +12,10 @@ from tests.promises import promise
 from tests.support.database import hold_row
 from tests.support.engine import Bench, open_bench
 
-from solward.database.audit_tables import audit
 from solward.database.database import Database
+from solward.database.tables import audit
 from solward.database.window_clock import Moment
-from solward.types.hold import HoldState
-from solward.types.record import TransactionStatus
+from solward.types.record import HoldState, TransactionStatus
 from solward.vault.store import holds
 from solward.vault.store import transactions as transaction_store
 

@@ -11,10 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.database.tables import holds, reservations, transactions, wallets
-from solward.operations.policies.replay import Kept
-from solward.operations.policies.replay_run import past_of
-from solward.types.hold import HoldState
-from solward.types.record import TransactionStatus
+from solward.operations.policies.replay import Kept, past_of
+from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants.judged import Judged, to_row
 from solward.vault.grants.model import Case
 from solward.vault.store import judged as judged_store

@@ -12,8 +12,7 @@ from tests.support.database import OF_NEEDS, hold_row, query_plans
 from solward.database.database import Database
 from solward.database.window_clock import Moment
 from solward.types.errors import KeyRevoked, TakenOver
-from solward.types.hold import HoldState
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.grants import judged
 from solward.vault.grants.model import Case
 from solward.vault.store import (

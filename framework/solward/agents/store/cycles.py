@@ -28,13 +28,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
 from solward.agents.store.agents import MEMORY_KEPT, Fields
-from solward.database.prepared import Prepared
-from solward.database.prepared_rows import ForEachRow
+from solward.database.prepared import ForEachRow, Prepared
 from solward.database.service_tables import agents, decisions, memory
 from solward.database.tables import holds, transactions
 from solward.support.clock import now_ms
-from solward.types.hold import Hold
-from solward.types.record import TransactionRecord
+from solward.types.record import Hold, TransactionRecord
 from solward.vault.store import holds as holds_store
 from solward.vault.store.transactions import RECORD, record_of
 

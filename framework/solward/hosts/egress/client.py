@@ -33,8 +33,8 @@ from solward.hosts.egress.addresses import (
     Dial,
     Resolve,
     SystemResolver,
+    dial_tcp,
 )
-from solward.hosts.egress.connection import dial_tcp
 from solward.hosts.egress.limits import (
     LIMITS,
     AnswerReading,
@@ -45,14 +45,15 @@ from solward.hosts.egress.limits import (
 )
 from solward.hosts.egress.messages import (
     Answer,
+    AnswerScreen,
     Outgoing,
+    PlacedSecret,
     answer_head,
     bounded_body,
     host_header,
     outgoing_request,
     waiting,
 )
-from solward.hosts.egress.secret_values import AnswerScreen, PlacedSecret
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.frames import PIECE, HostileFrame
 from solward.hosts.wire.methods import HttpBody, HttpPiece, HttpRequest
@@ -193,7 +194,7 @@ class Egress:
         Raises:
             SkillError: `no_network`, `https_only`, `site_not_declared`, `bad_http_request`,
                 `address_refused`, `too_large`, `too_many_requests`, `call_ended`,
-                `secret_unusable`, `encoded_answer`, or a code of `http_failures`.
+                `secret_unusable`, `encoded_answer`, or a code of `HTTP_BY_CODE`.
         """
         outcome, site = "cancelled", ""
         try:

@@ -1,8 +1,12 @@
-"""Requests as they leave and answers as they come: checked, bounded, their secrets in place."""
+"""Requests as they leave and answers as they come: checked and bounded. A call's secrets are put in
+where a request names them, and taken out of what answers quote.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import re
 import ssl
 from collections.abc import (
@@ -15,20 +19,15 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpcore
 import httpx
 
 from solward.hosts.egress.limits import Limits, request_too_large
-from solward.hosts.egress.secret_values import (
-    HEADER_VALUE,
-    PlacedSecret,
-    fill_header,
-    fill_query,
-    quoted_forms,
-)
-from solward.hosts.wire.http_failures import BY_NAME
+from solward.hosts.wire.failures import HTTP_BY_NAME
 from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
+from solward.support import jsontext
 from solward.types.errors import SkillError
 from solward.types.manifest import Site, Target
 
@@ -55,9 +54,10 @@ _HOP_BY_HOP: Final = frozenset(
 # What could have a secret come back encoded or in parts, which would not be recognized.
 _DISGUISES: Final = frozenset({b"accept-encoding", b"if-range", b"range"})
 
-
 # What every httpx client sends; its other headers are the operator's.
 _CLIENTS: Final = frozenset({b"accept", b"accept-encoding", b"connection", b"host", b"user-agent"})
+
+HEADER_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]{0,16384}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ async def waiting(until: float) -> AsyncIterator[None]:
     except TimeoutError:
         raise SkillError("http_read_timeout", "There was no whole answer in time") from None
     except Exception as error:
-        for name, code in BY_NAME.items():
+        for name, code in HTTP_BY_NAME.items():
             if isinstance(error, getattr(httpcore, name) | getattr(httpx, name)):
                 raise SkillError(code, _failure_text(name, error)) from None
         raise
@@ -270,3 +270,101 @@ def answer_head(
         screened(answer.extensions.get("reason_phrase", b""))[:256],
         answer.extensions.get("http_version", b"HTTP/1.1")[:16],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSecret:
+    """A secret of a call, and what stands for it in the host.
+
+    Attributes:
+        sites: those that get the value, and whether it may stand in a query there.
+    """
+
+    env: str
+    placeholder: str
+    value: str = field(repr=False)
+    sites: Mapping[Site, bool]
+
+
+def fill_header(name: bytes, value: bytes, placed: tuple[PlacedSecret, ...]) -> bytes:
+    """A header's value with the secrets of its site in their places."""
+    if name == b"authorization" and value[:6].lower() == b"basic ":
+        try:
+            credentials = base64.b64decode(value[6:].strip(), validate=True)
+        except binascii.Error:
+            return value
+        filled = fill_header(b"", credentials, placed)
+        return value if filled == credentials else b"Basic " + base64.b64encode(filled)
+    for each in placed:
+        if each.placeholder.encode() in value:
+            secret = each.value.encode("utf-8", "replace")
+            if not HEADER_VALUE.fullmatch(secret) or secret != secret.strip():
+                raise SkillError(
+                    "secret_unusable", f"{each.env} has characters that no header can carry"
+                )
+            value = value.replace(each.placeholder.encode(), secret)
+    return value
+
+
+def fill_query(path: str, site: Site, placed: tuple[PlacedSecret, ...]) -> str:
+    before, mark, query = path.partition("?")
+    for each in placed:
+        if each.sites[site]:
+            query = query.replace(each.placeholder, quote(each.value, safe=""))
+    return before + mark + query
+
+
+def quoted_forms(value: str) -> set[bytes]:
+    """A secret as it is, and as an answer may quote it."""
+    quoted = jsontext.dumps(value)[1:-1]
+    in_url = quote(value, safe="")
+    raw = value.encode("utf-8", "replace")
+    return {
+        raw,
+        quoted.encode(),
+        quoted.replace("/", "\\/").encode(),
+        in_url.encode(),
+        re.sub("%[0-9A-F]{2}", lambda each: each[0].lower(), in_url).encode(),
+        base64.b64encode(raw).rstrip(b"="),
+        base64.urlsafe_b64encode(raw).rstrip(b"="),
+    }
+
+
+class AnswerScreen:
+    """Takes secrets out of an answer that comes in chunks; its length stays the same.
+
+    Held back is only what could be the beginning of one, so that a stream is not delayed.
+    """
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        # The longest first: one may be part of another.
+        self._patterns = sorted(patterns, key=len, reverse=True)
+        self._longest = max(map(len, self._patterns), default=0)
+        self._held = b""
+
+    def take(self, chunk: bytes) -> bytes:
+        """What may go on of all that came."""
+        if not self._patterns:
+            return chunk
+        data = self._without(self._held + chunk)
+        kept = next(
+            (
+                size
+                for size in range(min(len(data), self._longest - 1), 0, -1)
+                if any(each.startswith(data[-size:]) for each in self._patterns)
+            ),
+            0,
+        )
+        self._held = data[len(data) - kept :]
+        return data[: len(data) - kept]
+
+    def end(self) -> bytes:
+        """The rest."""
+        held, self._held = self._held, b""
+        return held
+
+    def _without(self, data: bytes) -> bytes:
+        for each in self._patterns:
+            if each in data:
+                data = data.replace(each, b"*" * len(each))
+        return data

@@ -1,19 +1,22 @@
-"""The context of a skill in a plugin host: its money calls and reads are messages to the service,
-which alone knows whose wallet it is."""
+"""The context of a skill in a plugin host: its money calls, reads and log lines are messages to the
+service, which alone knows whose wallet it is. Each hook runs with its capability, which its
+requests carry."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from solward.context import SkillContext
-from solward.context.lifetime import Lifetime
+from solward.context import Lifetime, SkillContext
 from solward.context.pocket import PocketRequest
-from solward.hosts.inside.log import HostLog
-from solward.hosts.inside.running import Running, running
 from solward.hosts.wire import methods
+from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.values import (
     ACCOUNT,
     AGENT_VIEW,
@@ -292,3 +295,87 @@ def _instructions(made: Any) -> tuple[Any, ...]:
     if not all(isinstance(each, Instruction) for each in every):
         raise InvalidRequest("instructions must be instructions of solders")
     return tuple(map(instruction_to_wire, every))
+
+
+class HostLog:
+    """The methods of a structlog logger that skills use: levels, `bind`, `exception`."""
+
+    __slots__ = ("_channel", "_fields")
+
+    def __init__(
+        self, channel: Channel, skill: str, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        self._channel = channel
+        self._fields = {"skill": skill} if fields is None else dict(fields)
+
+    def bind(self, **fields: Any) -> HostLog:
+        """A logger with more fields."""
+        return HostLog(self._channel, "", {**self._fields, **fields})
+
+    def debug(self, event: object, *args: object, **fields: Any) -> None:
+        """Log at DEBUG, as the others at theirs."""
+        self._log("debug", event, args, fields)
+
+    def info(self, event: object, *args: object, **fields: Any) -> None:
+        """INFO."""
+        self._log("info", event, args, fields)
+
+    def warning(self, event: object, *args: object, **fields: Any) -> None:
+        """WARNING."""
+        self._log("warning", event, args, fields)
+
+    def error(self, event: object, *args: object, **fields: Any) -> None:
+        """ERROR."""
+        self._log("error", event, args, fields)
+
+    def exception(self, event: object, *args: object, **fields: Any) -> None:
+        """ERROR, with the traceback of the exception that is being handled."""
+        self._log("error", event, args, {**fields, "exception": traceback.format_exc(limit=-5)})
+
+    warn = warning
+    critical = fatal = error
+    msg = info
+
+    def _log(
+        self, level: str, event: object, args: tuple[object, ...], fields: Mapping[str, Any]
+    ) -> None:
+        text = str(event)
+        if args:
+            text = text % args
+        every = {name: str(value) for name, value in {**self._fields, **fields}.items()}
+        self._channel.log(level, text, every)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running call: its channel to the service, and its capability there."""
+
+    channel: Channel
+    cap: bytes
+
+
+_RUNNING: ContextVar[Running] = ContextVar("running_call")
+
+
+@contextmanager
+def running(call: Running) -> Iterator[None]:
+    """Run what is inside, and the tasks that it starts, as this call."""
+    token = _RUNNING.set(call)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def current_cap() -> bytes | None:
+    """The capability of the call whose code this is; None where no hook runs, as at import."""
+    call = _RUNNING.get(None)
+    return None if call is None else call.cap
+
+
+class CurrentChannel:
+    """The channel of the call whose code asks."""
+
+    def stream(self, *given: Any, **options: Any) -> AsyncGenerator[Any, None]:
+        """See `Channel.stream`; only while `current_cap` is not None."""
+        return _RUNNING.get().channel.stream(*given, **options)

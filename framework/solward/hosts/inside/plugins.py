@@ -13,9 +13,16 @@ from typing import Any, TypeVar, cast
 
 import httpx
 
-from solward.hosts.inside.context import RemoteCalls, RemoteLedger, remote_context
+from solward.hosts.inside.context import (
+    CurrentChannel,
+    RemoteCalls,
+    RemoteLedger,
+    Running,
+    current_cap,
+    remote_context,
+    running,
+)
 from solward.hosts.inside.http import install
-from solward.hosts.inside.running import CurrentChannel, Running, current_cap, running
 from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel, Handler, Incoming

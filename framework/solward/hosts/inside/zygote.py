@@ -37,7 +37,7 @@ from solward.hosts.inside.kernel import (
     set_turn,
 )
 from solward.hosts.inside.main import run
-from solward.support.optional_libraries import UNUSED, left_out
+from solward.support.extras import UNUSED, left_out
 
 
 class _Child(NamedTuple):

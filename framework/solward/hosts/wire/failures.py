@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -25,6 +26,22 @@ from solward.types import errors
 from solward.types.errors import SolwardError
 
 _MAX_TEXT: Final = 2_000
+
+# The order is that of the classes: the first that an exception is one of.
+HTTP_BY_NAME: Final = MappingProxyType(
+    {
+        "ConnectTimeout": "http_connect_timeout",
+        "ReadTimeout": "http_read_timeout",
+        "WriteTimeout": "http_write_timeout",
+        "PoolTimeout": "http_pool_timeout",
+        "ConnectError": "http_connect_error",
+        "ReadError": "http_read_error",
+        "WriteError": "http_write_error",
+        "LocalProtocolError": "http_local_protocol_error",
+        "RemoteProtocolError": "http_remote_protocol_error",
+    }
+)
+HTTP_BY_CODE: Final = MappingProxyType({code: name for name, code in HTTP_BY_NAME.items()})
 
 
 class HostBug(Exception):

@@ -21,7 +21,6 @@ from solward.support import jsontext
 from solward.types import (
     entries,
     guardrail,
-    hold,
     ledger,
     manifest,
     paid,
@@ -212,7 +211,7 @@ class HeldTransaction(Wire):
     principal: Name
     chain: Names
     type: Name
-    state: hold.HoldState
+    state: record.HoldState
     sentence: Text
     reasons: Annotated[tuple[Text, ...], Meta(max_length=_MAX_ITEMS)]
     lines: Annotated[tuple[Json, ...], Meta(max_length=_MAX_ITEMS)]
@@ -763,7 +762,7 @@ GUARDRAIL_HOLD = Pair(guardrail.Hold, GuardrailHold)
 RECORD = Pair(record.TransactionRecord, Record)
 PAYMENT_VIEW = Pair(paid.PaymentView, PaymentView)
 PAID_ANSWER = Pair(paid.PaidAnswer, PaidAnswer)
-HOLD = Pair(hold.Hold, HeldTransaction)
+HOLD = Pair(record.Hold, HeldTransaction)
 SECRET = Pair(manifest.Secret, Secret)
 MANIFEST = Pair(manifest.Manifest, Manifest)
 SKILL_SPEC = Pair(skill.SkillSpec, SkillSpec)

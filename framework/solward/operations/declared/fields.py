@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
+from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionType
 
@@ -18,6 +19,16 @@ Schema = dict[str, Any]
 
 # The longest text a route reads; what a field is, is checked after that.
 MAX_TEXT = 200
+
+WALLET = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
+RECIPIENT = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+SOL = WRAPPED_SOL_MINT
+USDC = LOCALNET_USDC_MINT
+MINT = "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"
+ACCOUNT = "GEVUHyWDGETFB2QXpKh43KZDyZZzHTQptZRqx1sA2wfu"
+STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"
+VALIDATOR = "9QU2QSxhb24FUX3Tu2FpczXjpK3VYrvRudywSZaM29mF"
+WRAPPED = "4yzpwGH8prcWPpXbJKjyVCdBBCaUyKuomxgmmZr5MrYh"
 
 
 class Required:

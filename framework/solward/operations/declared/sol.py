@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.operations.declared import samples
+from solward.operations.declared import fields
 from solward.operations.declared.fields import Address, Amount, Operation, Recipient
 from solward.types.record import TransactionType
 
@@ -24,8 +24,8 @@ TRANSFER = Operation(
         Address("to", "The recipient."),
         Amount("amount", "SOL."),
     ),
-    example={"to": samples.RECIPIENT, "amount": 0.5},
-    answer={"from": samples.WALLET, "to": samples.RECIPIENT, "amount": 0.5},
+    example={"to": fields.RECIPIENT, "amount": 0.5},
+    answer={"from": fields.WALLET, "to": fields.RECIPIENT, "amount": 0.5},
     refusals=("amount must be a number",),
     verb="Send",
     progress="Sending",
@@ -55,7 +55,7 @@ AIRDROP = Operation(
     ),
     details=(Address("to", "The wallet's."), Amount("amount", "SOL.")),
     example={"amount": 2},
-    answer={"to": samples.WALLET, "amount": 2},
+    answer={"to": fields.WALLET, "amount": 2},
     refusals=("amount must be a number",),
     verb="Ask the faucet",
     progress="Asking the faucet",
@@ -71,7 +71,7 @@ WRAP_SOL = Operation(
     fields=(_SOL,),
     details=(Amount("amount", "SOL."), _ACCOUNT),
     example={"amount": 0.5},
-    answer={"amount": 0.5, "account": samples.WRAPPED},
+    answer={"amount": 0.5, "account": fields.WRAPPED},
     refusals=("amount must be greater than 0",),
     verb="Wrap",
     progress="Wrapping",
@@ -88,7 +88,7 @@ UNWRAP_SOL = Operation(
         _ACCOUNT,
         Amount("reclaimed", "Rent that came back."),
     ),
-    answer={"amount": 0.5, "account": samples.WRAPPED, "reclaimed": 0.00203928},
+    answer={"amount": 0.5, "account": fields.WRAPPED, "reclaimed": 0.00203928},
     refusals=("There is nothing to unwrap: the wallet has no wrapped SOL account",),
     verb="Unwrap",
     progress="Unwrapping",

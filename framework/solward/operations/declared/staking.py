@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.operations.declared import samples
+from solward.operations.declared import fields
 from solward.operations.declared.fields import Address, Amount, Operation, Text
 from solward.types.record import TransactionType
 
@@ -33,8 +33,8 @@ STAKE = Operation(
     ),
     example={"amount": 1.5},
     answer={
-        "stakeAccount": samples.STAKE,
-        "validator": samples.VALIDATOR,
+        "stakeAccount": fields.STAKE,
+        "validator": fields.VALIDATOR,
         "validatorReason": (
             "Default: the first of 1 that qualify among 1 validator; commission 5% (at most 10%);"
             " no complete epoch to judge votes by; in the superminority, as none outside it"
@@ -62,10 +62,10 @@ UNSTAKE = Operation(
         Address("validator", "Its vote account."),
         Amount("amount", "SOL delegated."),
     ),
-    example={"stakeAccount": samples.STAKE},
-    answer={"stakeAccount": samples.STAKE, "validator": samples.VALIDATOR, "amount": 1.49771712},
+    example={"stakeAccount": fields.STAKE},
+    answer={"stakeAccount": fields.STAKE, "validator": fields.VALIDATOR, "amount": 1.49771712},
     flag="deactivated",
-    refusals=(f"stakeAccount: {samples.STAKE} is inactive already; withdraw it instead",),
+    refusals=(f"stakeAccount: {fields.STAKE} is inactive already; withdraw it instead",),
     verb="Unstake",
     progress="Unstaking",
 )
@@ -78,10 +78,10 @@ WITHDRAW_STAKE = Operation(
     does="Withdraw all of the inactive stake `stake_account`, its rent included, to the wallet.",
     fields=(_ACCOUNT,),
     details=(_STAKE, Amount("amount", "SOL that came back, rent included.")),
-    example={"stakeAccount": samples.STAKE},
-    answer={"stakeAccount": samples.STAKE, "amount": 1.5},
+    example={"stakeAccount": fields.STAKE},
+    answer={"stakeAccount": fields.STAKE, "amount": 1.5},
     flag="withdrawn",
-    refusals=(f"stakeAccount: {samples.STAKE} is active; unstake it first",),
+    refusals=(f"stakeAccount: {fields.STAKE} is active; unstake it first",),
     verb="Withdraw",
     progress="Withdrawing",
 )

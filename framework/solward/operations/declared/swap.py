@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.operations.declared import samples
+from solward.operations.declared import fields
 from solward.operations.declared.fields import (
     Address,
     Amount,
@@ -54,8 +54,8 @@ SWAP = Operation(
     ),
     example={"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
     answer={
-        "inputToken": samples.SOL,
-        "outputToken": samples.USDC,
+        "inputToken": fields.SOL,
+        "outputToken": fields.USDC,
         "inputAmount": 0.1,
         "outputAmount": 14.954984,
         "slippageBps": _DEFAULT_SLIPPAGE_BPS,

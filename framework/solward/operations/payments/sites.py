@@ -16,8 +16,13 @@ from typing import Final
 
 import httpcore
 
-from solward.hosts.egress.addresses import CheckedConnections, Dial, Resolve, SystemResolver
-from solward.hosts.egress.connection import dial_tcp
+from solward.hosts.egress.addresses import (
+    CheckedConnections,
+    Dial,
+    Resolve,
+    SystemResolver,
+    dial_tcp,
+)
 from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current_reading
 from solward.hosts.egress.messages import host_header, waiting
 from solward.operations.payments.requests import SellerRequest, with_headers

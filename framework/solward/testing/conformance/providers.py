@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
+import socket
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,16 +14,10 @@ from solward.plugins import LoadedProvider
 from solward.support import jsontext
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance import samples
-from solward.testing.conformance.fake_vendor import (
-    GARBAGE,
-    UNAUTHORIZED,
-    FakeVendor,
-    refusing_address,
-)
 from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
 from solward.testing.conformance.watch import Watch, error_text, name_of
 from solward.testing.conformance.wording import errors_finding
-from solward.testing.provider_requests import provider_request
+from solward.testing.scripted import provider_request
 from solward.types.errors import InvalidRequest, ProviderError, SolwardError
 from solward.types.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 
@@ -301,3 +297,71 @@ async def _within(seconds: float, work: Awaitable[Any]) -> Any:
         return await asyncio.wait_for(work, seconds)
     except TimeoutError as error:
         return error
+
+
+def response(status: str, kind: str, body: str) -> bytes:
+    """A whole HTTP response that ends the connection."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n{body}".encode()
+
+
+UNAUTHORIZED = response(
+    "401 Unauthorized", "application/json", '{"error": {"message": "invalid key"}}'
+)
+GARBAGE = response("200 OK", "text/html", "<html>Welcome!</html>")
+
+
+class FakeVendor:
+    """Answers every request with one response; with None, never.
+
+    Attributes:
+        requested: set by the first request.
+    """
+
+    def __init__(self, response: bytes | None) -> None:
+        self.requested = asyncio.Event()
+        self.address = ""
+        self._response = response
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> FakeVendor:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._open):
+            writer.close()
+        # Since 3.12.1 this waits for open connections too, which are closed above.
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await reader.readuntil(b"\r\n\r\n")
+                self.requested.set()
+                if self._response is None:
+                    await reader.read()
+                else:
+                    writer.write(self._response)
+                    await writer.drain()
+                    # Closing with the request's body unread would reset the connection.
+                    while await asyncio.wait_for(reader.read(65_536), 1):
+                        pass
+        except TimeoutError:
+            pass
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+
+def refusing_address() -> str:
+    """A local address that refuses connections."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"

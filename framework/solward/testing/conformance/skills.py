@@ -1,22 +1,26 @@
-"""The checks of a skill, each on wallets of its own."""
+"""The checks of a skill, each on wallets of its own: what a spending one moves, to the smallest
+unit, and whether the four vendors accept it as a tool, with its schema trimmed for each."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import json
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
 from structlog.testing import capture_logs
 
 from solward.plugins import LoadedSkill
+from solward.plugins.parameters import Parameters
 from solward.testing.canaries import setting_secret
 from solward.testing.conformance import samples
-from solward.testing.conformance.blocking import BLOCKED_S
 from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
-from solward.testing.conformance.dialects import check_dialects
-from solward.testing.conformance.money import check_money
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
@@ -25,15 +29,18 @@ from solward.testing.conformance.observed_run import (
     prepared,
     run_once,
 )
+from solward.testing.conformance.observer import BLOCKED_S
 from solward.testing.conformance.parameter_paths import declared_paths, present_paths
 from solward.testing.conformance.report import GIVEN_IN, Finding, Outcome, joined
 from solward.testing.conformance.watch import Held, Watch
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, checked_settings
 from solward.types.errors import InvalidRequest, SkillError
+from solward.types.guardrail import SOL
 from solward.types.provider import ToolDefinition
 from solward.types.record import TransactionStatus
 from solward.types.skill import Effects
+from solward.types.tools import tool_definitions
 
 # Longer outcomes crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000
@@ -44,6 +51,9 @@ NO_BASE = "no example ran, so there is nothing to start from"
 _GIVE_SETTINGS = f"give it as `settings` of a test, or in {GIVEN_IN}"
 
 _numbers = itertools.count(1)
+
+MakeWallet = Callable[[], Awaitable[TestWallet]]
+Units = Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -382,3 +392,200 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
         if not callable(case):
             return wallet, dict(case)
     return None
+
+
+async def check_money(
+    skill: WatchedSkill, make_wallet: MakeWallet, cases: Sequence[Case]
+) -> Finding:
+    """Each example that lands moves what its records' transactions moved, the same on another
+    wallet, and nothing on a frozen one."""
+    trouble: list[str] = []
+    differs: list[str] = []
+    landed = 0
+    for at, case in enumerate(cases):
+        first, change = await _run(skill, await make_wallet(), case)
+        signatures = _landed(first)
+        if not signatures:
+            continue
+        landed += 1
+        if change != await _moved(first.wallet, signatures):
+            trouble.append(f"case {at}: its records do not account for what left the wallet")
+        _, again = await _run(skill, await make_wallet(), case)
+        if _out(change) != _out(again):
+            differs.append(
+                f"case {at}: {_outflow_text(change)} left one wallet and"
+                f" {_outflow_text(again)} another"
+            )
+        stopped, change = await _run(skill, await make_wallet(), case, frozen=True)
+        if _out(change) or stopped.crashed:
+            trouble.append(f"case {at}, frozen: {_outflow_text(change)} left, {stopped.trouble}")
+    if trouble:
+        return Finding("money", Outcome.FAILED, joined(trouble))
+    if differs:
+        return Finding("money", Outcome.WARNING, joined(differs))
+    if not landed:
+        return Finding("money", Outcome.SKIPPED, "no example landed a transaction")
+    detail = f"{landed} examples moved what their records say, the same twice, and nothing frozen"
+    return Finding("money", Outcome.OK, detail)
+
+
+async def _run(
+    skill: WatchedSkill, wallet: TestWallet, case: Case, *, frozen: bool = False
+) -> tuple[Run, Units]:
+    """A case on a wallet, and the change of what that holds."""
+    params = await prepared(case, wallet)
+    if frozen:
+        await wallet.stand.service.freeze(wallet.id, "the conformance kit")
+    before = await _held(wallet)
+    run = await observe_run(skill, wallet, params)
+    after = await _held(wallet)
+    return run, _changes(
+        {name: after.get(name, 0) - before.get(name, 0) for name in before | after}
+    )
+
+
+def _landed(run: Run) -> list[str]:
+    return [
+        each.signature
+        for each in run.records
+        if each.status is TransactionStatus.CONFIRMED and each.signature is not None
+    ]
+
+
+async def _held(wallet: TestWallet) -> dict[str, int]:
+    held: defaultdict[str, int] = defaultdict(int)
+    for each in await wallet.stand.service.ledger.holdings(wallet.address):
+        held[each.mint] += each.units
+    return {**held, SOL: await wallet.lamports()}
+
+
+async def _moved(wallet: TestWallet, signatures: Sequence[str]) -> Units:
+    """What transactions did to a wallet, as the ledger has it."""
+    moved: defaultdict[str, int] = defaultdict(int)
+    options = {"encoding": "json", "maxSupportedTransactionVersion": 0}
+    for signature in signatures:
+        found = await wallet.stand.localnet.call("getTransaction", [signature, options])
+        meta = found["meta"]
+        loaded = meta.get("loadedAddresses") or {}
+        keys = [
+            *found["transaction"]["message"]["accountKeys"],
+            *loaded.get("writable", ()),
+            *loaded.get("readonly", ()),
+        ]
+        at = keys.index(wallet.address)
+        moved[SOL] += meta["postBalances"][at] - meta["preBalances"][at]
+        for sign, tokens in ((1, meta["postTokenBalances"]), (-1, meta["preTokenBalances"])):
+            for each in tokens:
+                if each["owner"] == wallet.address:
+                    moved[each["mint"]] += sign * int(each["uiTokenAmount"]["amount"])
+    return _changes(moved)
+
+
+def _changes(units: Units) -> Units:
+    return {name: value for name, value in units.items() if value}
+
+
+def _out(units: Units) -> Units:
+    return {name: value for name, value in units.items() if value < 0}
+
+
+def _outflow_text(units: Units) -> str:
+    return ", ".join(f"{-value} of {name}" for name, value in _out(units).items()) or "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One vendor's limits on a tool; its API refuses tools beyond them.
+
+    Attributes:
+        narrow: it accepts Gemini's subset of JSON Schema only.
+        names: pattern of a tool's name.
+        fields: pattern of a property's name.
+    """
+
+    vendor: str
+    narrow: bool
+    names: str
+    fields: str
+
+
+# platform.openai.com/docs/api-reference/chat (function.name), docs.x.ai (the same),
+# docs.anthropic.com (tools: name, property keys), ai.google.dev/api (FunctionDeclaration).
+DIALECTS = (
+    Dialect("openai", False, r"[A-Za-z0-9_-]{1,64}", r".{1,256}"),
+    Dialect("grok", False, r"[A-Za-z0-9_-]{1,64}", r".{1,256}"),
+    Dialect("anthropic", False, r"[A-Za-z0-9_-]{1,64}", r"[A-Za-z0-9_.-]{1,64}"),
+    Dialect("gemini", True, r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"),
+)
+# OpenAI refuses a longer one; it includes, in words, limits that trimming removes from the schema.
+MAX_DESCRIPTION = 1_024
+
+
+def check_dialects(tool: ToolDefinition, cases: Iterable[Mapping[str, Any]]) -> Finding:
+    """The tool in each vendor's dialect; every case stays valid in it."""
+    trouble: list[str] = []
+    for dialect in DIALECTS:
+        try:
+            trouble += [f"{dialect.vendor}: {each}" for each in _check(dialect, tool, cases)]
+        except Exception as error:
+            trouble.append(f"{dialect.vendor}: {type(error).__name__}: {error}")
+    if trouble:
+        return Finding("dialects", Outcome.FAILED, joined(trouble))
+    return Finding("dialects", Outcome.OK, ", ".join(each.vendor for each in DIALECTS))
+
+
+def _check(
+    dialect: Dialect, tool: ToolDefinition, cases: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    [definition] = tool_definitions([tool], narrow=dialect.narrow)
+    sent = json.loads(json.dumps(definition, allow_nan=False))["function"]
+    if not re.fullmatch(dialect.names, sent["name"]):
+        yield f"refuses the name {sent['name']!r}"
+    if len(sent["description"]) > MAX_DESCRIPTION:
+        yield f"the description with its limits in words is over {MAX_DESCRIPTION} characters"
+    schema = _standard(sent["parameters"])
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        yield f"the trimmed schema is invalid: {error.message}"
+        return
+    for name in _names(schema):
+        if not re.fullmatch(dialect.fields, name):
+            yield f"refuses the property name {name!r}"
+    if dialect.narrow and any(value == "" for value in _enums(schema)):
+        yield "refuses an empty text in an enum"
+    accepts = Parameters(schema).accepts
+    for case in cases:
+        if not accepts(case):
+            yield f"its trimmed schema refuses {dict(case)!r:.120}"
+
+
+def _standard(schema: Any) -> Any:
+    """The schema with Gemini's `nullable` as standard JSON Schema."""
+    if isinstance(schema, list):
+        return [_standard(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _standard(each) for name, each in schema.items() if name != "nullable"}
+    if schema.get("nullable") is True:
+        return {"anyOf": [plain, {"type": "null"}]}
+    return plain
+
+
+def _names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        fields = schema.get("properties", {})
+        yield from fields
+        inner = [*fields.values(), schema.get("items"), *schema.get("anyOf", ())]
+        for each in inner:
+            yield from _names(each)
+
+
+def _enums(schema: Any) -> Iterator[Any]:
+    if isinstance(schema, dict):
+        yield from schema.get("enum", ())
+        for each in schema.values():
+            yield from _enums(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _enums(each)

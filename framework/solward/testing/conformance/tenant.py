@@ -12,8 +12,7 @@ from solward.hosts.inside.plugins import Plugins, handlers, imported
 from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
-from solward.testing.conformance.blocking import Watchdog
-from solward.testing.conformance.observer import Observer, calls_plugin, tasks_seen
+from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, tasks_seen
 
 TENANT: Final = "solward.testing.conformance.tenant:observed"
 

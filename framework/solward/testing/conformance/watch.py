@@ -16,9 +16,8 @@ import httpx
 
 from solward.context import SkillContext
 from solward.context.store import Store
-from solward.hosts.capabilities import Capabilities, RunningCall, names_of
+from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, names_of
 from solward.hosts.egress import Egress
-from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
@@ -26,8 +25,7 @@ from solward.hosts.wire.methods import Observed
 from solward.hosts.wire.values import Empty
 from solward.plugins.folders.storage import files
 from solward.testing.canaries import STAND_IN
-from solward.testing.conformance.blocking import Watchdog
-from solward.testing.conformance.observer import Observer, calls_plugin, tasks_seen
+from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, tasks_seen
 from solward.testing.stand import TestWallet
 from solward.types.entries import Remember
 from solward.types.errors import SkillError, SolwardError

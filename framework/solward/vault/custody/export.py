@@ -18,8 +18,7 @@ from solward.types.errors import InvalidRequest, KeystoreError
 from solward.types.events import EventKind
 from solward.vault.custody import keyring
 from solward.vault.custody.envelope import open_envelope
-from solward.vault.custody.keyfile import sync_folder
-from solward.vault.custody.keyring import KeySource, KeystoreRow
+from solward.vault.custody.keyring import KeySource, KeystoreRow, sync_folder
 from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.custody.model import Wallet
 from solward.vault.store import wallets as store

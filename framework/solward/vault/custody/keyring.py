@@ -1,4 +1,5 @@
-"""The key-encryption key (KEK): derived from a passphrase or read from a file, and verified.
+"""The key-encryption key (KEK): derived from a passphrase or read from a file of 32 bytes that only
+its owner may read, and verified.
 
 The store has one row for each KEK version, with its derivation parameters and a verifier. While a
 rotation runs there are two, and the newer one carries the older KEK wrapped under itself: the new
@@ -14,6 +15,7 @@ import asyncio
 import base64
 import binascii
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +26,6 @@ from argon2.low_level import Type, hash_secret_raw
 from solward.database import audit_heads as audit
 from solward.support import jsontext
 from solward.types.errors import KeystoreError
-from solward.vault.custody import keyfile
 from solward.vault.custody.envelope import KEY_BYTES, Keyring, decrypt, encrypt
 
 _KNOWN = b"solward keystore"
@@ -36,6 +37,8 @@ _AUDIT = "audit"
 _ARGON2 = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 _CEILING = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
 _SALT_BYTES = 16
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ async def create(
         assert source.file is not None
         kdf = {"kind": "file"}
         exists = source.file.exists()
-        kek = keyfile.read_key(source.file) if exists else keyfile.create_key(source.file)
+        kek = read_key(source.file) if exists else create_key(source.file)
     keks[version] = kek
     audit_key = None if previous is None else previous.audit_key
     audit_key = audit_key or os.urandom(audit.KEY_BYTES)
@@ -170,16 +173,16 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
 def _read_matching(path: Path, row: KeystoreRow) -> bytes | None:
     following = next_file(path)
     if path.exists() or not following.exists():
-        kek = keyfile.read_key(path)
+        kek = read_key(path)
         if _verifies(kek, row):
             return kek
     if not following.exists():
         return None
     # A rotation may have been killed after storing the new version, before moving its file.
     try:
-        kek = keyfile.read_key(following)
+        kek = read_key(following)
         if _verifies(kek, row):
-            keyfile.replace_key(following, path)
+            replace_key(following, path)
             return kek
     except (KeystoreError, FileNotFoundError):
         if following.exists():
@@ -234,3 +237,74 @@ def _bound_audit(version: int) -> bytes:
 
 def _bound_previous(version: int, previous: int) -> bytes:
     return f"solward-keystore/1|previous|{version}|{previous}".encode()
+
+
+def read_key(path: Path) -> bytes:
+    """The key in `path`, which may also be a descriptor's path such as /dev/fd/3.
+
+    Raises:
+        KeystoreError: it is missing, readable by others, or not 32 bytes.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise KeystoreError(
+            f"The keystore's key file {path} is missing; put it back from its backup: without it "
+            "no wallet can be opened"
+        ) from None
+    except OSError as error:
+        raise KeystoreError(f"The key file {path} cannot be read: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_mode & _OTHERS:
+            raise KeystoreError(
+                f"The key file {path} is open to other users (mode "
+                f"{stat.S_IMODE(status.st_mode):04o}); run: chmod 600 {path}"
+            )
+        key = file.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        raise KeystoreError(f"The key file {path} must hold exactly {KEY_BYTES} bytes")
+    return key
+
+
+def create_key(path: Path) -> bytes:
+    """Write a new random key to `path`, durably, and never over another one.
+
+    Raises:
+        KeystoreError: it exists already or cannot be written.
+    """
+    key = os.urandom(KEY_BYTES)
+    # Random: processes of machines that share the folder may have the same process id.
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(descriptor)
+        try:
+            # link() fails where rename() would replace an existing key, which opens wallets.
+            os.link(temporary, path)
+        finally:
+            temporary.unlink()
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise KeystoreError(f"The key file {path} exists already") from None
+    except OSError as error:
+        raise KeystoreError(f"The key file {path} cannot be written: {error.strerror}") from None
+    return key
+
+
+def replace_key(new: Path, path: Path) -> None:
+    """Move the key file `new` over `path`, durably."""
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the folder's names durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

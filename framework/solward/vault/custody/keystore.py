@@ -16,7 +16,7 @@ from solward.database.database import Database, lock_exclusive, lock_shared
 from solward.support.clock import now_ms
 from solward.types.errors import AuditBroken, KeystoreError
 from solward.types.events import EventKind
-from solward.vault.custody import keyfile, keyring
+from solward.vault.custody import keyring
 from solward.vault.custody.envelope import Envelope, Keyring, rewrap
 from solward.vault.custody.keyring import KeySource, KeystoreRow
 from solward.vault.store import wallets as store
@@ -118,7 +118,7 @@ class Keystore:
             await store.insert_keystore(connection, _fields(row))
             record_act(connection, EventKind.KEYSTORE_ROTATED, {}, _shown(old), _shown(row))
         if new.file is not None:
-            keyfile.replace_key(keyring.next_file(new.file), new.file)
+            keyring.replace_key(keyring.next_file(new.file), new.file)
         self.keyring = ring
         return await self._finish_rotation()
 

@@ -1,13 +1,15 @@
 """Judgement of a transaction before it is signed: pure, and the same for every caller."""
 
 from solward.vault.guardrails.effects import analyse, simulated_effects
-from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 from solward.vault.guardrails.rules import (
     CLOCK_RULE,
     FREEZE_RULE,
     OWN_RULES,
     RULES,
     PluginGuardrail,
+    Policy,
+    ScopeLimits,
+    ScopeUsage,
     Verdict,
     counted_costs,
     counted_lamports,

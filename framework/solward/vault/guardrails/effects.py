@@ -1,16 +1,41 @@
-"""What a transaction does to a wallet: its bound by the bytes, and what a simulation shows."""
+"""What a transaction does to a wallet: its bound by the bytes, and what a simulation and each known
+instruction show.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
-from solward.solana.fees import network_fee
+from solward.solana.accounts import key_at, nonce_authority
+from solward.solana.fees import COMPUTE_BUDGET_SIZES, network_fee
+from solward.solana.instructions import (
+    ASSOCIATED_TOKEN_CREATIONS,
+    TOKEN_AUTHORITIES,
+    TOKEN_HARVEST_WITHHELD_TO_MINT,
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_METADATA_POINTER_INITIALIZE,
+    TOKEN_TRANSFER_CHECKED_WITH_FEE,
+    Stake,
+    System,
+    Token,
+)
 from solward.solana.message import AnyMessage, ResolvedKey
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    COMPUTE_BUDGET_PROGRAM,
+    MEMO_PROGRAMS,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    TOKEN_PROGRAMS,
+)
+from solward.solana.stakes import stake_account
 from solward.solana.tokens import mint_account, token_account
 from solward.types.guardrail import TransactionEffects
 from solward.vault.guardrails.comparison import compare, measure
-from solward.vault.guardrails.instructions import decode, decodes
 from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
 
@@ -144,3 +169,283 @@ def _addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:
     for _mint, owner in view.initialised.values():
         addresses.add(owner)
     return frozenset(addresses)
+
+
+def decode(calls: Sequence[Invocation], view: View) -> None:
+    """Add what `calls` do to `view`.
+
+    An instruction that is malformed (its decoder raises `IndexError` or `ValueError`) or not
+    understood is a violation. A program without a decoder, such as Memo, is judged by what it calls
+    and changes; what it can take is for the bytes to say.
+    """
+    flat: list[Invocation] = []
+    for call in calls:
+        try:
+            flat.extend(_unbatched(call))
+        except (IndexError, ValueError):
+            view.violate("program_allowlist", "a batch of token instructions is malformed")
+    tokens = [(call, _note_initialised) for call in flat if call.program in TOKEN_PROGRAMS]
+    known = [(call, _DECODERS[call.program]) for call in flat if call.program in _DECODERS]
+    # Owners of new token accounts first: a transfer may come before its receiver is initialised.
+    for call, step in (*tokens, *known):
+        try:
+            step(call, view)
+        except (IndexError, ValueError):
+            view.violate("program_allowlist", f"an instruction of {call.program} is malformed")
+
+
+def decodes(program: str) -> bool:
+    """Whether a program's instructions are understood."""
+    return program in _DECODERS or program in MEMO_PROGRAMS
+
+
+# System.
+
+
+def _decode_system(call: Invocation, view: View) -> None:
+    kind = int.from_bytes(call.data[:4], "little") if len(call.data) >= 4 else -1
+    accounts, data = call.accounts, call.data
+    if kind in (System.TRANSFER, System.WITHDRAW_NONCE):
+        _pay(view, accounts[0], accounts[1], _u64(data, 4), base=None)
+    elif kind == System.TRANSFER_WITH_SEED:
+        _pay(view, accounts[0], accounts[2], _u64(data, 4), base=accounts[1])
+    elif kind == System.CREATE_ACCOUNT:
+        _create_account(view, accounts[0], accounts[1], _u64(data, 4))
+    elif kind == System.CREATE_ACCOUNT_WITH_SEED:
+        seed = _u64(data, 36)
+        _create_account(view, accounts[0], accounts[1], _u64(data, 44 + seed))
+    elif kind == System.CREATE_ACCOUNT_ALLOW_PREFUND:
+        funder = accounts[1] if len(accounts) > 1 else ""
+        _create_account(view, funder, accounts[0], _u64(data, 4))
+    elif kind in (System.ASSIGN, System.ASSIGN_WITH_SEED):
+        if accounts[0] == view.wallet:
+            view.change("owner", view.wallet, key_at(data, len(data) - 32))
+    elif kind in (System.ALLOCATE, System.ALLOCATE_WITH_SEED):
+        _no_data_in_wallet(view, accounts[0])
+    elif kind == System.AUTHORIZE_NONCE:
+        if view.wallet == accounts[1] or nonce_authority(view.pre(accounts[0])) == view.wallet:
+            view.change("nonce_authority", accounts[0], key_at(data, 4))
+    elif kind == System.ADVANCE_NONCE:
+        view.violate("program_allowlist", "a durable nonce would keep the transaction valid")
+    elif kind != System.INITIALIZE_NONCE:
+        view.violate("program_allowlist", f"System instruction {kind} is not allowed")
+
+
+def _pay(view: View, source: str, receiver: str, lamports: int, base: str | None) -> None:
+    if source == view.wallet:
+        view.pay(receiver, lamports)
+        return
+    ours = base == view.wallet or nonce_authority(view.pre(source)) == view.wallet
+    if ours and receiver != view.wallet:
+        view.lamports_out += lamports
+
+
+def _create_account(view: View, funder: str, account: str, lamports: int) -> None:
+    _no_data_in_wallet(view, account)
+    if funder == view.wallet:
+        view.pay(account, lamports)
+
+
+def _no_data_in_wallet(view: View, account: str) -> None:
+    # A system account with data can never again pay fees or send.
+    if account == view.wallet:
+        view.violate("authority_change", "the wallet itself would be turned into a data account")
+
+
+# SPL Token and Token-2022.
+
+# Discriminator -> index of the authority's account, for the kinds that need one.
+_TOKEN_AUTHORITY_AT = {
+    Token.TRANSFER: 2, Token.APPROVE: 2, 5: 1, Token.SET_AUTHORITY: 1, 7: 2, 8: 2, 9: 2, 10: 2,
+    11: 2, Token.TRANSFER_CHECKED: 3, Token.APPROVE_CHECKED: 3, 14: 2, 15: 2,
+}  # fmt: skip
+_TOKEN_INITIALIZE_ACCOUNT = frozenset({1, 16, 18})
+_TOKEN_MINT_TO = frozenset({7, 14})
+_TOKEN_BURN = frozenset({8, 15})
+# InitializeMint, Revoke, Freeze, Thaw, SyncNative, InitializeMint2, GetAccountDataSize,
+# InitializeImmutableOwner, AmountToUiAmount, UiAmountToAmount.
+_TOKEN_HARMLESS = frozenset({0, 5, 10, 11, 17, 20, 21, 22, 23, 24})
+
+
+def _unbatched(call: Invocation) -> Iterator[Invocation]:
+    """The instructions inside a Token `Batch` (p-token), or the instruction itself."""
+    if call.program != TOKEN_PROGRAM or call.data[:1] != bytes([Token.BATCH]):
+        yield call
+        return
+    accounts, data = call.accounts, call.data[1:]
+    while data:
+        count, size = data[0], data[1]
+        if count > len(accounts) or 2 + size > len(data):
+            raise IndexError("a batch's lengths do not add up")
+        yield Invocation(call.program, accounts[:count], data[2 : 2 + size], call.top)
+        accounts, data = accounts[count:], data[2 + size :]
+
+
+def _note_initialised(call: Invocation, view: View) -> None:
+    """Note the (mint, owner) a token account is initialised with."""
+    kind = call.data[0] if call.data else -1
+    if kind in _TOKEN_INITIALIZE_ACCOUNT:
+        owner = call.accounts[2] if kind == 1 else key_at(call.data, 1)
+        entry = (call.accounts[1], owner)
+        if view.initialised.setdefault(call.accounts[0], entry) != entry:
+            view.violate("simulated_effects", f"{call.accounts[0]} is initialised twice")
+
+
+def _decode_token(call: Invocation, view: View) -> None:
+    kind = call.data[0] if call.data else -1
+    accounts = call.accounts
+    if kind in _TOKEN_AUTHORITY_AT and view.wallet in accounts[_TOKEN_AUTHORITY_AT[kind] + 1 :]:
+        view.violate("authority_change", "the wallet would sign as a member of a multisig")
+    if kind == Token.TRANSFER:
+        _transfer_tokens(view, accounts[0], accounts[1], _u64(call.data, 1))
+    elif kind == Token.TRANSFER_CHECKED:
+        _transfer_tokens(view, accounts[0], accounts[2], _u64(call.data, 1))
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:2] == TOKEN_TRANSFER_CHECKED_WITH_FEE:
+        if view.wallet in accounts[4:]:
+            view.violate("authority_change", "the wallet would sign as a member of a multisig")
+        _transfer_tokens(view, accounts[0], accounts[2], _u64(call.data, 2))
+    elif kind in (Token.APPROVE, Token.APPROVE_CHECKED):
+        at = _TOKEN_AUTHORITY_AT[kind]
+        if view.owns_token(accounts[0]) or accounts[at] == view.wallet:
+            view.change("delegate", accounts[0], accounts[at - 1])
+    elif kind == Token.SET_AUTHORITY:
+        _set_token_authority(view, call)
+    elif kind in _TOKEN_MINT_TO:
+        if accounts[2] == view.wallet and not view.keeps_token(accounts[1]):
+            view.tokens_out[accounts[0]] += _u64(call.data, 1)
+    elif kind in _TOKEN_BURN:
+        if view.owns_token(accounts[0]):
+            view.tokens_out[accounts[1]] += _u64(call.data, 1)
+    elif kind == Token.CLOSE_ACCOUNT:
+        _close_token_account(view, accounts[0], accounts[1])
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:8] == TOKEN_METADATA_INITIALIZE:
+        if accounts[3] == view.wallet:
+            view.change("update_authority", accounts[2], accounts[1])
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:2] == (
+        TOKEN_METADATA_POINTER_INITIALIZE
+    ):
+        _set_metadata_pointer(view, call)
+    elif call.program == TOKEN_2022_PROGRAM and call.data == TOKEN_HARVEST_WITHHELD_TO_MINT:
+        # By which a pocket's account can be closed again.
+        pass
+    elif kind not in _TOKEN_HARMLESS and kind not in _TOKEN_INITIALIZE_ACCOUNT:
+        view.violate("program_allowlist", f"token instruction {kind} is not allowed")
+
+
+def _transfer_tokens(view: View, source: str, receiver: str, units: int) -> None:
+    spends, keeps = view.owns_token(source), view.keeps_token(receiver)
+    entry = view.token(source) or view.token(receiver)
+    if entry is None:
+        raise IndexError("a transfer between accounts that are not shown")
+    if spends and not keeps:
+        view.tokens_out[entry[0]] += units
+    if spends or keeps:
+        view.moved.add(entry[0])
+
+
+def _set_token_authority(view: View, call: Invocation) -> None:
+    account, authority = call.accounts[0], call.accounts[1]
+    if call.data[2] not in (0, 1):
+        raise IndexError("an authority option is neither absent nor present")
+    new = key_at(call.data, 3) if call.data[2] == 1 else None
+    kind = TOKEN_AUTHORITIES.get(call.data[1], f"authority_{call.data[1]}")
+    if authority == view.wallet or view.owns_token(account) or view.controls_mint(account):
+        view.change(kind, account, new)
+
+
+def _set_metadata_pointer(view: View, call: Invocation) -> None:
+    # The authority that may move the pointer to other metadata; all zeros is nobody.
+    if any(call.data[2:34]) and view.controls_mint(call.accounts[0]):
+        view.change("metadata_pointer_authority", call.accounts[0], key_at(call.data, 2))
+
+
+def _close_token_account(view: View, account: str, receiver: str) -> None:
+    ours = view.owns_token(account) or view.controls_mint(account)
+    if ours and (receiver != view.wallet or view.pre(account) is not None):
+        view.close(account, receiver)
+
+
+# Stake.
+
+# Delegate, Deactivate, GetMinimumDelegation, DeactivateDelinquent: no lamports, no authority.
+_STAKE_HARMLESS = frozenset({2, 5, 13, 14})
+
+_STAKE_ROLES = {0: "staker", 1: "withdrawer"}
+
+
+def _decode_stake(call: Invocation, view: View) -> None:
+    kind = int.from_bytes(call.data[:4], "little") if len(call.data) >= 4 else -1
+    # Sysvar accounts are optional; the others have one order.
+    accounts = tuple(account for account in call.accounts if not account.startswith("Sysvar"))
+    data = call.data
+    if kind == Stake.INITIALIZE:
+        view.change("staker", accounts[0], key_at(data, 4))
+        view.change("withdrawer", accounts[0], key_at(data, 36))
+        if any(data[68:84]):
+            view.change("lockup", accounts[0], key_at(data, 84))
+    elif kind == Stake.INITIALIZE_CHECKED:
+        view.change("staker", accounts[0], accounts[1])
+        view.change("withdrawer", accounts[0], accounts[2])
+    elif kind in (Stake.AUTHORIZE, Stake.AUTHORIZE_WITH_SEED):
+        view.change(_stake_role(data, 36), accounts[0], key_at(data, 4))
+    elif kind in (Stake.AUTHORIZE_CHECKED, Stake.AUTHORIZE_CHECKED_WITH_SEED):
+        view.change(_stake_role(data, 4), accounts[0], accounts[2])
+    elif kind in (Stake.SET_LOCKUP, Stake.SET_LOCKUP_CHECKED):
+        view.change("lockup", accounts[0], None)
+    elif kind in (Stake.SPLIT, Stake.MOVE_STAKE, Stake.MOVE_LAMPORTS):
+        lamports = _u64(data, 4)
+        if _controls_stake(view, accounts[0]) and not view.controls(
+            view.post(accounts[1]), accounts[1]
+        ):
+            view.lamports_out += lamports
+    elif kind == Stake.WITHDRAW:
+        if _controls_stake(view, accounts[0]) and accounts[1] != view.wallet:
+            view.lamports_out += _u64(data, 4)
+    elif kind == Stake.MERGE:
+        if _controls_stake(view, accounts[1]):
+            view.close(accounts[1], accounts[0])
+    elif kind not in _STAKE_HARMLESS:
+        view.violate("program_allowlist", f"Stake instruction {kind} is not allowed")
+
+
+def _controls_stake(view: View, address: str) -> bool:
+    for state in (view.pre(address), view.post(address)):
+        stake = stake_account(state)
+        if stake and view.wallet in (stake.staker, stake.withdrawer):
+            return True
+    return False
+
+
+def _stake_role(data: bytes, start: int) -> str:
+    return _STAKE_ROLES.get(int.from_bytes(data[start : start + 4], "little"), "stake_authority")
+
+
+# Associated Token and Compute Budget, which move nothing themselves.
+
+
+def _decode_associated_token(call: Invocation, view: View) -> None:
+    """Refuse everything but creation; RecoverNested closes accounts."""
+    if call.data not in ASSOCIATED_TOKEN_CREATIONS:
+        view.violate("program_allowlist", "this Associated Token instruction is not allowed")
+
+
+def _decode_compute_budget(call: Invocation, view: View) -> None:
+    """Refuse what `network_fee` does not read."""
+    if not call.data or COMPUTE_BUDGET_SIZES.get(call.data[0]) != len(call.data):
+        view.violate("program_allowlist", "this Compute Budget instruction is not allowed")
+
+
+_DECODERS: Final[dict[str, Callable[[Invocation, View], None]]] = {
+    SYSTEM_PROGRAM: _decode_system,
+    TOKEN_PROGRAM: _decode_token,
+    TOKEN_2022_PROGRAM: _decode_token,
+    STAKE_PROGRAM: _decode_stake,
+    ASSOCIATED_TOKEN_PROGRAM: _decode_associated_token,
+    COMPUTE_BUDGET_PROGRAM: _decode_compute_budget,
+}
+
+
+def _u64(data: bytes, start: int) -> int:
+    if start + 8 > len(data):
+        raise IndexError("instruction data is too short")
+    return int.from_bytes(data[start : start + 8], "little")

@@ -16,7 +16,7 @@ from solward.telemetry import metrics, tracing
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
-from solward.vault.ledger.answers import Malformed
+from solward.vault.ledger.answers import RATE_CODES, Malformed
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -27,7 +27,6 @@ from solward.vault.ledger.protocol import (
     SimulationResult,
     Tip,
 )
-from solward.vault.ledger.rate_limits import RATE_CODES
 from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
 
 T = TypeVar("T")

@@ -4,12 +4,16 @@ Each call goes to the fit node with the fewest calls open, in turn where they ar
 from two answers of one node use `FailoverTransport.nodes`, a transport for each. A transaction goes
 to every fit node at once: the bytes are the same and land once, and a node that lags or drops it
 costs nothing then.
+
+One RPC node: which cluster it is of, when it failed, and how long it asks to be left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -23,14 +27,33 @@ from solward.types.errors import (
     LedgerUnavailable,
     SolwardError,
 )
-from solward.vault.ledger.answers import OPTIONAL
-from solward.vault.ledger.node import ONCE, Node
+from solward.vault.ledger.answers import OPTIONAL, UNHEALTHY
 from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
+from solward.vault.ledger.transport import Transport
 
 _SEND: Final = "sendTransaction"
 
 _log = structlog.get_logger(__name__)
+
+REST_S: Final = 1.0
+MAX_REST_S: Final = 30.0
+# The rest of a node that is over its rate and does not say until when.
+BUSY_S: Final = 0.5
+MAX_BUSY_S: Final = 8.0
+# How long a genesis hash is believed to be the node's.
+ADMISSION_S: Final = 60.0
+# A call cancelled after this long counts as a failure: the node is too slow.
+PATIENCE_S: Final = 0.5
+
+# Errors of the node, not of the request: behind the cluster, and internal error (JSON-RPC 2.0). A
+# node some slots behind the one asked for (`MIN_CONTEXT_SLOT`) is fit: the next is asked, and it
+# does not rest.
+NODE_FAULTS: Final = frozenset({UNHEALTHY, -32603})
+# No failover: another node might do it twice, and its refusals are the faucet's, not the node's.
+ONCE: Final = frozenset({"requestAirdrop"})
+
+Judge = Callable[[str], None]
 
 
 class FailoverTransport:
@@ -173,3 +196,176 @@ class FailoverTransport:
             task.cancel()
         await asyncio.gather(*sends, return_exceptions=True)
         await asyncio.gather(*(node.close() for node in self._nodes))
+
+
+class Node:
+    """One node: a `Transport` that never switches, and what is known of the node.
+
+    A node that *failed* rests: others are preferred, and it proves its cluster again. One that is
+    *busy*, over its rate, is not asked again before the time it named; by method where it says so.
+
+    Args:
+        name: shown in logs and errors; never more of an address than its host.
+        judge: given the node's genesis hash; raises `ConfigError` for another cluster's.
+        clock: monotonic seconds.
+
+    Attributes:
+        outstanding: calls that wait for its answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transport: Transport,
+        judge: Judge,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.wrong: ConfigError | None = None
+        self.rests_until = float("-inf")
+        self.outstanding = 0
+        self._transport = transport
+        self._judge = judge
+        self._clock = clock
+        self._admitted_until = float("-inf")
+        self._admitting = asyncio.Lock()
+        self._failed_at = float("-inf")
+        self._rest_s = 0.0
+        # By method, or for all of them under `_ALL`: until when, and the last pause of our own.
+        self._busy: dict[str, tuple[float, float]] = {}
+
+    @property
+    def origin(self) -> str:
+        """The host that answers."""
+        return self._transport.origin
+
+    @property
+    def resting(self) -> bool:
+        """Whether it failed recently, or is busy with whatever it is asked."""
+        return self._clock() < self.ready_at
+
+    @property
+    def away(self) -> bool:
+        """Whether it failed for so long that its rests grow no more, or is of another cluster."""
+        return self.wrong is not None or self._rest_s >= MAX_REST_S
+
+    @property
+    def ready_at(self) -> float:
+        """When its rest ends, by its clock."""
+        return max(self.rests_until, self._busy.get(_ALL, _NEVER)[0])
+
+    async def call(self, method: str, params: Sequence[Any]) -> Any:
+        """See `Transport.call`; `LedgerUnavailable` also where the node says it is not fit, and
+        `NodeBusy` where it said so before.
+
+        Raises:
+            ConfigError: it is of another cluster.
+        """
+        began = self._clock()
+        self.outstanding += 1
+        try:
+            await self._admit(began)
+            answer = await self._ask(method, params)
+        except LedgerRejected as error:
+            if error.code not in NODE_FAULTS or method in ONCE | OPTIONAL:
+                self._answered(began)
+                raise
+            self._failed(began, str(error))
+            raise LedgerUnavailable(f"The ledger node cannot answer {method}: {error}") from None
+        except NodeBusy:
+            raise
+        except LedgerUnavailable as error:
+            if method not in ONCE | OPTIONAL:
+                self._failed(began, str(error))
+            raise
+        except asyncio.CancelledError:
+            if self._clock() - began >= PATIENCE_S:
+                self._failed(began, f"{method} took too long")
+            raise
+        finally:
+            self.outstanding -= 1
+        self._answered(began)
+        return answer
+
+    async def _ask(self, method: str, params: Sequence[Any]) -> Any:
+        """The transport's answer, unless the node is busy with the method."""
+        for name in (_ALL, method):
+            wait_s = self._busy.get(name, _NEVER)[0] - self._clock()
+            if wait_s > 0:
+                text = f"The ledger node asks to wait {math.ceil(wait_s)} s before {method}"
+                raise NodeBusy(text, wait_s, method_only=name != _ALL, refused=False)
+        try:
+            answer = await self._transport.call(method, params)
+        except NodeBusy as error:
+            if method in ONCE:
+                raise
+            name = method if error.method_only or method in OPTIONAL else _ALL
+            until, wait_s = self._later(name, error)
+            _log.warning(
+                "rpc_node_busy", node=self.name, method=method, seconds=wait_s, error=str(error)
+            )
+            raise NodeBusy(str(error), until - self._clock(), method_only=name != _ALL) from None
+        for name in (_ALL, method):
+            if name in self._busy:
+                # The pauses of our own begin anew; one that the node asked for goes on.
+                self._busy[name] = self._busy[name][0], 0.0
+        return answer
+
+    def _later(self, name: str, error: NodeBusy) -> tuple[float, float]:
+        now = self._clock()
+        until, last_s = self._busy.get(name, _NEVER)
+        wait_s = error.wait_s
+        if wait_s is None:
+            # Calls that left together are one refusal.
+            wait_s = max(until - now, 0.0) or min(max(2 * last_s, BUSY_S), MAX_BUSY_S)
+            last_s = max(last_s, wait_s)
+        self._busy[name] = max(until, now + wait_s), last_s
+        return self._busy[name][0], wait_s
+
+    async def _admit(self, began: float) -> None:
+        # Checks the genesis hash, after each failure and from time to time.
+        if self._clock() < self._admitted_until:
+            return
+        async with self._admitting:
+            if self.wrong is not None:
+                raise self.wrong
+            if self._clock() < self._admitted_until:
+                return
+            if began < self._failed_at:
+                raise LedgerUnavailable("The ledger node failed while others waited for it")
+            try:
+                genesis = await self._ask("getGenesisHash", [])
+            except LedgerRejected as error:
+                raise LedgerUnavailable(
+                    f"The ledger node does not say what it is: {error}"
+                ) from None
+            try:
+                self._judge(str(genesis))
+            except ConfigError as error:
+                self.wrong = error
+                _log.error("rpc_of_another_cluster", node=self.name, error=str(error))
+                raise
+            self._admitted_until = self._clock() + ADMISSION_S
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._transport.close()
+
+    def _answered(self, began: float) -> None:
+        # An answer to a call from before the failure says nothing about the time after it.
+        if self._rest_s and began >= self._failed_at:
+            _log.info("rpc_node_answers", node=self.name)
+            self._rest_s, self.rests_until = 0.0, float("-inf")
+
+    def _failed(self, began: float, error: str) -> None:
+        self._admitted_until = float("-inf")
+        if began < self._failed_at or self._clock() < self.rests_until:
+            return
+        self._failed_at = self._clock()
+        self._rest_s = min(max(2 * self._rest_s, REST_S), MAX_REST_S)
+        self.rests_until = self._failed_at + self._rest_s
+        _log.warning("rpc_node_rests", node=self.name, seconds=self._rest_s, error=error)
+
+
+_ALL: Final = "*"
+_NEVER: Final = (float("-inf"), 0.0)

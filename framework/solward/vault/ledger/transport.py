@@ -1,9 +1,20 @@
-"""How a JSON-RPC call reaches a cluster: over HTTP, or straight to the embedded localnet."""
+"""How a JSON-RPC call reaches a cluster: over HTTP, or straight to the embedded localnet.
+
+Calls that leave in one moment in one JSON-RPC batch, where the node takes batches.
+
+A call by itself costs this process, and a node on this machine, more than most answers are worth:
+what a transfer reads before it is judged leaves together, and so do the polls of concurrent ones,
+and their bytes.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import ipaddress
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -16,12 +27,14 @@ from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
     NoAnswer,
     TooLong,
+    busy,
+    is_refusal,
+    json_error,
     parsed,
     request,
     result,
     unanswered,
 )
-from solward.vault.ledger.batches import SEND, TOGETHER, Batches
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -32,6 +45,34 @@ IN_PROCESS: Final = "this process"
 REQUEST_TIMEOUT_S = 15.0
 # To one node; further calls wait.
 CONNECTIONS = 100
+
+# What every node answers soon, and what may be asked twice.
+TOGETHER: Final = frozenset(
+    {
+        "getAccountInfo",
+        "getBalance",
+        "getBlockHeight",
+        "getEpochInfo",
+        "getLatestBlockhash",
+        "getMultipleAccounts",
+        "getSignatureStatuses",
+        "getSlot",
+        "getTokenAccountsByOwner",
+        "simulateTransaction",
+    }
+)
+# Leaves with others of its kind: the same bytes land once, however often a node is given them.
+SEND: Final = "sendTransaction"
+# Some providers take 10 calls a batch and no more; Agave takes a body of 50 KiB.
+MOST_CALLS: Final = 10
+MOST_BYTES: Final = 40 * 1024
+# Of a batch's answer: where one call has a longer one, the others do not wait for it again.
+MOST_ANSWERS_BYTES: Final = 4 * 1024 * 1024
+# How long calls leave alone after a node did not answer a batch as one, the double each time.
+ALONE_S: Final = 60.0
+MOST_ALONE_S: Final = 3600.0
+
+Post = Callable[[bytes, int], Awaitable[tuple[int, Mapping[str, str], bytes]]]
 
 
 class Transport(Protocol):
@@ -82,7 +123,7 @@ def host_of(url: str) -> str:
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
-    Calls that leave in one moment leave in one batch (`solward.vault.ledger.batches`). It posts
+    Calls that leave in one moment leave in one batch (`solward.vault.ledger.transport`). It posts
     with aiohttp: a call takes a quarter of the processor time of solana-py's own provider, which
     was most of a worker's (benchmarks/scale.py).
     """
@@ -215,3 +256,171 @@ class InProcessTransport:
 
     async def close(self) -> None:
         """The dispatcher belongs to whoever opened it."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One that leaves with the others of its moment; `params` are JSON."""
+
+    method: str
+    params: bytes
+    answer: asyncio.Future[Any]
+
+
+class Batches:
+    """Calls to one node that leave together: those of `TOGETHER`, or sends.
+
+    A node that refuses a batch, or answers it with anything but one response for each call, or with
+    more than `MOST_ANSWERS_BYTES`, is asked each of its calls by itself, and no batch for a while.
+    """
+
+    def __init__(self, post: Post, clock: Callable[[], float] = time.monotonic) -> None:
+        """Args:
+        post: posts a body; given also the most bytes of an answer. Raises `NoAnswer`, of a longer
+            one `TooLong`.
+        clock: monotonic seconds.
+        """
+        self._post = post
+        self._clock = clock
+        self._leaving: list[_Call] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alone_until = float("-inf")
+        self._alone_s = 0.0
+
+    async def call(self, method: str, params: bytes) -> Any:
+        """See `Transport.call`; who is cancelled takes no other's answer."""
+        loop = asyncio.get_running_loop()
+        if not self._leaving:
+            # After whoever is ready to run now; in no caller's context.
+            loop.call_soon(self._leave, context=contextvars.Context())
+        call = _Call(method, params, loop.create_future())
+        self._leaving.append(call)
+        return await call.answer
+
+    async def close(self) -> None:
+        """Post no more; those who wait are told that there is no answer."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _leave(self) -> None:
+        calls, self._leaving = self._leaving, []
+        most = 1 if self._clock() < self._alone_until else MOST_CALLS
+        batch: list[_Call] = []
+        size = 0
+        for call in calls:
+            if call.answer.cancelled():
+                continue
+            if len(batch) == most or (batch and size + len(call.params) > MOST_BYTES):
+                self._begin(batch)
+                batch, size = [], 0
+            batch.append(call)
+            size += len(call.params)
+        if batch:
+            self._begin(batch)
+
+    def _begin(self, batch: Sequence[_Call]) -> None:
+        """Post a batch, for as long as somebody waits for one of its answers."""
+        task = asyncio.create_task(self._alone(batch[0]) if len(batch) == 1 else self._ask(batch))
+        self._tasks.add(task)
+
+        def left(_answer: asyncio.Future[Any]) -> None:
+            if all(call.answer.cancelled() for call in batch):
+                task.cancel()
+
+        def done(_task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            error = None if task.cancelled() else task.exception()
+            for call in batch:
+                _fail(
+                    call, error or unanswered(call.method, NoAnswer("its connections are closed"))
+                )
+
+        for call in batch:
+            call.answer.add_done_callback(left)
+        task.add_done_callback(done)
+
+    async def _alone(self, call: _Call) -> None:
+        try:
+            status, headers, body = await self._post(
+                request(0, call.method, call.params), MOST_ANSWER_BYTES
+            )
+        except NoAnswer as error:
+            _fail(call, unanswered(call.method, error))
+        else:
+            _settle(call, status, headers, parsed(body))
+
+    async def _ask(self, batch: Sequence[_Call]) -> None:
+        numbered = (request(n, call.method, call.params) for n, call in enumerate(batch))
+        try:
+            status, headers, body = await self._post(
+                b"[%s]" % b",".join(numbered), MOST_ANSWERS_BYTES
+            )
+        except TooLong:
+            await self._apart(batch)
+            return
+        except NoAnswer as error:
+            for call in batch:
+                _fail(call, unanswered(call.method, error))
+            return
+        answer = parsed(body)
+        responses = _in_order(answer, len(batch))
+        if responses is not None:
+            self._alone_s = 0.0
+            for call, response in zip(batch, responses, strict=True):
+                _settle(call, status, headers, response)
+            return
+        is_list = isinstance(answer, list)
+        if is_list and len(answer) == 1 and json_error(answer[0]) is not None:
+            # What it says of the batch, in a list of its own.
+            answer = answer[0]
+        code, message, _data = json_error(answer) or (None, "", None)
+        is_refused = is_list or is_refusal(status) or (status == 200 and code is not None)
+        if is_refused and busy("a batch", status, code, message, headers) is None:
+            await self._apart(batch)
+            return
+        # Busy or out of order, which says nothing of batches; but what comes next leaves alone.
+        self._rest()
+        for call in batch:
+            _settle(call, status, headers, answer)
+
+    async def _apart(self, batch: Sequence[_Call]) -> None:
+        """Ask each call of a batch that the node did not answer as one."""
+        self._rest()
+        await asyncio.gather(*(self._alone(call) for call in batch if not call.answer.done()))
+
+    def _rest(self) -> None:
+        if self._clock() < self._alone_until:
+            # Batches that left together are one refusal.
+            return
+        self._alone_s = min(max(2 * self._alone_s, ALONE_S), MOST_ALONE_S)
+        self._alone_until = self._clock() + self._alone_s
+
+
+def _in_order(answer: Any, calls: int) -> list[Any] | None:
+    """The responses to the calls of a batch by their numbers; None unless each has one, and there
+    are no others: of a node that numbers wrongly, no response is known to be a call's own."""
+    if not isinstance(answer, list) or len(answer) != calls:
+        return None
+    found = {
+        each["id"]: each
+        for each in answer
+        if isinstance(each, dict) and type(each.get("id")) is int
+    }
+    return [found[n] for n in range(calls)] if found.keys() == set(range(calls)) else None
+
+
+def _settle(call: _Call, status: int, headers: Mapping[str, str], answer: Any) -> None:
+    try:
+        found = result(call.method, status, headers, answer)
+    except Exception as error:
+        _fail(call, error)
+    else:
+        if not call.answer.done():
+            call.answer.set_result(found)
+
+
+def _fail(call: _Call, error: BaseException) -> None:
+    if not call.answer.done():
+        call.answer.set_exception(error)

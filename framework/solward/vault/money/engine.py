@@ -33,9 +33,8 @@ from solward.types.errors import (
     TransactionFailed,
 )
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.types.hold import HoldState
 from solward.types.payment import PaymentMode
-from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus, TransactionType
 from solward.types.site import SITE
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits

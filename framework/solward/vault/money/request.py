@@ -10,9 +10,8 @@ from solders.instruction import Instruction
 
 from solward.types.entries import Put
 from solward.types.guardrail import Intent
-from solward.types.hold import GENERATED_KEY
 from solward.types.payment import PaymentMode
-from solward.types.record import TransactionRecord
+from solward.types.record import GENERATED_KEY, TransactionRecord
 from solward.types.roles import is_admin
 from solward.vault.custody import Pocket
 from solward.vault.guardrails import ScopeLimits

@@ -18,8 +18,7 @@ from solward.database import outbox
 from solward.database.tables import transactions
 from solward.support.durations import MINUTE_MS
 from solward.types.events import EventKind
-from solward.types.hold import Hold
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import Hold, TransactionRecord, TransactionStatus
 
 # This many blocked transactions of one wallet within this time are no slip: a model was fooled, or
 # a program is wrong about its limits.

@@ -1,11 +1,24 @@
-"""What people call recipients: contacts, own wallets, and the policy's address book."""
+"""What people call recipients (contacts, own wallets, the policy's address book), agents, API keys,
+schedules and wallets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, func, insert, or_, select, union
+from sqlalchemy import (
+    TableClause,
+    bindparam,
+    column,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    table,
+    union,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
@@ -14,6 +27,13 @@ from solward.support.known_addresses import SHOWN
 
 LOCK: Final = "contacts"
 """Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""
+
+_NAMED = {
+    "agent": table("agents", column("id"), column("name")),
+    "key": table("api_keys", column("id"), column("name")),
+    "schedule": table("schedules", column("id"), column("name")),
+    "wallet": table("wallets", column("id"), column("name")),
+}
 
 
 class ContactRow(NamedTuple):
@@ -118,3 +138,34 @@ async def wallet_names(
     """The wallets of these ids, and those of these addresses."""
     parameters = {"b_ids": list(ids), "b_addresses": list(addresses)}
     return [WalletName(*row) for row in await _WALLETS.all(connection, parameters)]
+
+
+def _called(of: TableClause) -> Any:
+    same = of.alias("same")
+    return (
+        select(same.c.id, same.c.name)
+        .join(of, of.c.name == same.c.name)
+        .where(of.c.id.in_(bindparam("ids", expanding=True)))
+    )
+
+
+_CALLED = {kind: _called(of) for kind, of in _NAMED.items()}
+
+
+async def called_the_same(
+    connection: AsyncConnection, kind: str, ids: Collection[str]
+) -> dict[str, str]:
+    """id -> name, of agents, keys, schedules or wallets of these ids, and of those of equal names.
+
+    Args:
+        kind: `agent`, `key`, `schedule` or `wallet`.
+    """
+    rows = await connection.execute(_CALLED[kind], {"ids": list(ids)})
+    return {row.id: row.name for row in rows}
+
+
+async def all_names(connection: AsyncConnection, kind: str) -> dict[str, str]:
+    """id -> name, of all agents, keys, schedules or wallets; `kind` as in `called_the_same`."""
+    of = _NAMED[kind]
+    rows = await connection.execute(select(of.c.id, of.c.name))
+    return {row.id: row.name for row in rows}

@@ -24,8 +24,7 @@ from solward.database.window_clock import Moment
 from solward.support import jsontext
 from solward.support.clock import iso
 from solward.types.events import EventKind
-from solward.types.hold import ACTION, Hold, HoldState
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import ACTION, Hold, HoldState, TransactionRecord, TransactionStatus
 from solward.vault.store import idempotency, transactions
 from solward.vault.store.plugin_entries import third_party
 

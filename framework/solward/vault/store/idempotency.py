@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.prepared import Prepared
 from solward.database.tables import idempotency
 from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch
-from solward.types.hold import ACTION
+from solward.types.record import ACTION
 from solward.vault.store import processes
 
 

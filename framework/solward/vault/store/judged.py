@@ -28,8 +28,7 @@ from solward.database.tables import (
 )
 from solward.support.durations import DAY_MS, HOUR_MS
 from solward.types.guardrail import SOL
-from solward.types.hold import HoldState
-from solward.types.record import TransactionStatus
+from solward.types.record import HoldState, TransactionStatus
 from solward.vault.store.transactions import UNFINISHED
 
 COUNTED_MS = 400 * DAY_MS

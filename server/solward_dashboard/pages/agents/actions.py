@@ -10,8 +10,7 @@ from nicegui import ui
 from solward.client import Agent
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed
-from solward_dashboard.notices import notify_error
+from solward_dashboard.dialogs import confirmed, notify_error
 from solward_dashboard.pages.agents.data import ACTIVE, STATUS_CLASSES, Bar
 
 

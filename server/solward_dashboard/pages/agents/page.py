@@ -8,7 +8,7 @@ from dataclasses import replace
 from nicegui import ui
 
 from solward.client import Agent, Decision
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.paged_list import PagedList
 from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
 from solward_dashboard.pages.agents.chat import Chat
@@ -22,7 +22,6 @@ from solward_dashboard.pages.agents.data import (
     matching,
 )
 from solward_dashboard.pages.agents.form import create_agent
-from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago, local_times
 
 EVERY_S = 5.0

@@ -1,4 +1,9 @@
-"""The plugins page: loaded plugins with their schemas, and what is wrong with plugins."""
+"""The plugins page: loaded plugins with their schemas, what is wrong with plugins, what a
+distribution keeps for a wallet, and the settings of a skill, in a form of the schema that it
+declares.
+
+A secret is written and never shown: its field begins empty, and what is typed replaces it.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,17 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import Plugin, PluginDistribution, Plugins, Skill
+from solward.client import Plugin, PluginDistribution, Plugins, Skill, Wallet
+from solward.client.models import moment
 from solward.support import jsontext
+from solward.types.errors import SolwardError
 from solward.types.manifest import Terms
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import heading
-from solward_dashboard.frame import frame
-from solward_dashboard.pages.plugins import settings
-from solward_dashboard.pages.plugins.entries import show_entries
-from solward_dashboard.polling import Poll
+from solward_dashboard.dialogs import confirmed, heading, notify_error, result_of, titled
+from solward_dashboard.forms.fields import same
+from solward_dashboard.forms.form import Form, FormError, schema_form
+from solward_dashboard.frame import Poll, frame
+from solward_dashboard.wording import day
 
 # Plugins change when somebody installs, upgrades or disables one.
 EVERY_S = 10.0
@@ -29,6 +36,10 @@ _TITLES = {
     "venue": "Swap venues",
     "payment": "Payment protocols",
 }
+
+LIMIT = 20
+
+_TOLD = ("title", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +120,7 @@ class _Shown:
 
     async def _settings(self, skill: str) -> None:
         with self._dialogs:
-            await settings.edit(skill)
+            await edit(skill)
 
     async def _entries(self, plugin: str) -> None:
         with self._dialogs:
@@ -246,3 +257,268 @@ def _schema(title: str, schema: Mapping[str, Any]) -> None:
     with ui.expansion(title).props("dense").classes("sw-schema"):
         # A label shows text, never markup.
         ui.label(jsontext.indented(dict(schema))).classes("sw-mono sw-pre")
+
+
+async def show_entries(plugin: str) -> None:
+    """Show the entries of a distribution in a dialog, until it is closed."""
+    try:
+        wallets = await api().wallets.list()
+    except SolwardError as error:
+        notify_error(error)
+        return
+    with titled(f"Entries of {plugin}", wide=True) as dialog:
+        entries = _Entries(plugin, wallets)
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Close", on_click=dialog.close).props("flat no-caps")
+    await entries.load()
+    await result_of(dialog)
+
+
+class _Entries:
+    def __init__(self, plugin: str, wallets: tuple[Wallet, ...]) -> None:
+        self._plugin = plugin
+        self._names = {each.id: each.name for each in wallets}
+        self._shown: list[dict[str, Any]] = []
+        self._ended = True
+        ui.label(
+            "What its plugins keep for a wallet. It is theirs, and in clear: delete an entry only"
+            " when you know what it stops the plugin from doing again."
+        ).classes("sw-dim sw-text")
+        self._wallet = ui.select(
+            self._names, value=next(iter(self._names), None), label="For wallet"
+        )
+        self._wallet.props('outlined dense options-dense data-testid="entries-wallet"')
+        self._prefix = ui.input("Key begins with").props("outlined dense debounce=300")
+        self._empty = ui.label().classes("sw-empty")
+        self._list = ui.element("ul").classes("sw-list").props('data-testid="entries"')
+        self._more = ui.button("Load more", color=None, on_click=self._load_more)
+        self._more.props("outline no-caps")
+        for each in (self._wallet, self._prefix):
+            each.on_value_change(self.load)
+        self._draw()
+
+    async def load(self) -> None:
+        """Show the first page."""
+        self._shown = []
+        await self._load_more()
+
+    async def _load_more(self) -> None:
+        wallet, prefix = self._wallet.value, self._prefix.value or ""
+        if wallet is None:
+            self._draw()
+            return
+        after = self._shown[-1]["key"] if self._shown else None
+        try:
+            page = await api().plugin_state.entries(
+                self._plugin, wallet, prefix=prefix, after=after, limit=LIMIT
+            )
+        except SolwardError as error:
+            notify_error(error)
+            return
+        # Another choice was made meanwhile.
+        if (wallet, prefix) != (self._wallet.value, self._prefix.value or ""):
+            return
+        self._shown += [dict(each) for each in page]
+        self._ended = len(page) < LIMIT
+        self._draw()
+
+    def _draw(self) -> None:
+        self._empty.set_visibility(not self._shown)
+        self._empty.set_text(
+            f"{self._plugin} keeps nothing that fits for this wallet."
+            if self._names
+            else "There is no wallet yet."
+        )
+        self._more.set_visibility(not self._ended)
+        self._list.clear()
+        with self._list:
+            for each in self._shown:
+                self._entry(each)
+
+    def _entry(self, entry: dict[str, Any]) -> None:
+        key = entry["key"]
+        with ui.element("li"):
+            with ui.element("div").classes("sw-row"):
+                ui.label(key).classes("sw-mono sw-strong")
+                ui.label(f"version {entry['version']}, {day(moment(entry['changedAt']))}").classes(
+                    "sw-dim"
+                )
+                if entry["status"] is not None:
+                    ui.label(f"with a transaction that is {entry['status']}").classes("sw-dim")
+            with ui.element("div").classes("sw-row sw-nowrap"):
+                ui.label(jsontext.dumps(entry["value"])).classes("sw-mono sw-text sw-grow")
+                delete = ui.button("Delete", color=None).classes("sw-needs-policy")
+                delete.props('outline dense no-caps padding="2px 10px"')
+                delete.props["aria-label"] = f"Delete {key}"
+                delete.on_click(lambda: self._delete(entry))
+
+    async def _delete(self, entry: dict[str, Any]) -> None:
+        wallet, key = self._wallet.value, entry["key"]
+        details = [
+            f"Of {self._plugin}, for the wallet {self._names[wallet]}.",
+            "What it made the plugin leave undone, the plugin may do again, such as pay a second"
+            " time. The audit log says that it was deleted, and not what it was.",
+        ]
+        if not await confirmed(f"Delete the entry {key}?", details, "Delete"):
+            return
+        try:
+            answer = await api().plugin_state.delete(self._plugin, wallet, key)
+        except SolwardError as error:
+            notify_error(error)
+            return
+        ui.notify(
+            f"{key} is deleted" if answer["deleted"] else f"{key} was not there any more",
+            type="positive" if answer["deleted"] else "info",
+        )
+        await self.load()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a form's values change: settings to set, by name, and to unset."""
+
+    values: Mapping[str, Any]
+    unset: Sequence[str]
+
+
+def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, Any]:
+    """The schema of the form: each setting may be left out, and no bound of a secret is in it,
+    because an error of the form would quote the value."""
+    needed = schema.get("required", ())
+    properties = {}
+    for name, each in schema.get("properties", {}).items():
+        field = dict(each)
+        if name in secrets:
+            field = {key: each[key] for key in _TOLD if key in each}
+            field |= {"type": "string", "writeOnly": True}
+        if name in needed and "default" not in each:
+            # First, so that no length of the plugin's own text has it cut off.
+            told = f"The skill does nothing without it. {each.get('description', '')}"
+            field["description"] = told.strip()
+        properties[name] = field
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def changes(found: Mapping[str, Any], typed: Mapping[str, Any]) -> Changes:
+    """What the typed values change of the stored ones; a secret that is left empty stays.
+
+    Args:
+        found: the answer of `GET /plugins/skills/:skill/settings`.
+    """
+    declared = found["schema"].get("properties", {})
+    values, unset = {}, []
+    for each in found["settings"]:
+        name = each["name"]
+        if name not in declared:
+            continue
+        if each["secret"]:
+            if typed.get(name):
+                values[name] = typed[name]
+        elif name not in typed:
+            if each["set"]:
+                unset.append(name)
+        elif each["set"]:
+            if not same(typed[name], each["value"]):
+                values[name] = typed[name]
+        elif "default" not in declared[name] or not same(typed[name], declared[name]["default"]):
+            values[name] = typed[name]
+    return Changes(values, unset)
+
+
+async def edit(skill: str) -> None:
+    """Show the settings of a skill in a dialog, until they are saved or it is closed."""
+    try:
+        found = await api().plugin_state.settings(skill)
+    except SolwardError as error:
+        notify_error(error)
+        return
+    with titled(f"Settings of {skill}", wide=True) as dialog:
+        _Settings(skill, found, dialog)
+    await result_of(dialog)
+
+
+class _Settings:
+    def __init__(self, skill: str, found: Mapping[str, Any], dialog: ui.dialog) -> None:
+        self._skill = skill
+        self._found = found
+        self._dialog = dialog
+        secrets = [each["name"] for each in found["settings"] if each["secret"]]
+        public = {
+            each["name"]: each["value"]
+            for each in found["settings"]
+            if each["set"] and not each["secret"]
+        }
+        ui.label("In force from the skill's next call on.").classes("sw-dim")
+        self._states = ui.element("div").classes("sw-stack")
+        self._form: Form = schema_form(form_schema(found["schema"], secrets), public)
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Close", on_click=dialog.close).props("flat no-caps")
+            self._button = ui.button("Save", on_click=self._save)
+            self._button.classes("sw-needs-policy")
+            self._button.props('no-caps unelevated data-testid="save-settings"')
+        self._show_states()
+
+    def _show_states(self) -> None:
+        declared = self._found["schema"].get("properties", {})
+        self._states.clear()
+        with self._states:
+            for each in self._found["settings"]:
+                gone = each["name"] not in declared
+                if not each["secret"] and not gone:
+                    continue
+                with ui.element("div").classes("sw-row"):
+                    ui.label(each["name"]).classes("sw-mono sw-strong")
+                    text = "not declared any more" if gone else "secret"
+                    ui.badge(text).props("outline").classes("sw-tag")
+                    ui.label(
+                        "set; what is typed replaces it" if each["set"] else "not set"
+                    ).classes("sw-dim")
+                    if each["set"]:
+                        unset = ui.button("Unset", color=None).props("flat dense no-caps")
+                        unset.classes("sw-needs-policy")
+                        unset.props["aria-label"] = f"Unset {each['name']}"
+                        unset.on_click(lambda name=each["name"]: self._unset(name))
+
+    async def _unset(self, name: str) -> None:
+        details = ["The skill goes on without it; what it needs and has not is an error."]
+        if not await confirmed(f"Unset {name} of {self._skill}?", details, "Unset"):
+            return
+        try:
+            await api().plugin_state.unset(self._skill, name)
+            self._found = await api().plugin_state.settings(self._skill)
+        except SolwardError as error:
+            self._form.show_error(str(error))
+            return
+        self._show_states()
+
+    async def _save(self) -> None:
+        try:
+            wanted = changes(self._found, self._form.values())
+        except FormError:
+            return
+        self._button.disable()
+        errors: dict[tuple[str | int, ...], str] = {}
+        state = api().plugin_state
+        try:
+            for name, value in wanted.values.items():
+                try:
+                    await state.set(self._skill, name, value)
+                except SolwardError as error:
+                    # One that does not fit does not keep the others back.
+                    errors[(name,)] = str(error)
+            for name in wanted.unset:
+                try:
+                    await state.unset(self._skill, name)
+                except SolwardError as error:
+                    errors[(name,)] = str(error)
+        finally:
+            self._button.enable()
+        if errors:
+            self._form.show_errors(errors)
+            return
+        count = len(wanted.values) + len(wanted.unset)
+        ui.notify(
+            f"{count} settings of {self._skill} changed" if count else "Nothing was changed",
+            type="positive" if count else "info",
+        )
+        self._dialog.close()

@@ -13,10 +13,9 @@ from solward.solana.token_list import TokenList, token_list
 from solward.support import jsontext
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button, fact, heading, result_of
-from solward_dashboard.frame import frame_of_one
+from solward_dashboard.frame import Poll, frame_of_one
 from solward_dashboard.pages.transactions.rows import amount, details, explorer, fee_facts
 from solward_dashboard.people import People
-from solward_dashboard.polling import Poll
 from solward_dashboard.refused import leaving_list, number_list, rule_text
 from solward_dashboard.wording import local_times, second
 

@@ -1,27 +1,30 @@
-"""The transactions page: a table of records with filters."""
+"""The transactions page: a table of records with filters, its export, and the dialog of contacts:
+what recipients are called."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from urllib.parse import urlencode
 
+from fastapi import Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
 from solward.solana.token_list import token_list
+from solward.support.clock import iso, now_ms
 from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.errors import InvalidRequest
 from solward_dashboard.api import api
-from solward_dashboard.frame import frame
-from solward_dashboard.notices import notify_error
-from solward_dashboard.pages.transactions.contacts import edit_contacts
+from solward_dashboard.dialogs import notify_error, result_of, titled
+from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
-from solward_dashboard.pages.transactions.export import EXPORT
-from solward_dashboard.pages.transactions.rows import Filter, changed, row, row_changes
-from solward_dashboard.polling import Freshness, Poll
+from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
 from solward_dashboard.recipients import HINT, Recipients
 from solward_dashboard.wording import ASKING, counted
 
@@ -85,6 +88,13 @@ _MOVED = """params => {
 }"""
 # Pages of a filter without a record that are asked for before somebody presses the button again.
 _MOST_EMPTY = 20
+
+_ABOUT = (
+    "What recipients are called in tables and filters. A contact allows nothing: who may be paid "
+    "is said by grants, and @names are those of the address book on the Policy page."
+)
+
+EXPORT = "/transactions.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,3 +403,100 @@ def _day(label: str) -> ui.input:
 def _select(label: str, options: dict[str, str]) -> ui.select:
     chosen = ui.select(options, value="", label=label).props("outlined dense options-dense")
     return chosen.classes("sw-select")
+
+
+async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
+    """Show the contacts, name and forget some; returns when the dialog is closed."""
+    with titled("Contacts", wide=True) as dialog:
+        ui.label(_ABOUT).classes("sw-dim sw-text")
+        rows = ui.element("div").classes("sw-points").props('data-testid="contacts"')
+        error = ui.label().classes("sw-error").props("role=alert")
+        with ui.element("div").classes("sw-row sw-filters"):
+            name = ui.input("Name").props("outlined dense maxlength=64")
+            address = ui.input("Address").props("outlined dense maxlength=44")
+            add = ui.button("Add").props('no-caps unelevated data-testid="add-contact"')
+            add.classes("sw-needs-policy")
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Close", on_click=dialog.close).props("flat no-caps")
+
+    def show(found: tuple[Contact, ...]) -> None:
+        rows.clear()
+        with rows:
+            for each in found:
+                _row(each, remove)
+            if not found:
+                ui.label("No recipient has a name yet.").classes("sw-dim")
+
+    async def changed() -> None:
+        show(await api().contacts.known())
+
+    async def save() -> None:
+        error.set_text("")
+        try:
+            await api().contacts.put((address.value or "").strip(), (name.value or "").strip())
+            await changed()
+        except ClientError as refused:
+            error.set_text(str(refused))
+            return
+        name.set_value("")
+        address.set_value("")
+
+    async def remove(contact: Contact) -> None:
+        error.set_text("")
+        try:
+            await api().contacts.remove(contact.address)
+            await changed()
+        except ClientError as refused:
+            error.set_text(str(refused))
+
+    add.on_click(save)
+    show(contacts)
+    await result_of(dialog)
+
+
+def _row(contact: Contact, remove: Callable[[Contact], Awaitable[None]]) -> None:
+    with ui.element("div").classes("sw-line"):
+        with ui.element("div"):
+            ui.label(contact.name).classes("sw-text")
+            ui.label(contact.address).classes("sw-mono sw-dim")
+        if contact.created_at is not None:
+            button = ui.button(icon="delete", color=None, on_click=lambda: remove(contact))
+            button.props("flat round dense").classes("sw-needs-policy")
+            button.props["aria-label"] = f"Remove the name {contact.name}"
+
+
+async def export(request: Request) -> Response:
+    """The records that the query's filter lets through, as the service writes them."""
+    given = dict(request.query_params)
+    try:
+        wanted = TransactionFilter(
+            wallet_id=given.get("walletId"),
+            agent_id=given.get("agentId"),
+            recipient=given.get("recipient"),
+            type=given.get("type"),
+            status=given.get("status"),
+            since=moment(given.get("since")),
+            until=moment(given.get("until")),
+        )
+        pieces = api().transactions.export(wanted)
+        # Before the status is sent, so that an error is not a file.
+        first = await anext(pieces)
+    except (InvalidRequest, ValueError) as error:
+        return PlainTextResponse(str(error), 400)
+    except ClientError as error:
+        return PlainTextResponse(str(error), 502)
+    name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
+    return StreamingResponse(
+        _passed_on(first, pieces),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+async def _passed_on(
+    first: bytes, pieces: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    async with contextlib.aclosing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece

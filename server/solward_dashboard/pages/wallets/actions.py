@@ -19,9 +19,8 @@ from solward.support.jsontext import dumps
 from solward.types.errors import SolwardError
 from solward.types.record import TransactionType
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed
+from solward_dashboard.dialogs import confirmed, notify_error
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.notices import notify_error
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
 from solward_dashboard.recipients import Recipients

@@ -13,8 +13,7 @@ from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button, heading
-from solward_dashboard.notices import notify_error
+from solward_dashboard.dialogs import confirmed, copy_button, heading, notify_error
 from solward_dashboard.pages.wallets.data import token_name
 from solward_dashboard.pages.wallets.dialogs import freeze_reason, new_tags, show_qr
 from solward_dashboard.previews import previewed

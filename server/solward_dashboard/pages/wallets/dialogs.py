@@ -9,9 +9,8 @@ from nicegui import ui
 from solward.client import Wallet
 from solward.types.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import result_of, submit_buttons, titled
+from solward_dashboard.dialogs import notify_error, result_of, submit_buttons, titled
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.notices import notify_error
 
 _TAGS = {
     "type": "array",

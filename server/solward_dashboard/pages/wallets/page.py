@@ -8,11 +8,10 @@ from nicegui import ui
 
 from solward.client import Wallet
 from solward_dashboard.dialogs import copy_button
-from solward_dashboard.frame import frame
+from solward_dashboard.frame import Poll, frame
 from solward_dashboard.paged_list import PagedList
 from solward_dashboard.pages.wallets.data import Holding, Wallets, fetch, matching, tokens_text
 from solward_dashboard.pages.wallets.dialogs import CreateDialog
-from solward_dashboard.polling import Poll
 from solward_dashboard.wording import short, sol
 
 EVERY_S = 10.0

@@ -9,13 +9,13 @@ from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 
-from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.token_instructions import (
+from solward.solana.instructions import (
     close_account,
     create_associated,
     harvest_withheld,
     transfer_checked,
 )
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
 
 

@@ -6,8 +6,8 @@ signature is of these bytes exactly if it is the fee payer's over the same messa
 says so, and neither another transaction nor changed bytes can.
 
 Nothing but the ledger ends one. It has landed where a node has such a signature without an error.
-That it never will takes what `fates` demands of each node, and here, because it has no signature to
-ask for: at `finalized`, past the expiry, the whole history of the account back to when it was
+That it never will takes what `sender` demands of each node, and here, because it has no signature
+to ask for: at `finalized`, past the expiry, the whole history of the account back to when it was
 signed has none of it, and the account holds no less than the wallet's own records explain.
 """
 
@@ -37,8 +37,15 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger, SignatureRow, SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
-from solward.vault.money.send.fates import PATIENCE_BLOCKS, Answers, Fate, conclude, find_fates
-from solward.vault.money.send.sender import failed_settlement, mark_unknown
+from solward.vault.money.send.sender import (
+    PATIENCE_BLOCKS,
+    Answers,
+    Fate,
+    conclude,
+    failed_settlement,
+    find_fates,
+    mark_unknown,
+)
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
 from solward.vault.store import payments
