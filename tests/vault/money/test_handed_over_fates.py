@@ -242,8 +242,8 @@ async def test_many_payments_of_one_account_are_found_by_one_look_at_a_time(
         for each in handed:
             assert (await shop.ended(each)).status is TransactionStatus.CONFIRMED
         calls = shop.bench.wire.calls
-        # Of rows without a memo, those that made the token.
-        assert calls["getTransaction"] < 10
+        # Of rows without a memo, those that made the token; again in each look of a busy machine.
+        assert calls["getTransaction"] < len(handed) / 2
         assert calls["getSignaturesForAddress"] < 25
         assert await shop.received() == 50 * 100
 
