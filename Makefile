@@ -20,7 +20,7 @@ SCRATCH ?= $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1)
 # A test's own timeout is a signal, which native code does not hear: the watchdog ends its process, and
 # the test fails by its name.
 WATCHDOG = -o faulthandler_exit_on_timeout=true -o faulthandler_timeout=$(1)
-PYTEST := $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(call WATCHDOG,900)
+PYTEST := $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 $(call WATCHDOG,900)
 BRIEF := not long and not llm and not devnet and not agentdojo
 
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
