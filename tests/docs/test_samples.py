@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 import pytest
 from tests.support.repository import ROOT
@@ -33,17 +35,19 @@ def test_a_sample_is_a_slice_of_the_file_it_names(page: str, source: str | None,
     assert wanted in slices, f"{page}: this is not in {source}:\n{text}"
 
 
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings)
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target, anchor in re.findall(r"\]\(([\w./-]+\.md)?(?:#([\w-]+))?\)", page.read_text()):
             other = page if not target else (page.parent / target)
             assert other.exists(), f"{page.name} links to {target}"
             if anchor:
-                headings = re.findall(r"^#+ (.+)$", other.read_text(), re.MULTILINE)
-                anchors = {
-                    re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings
-                }
-                assert anchor in anchors, f"{page.name} links to {target}#{anchor}"
+                assert anchor in anchors(other), f"{page.name} links to {target}#{anchor}"
 
 
 def test_the_index_has_every_page() -> None:

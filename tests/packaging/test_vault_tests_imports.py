@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ABOVE = {"solward_server", "solward_cli", "solward_dashboard", "solward_mcp"}
 
 
-def imported(file: Path) -> set[str]:
+@cache
+def imported(file: Path) -> frozenset[str]:
     names = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             names |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-    return names
+    return frozenset(names)
 
 
 def reaches_above(file: Path) -> bool:
