@@ -151,7 +151,7 @@ async def goes_on(api: Api, facts: dict[str, Any]) -> None:
     """A stored home, opened, holds what it held, and all of it works."""
     for path, answer in facts["answers"].items():
         assert_within(answer, (await api.get(path)).json, path)
-    ends = log.read(api.service.settings.solward_home / "ends.json")
+    ends = log.read_heads(api.service.settings.solward_home / "ends.json")
     await api.service.audit.verify(heads=ends)
     for each in facts["replays"]:
         again = await api.post(

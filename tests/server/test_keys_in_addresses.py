@@ -127,7 +127,7 @@ async def test_of_a_service_whose_vendors_all_fail(
                         answer = await api.post(f"/wallets/{wallet}/transfer", payment)
                         said.append(f"{answer.headers} {answer.text}")
                 async with Subject(settings(tmp_path / "home", **given)) as subject:
-                    for check in (ledger.rpc, ledger.venue, ledger.check):
+                    for check in (ledger.rpc, ledger.venue, ledger.models):
                         said.append(text("check", await check(subject)))
         await localnet.close()
     written = log.getvalue()

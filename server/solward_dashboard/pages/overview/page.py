@@ -37,8 +37,6 @@ EXPOSURE_EVERY_S = 30.0
 
 _CUT = 240
 
-_SHOWN = 240
-
 
 def page() -> None:
     """Built once a visitor; elements are updated in place."""
@@ -255,9 +253,7 @@ def _refusal(judged: Judged, context: DisplayContext) -> tuple[ui.label, Judged]
             ui.label(" ".join(texts[:2])).classes("sw-text")
         number_list(judged.numbers, context.tokens)
         reason = local_times(judged.reason)
-        ui.label(reason if len(reason) <= _CUT else f"{reason[: _CUT - 1]}…").classes(
-            "sw-dim sw-text"
-        )
+        ui.label(_cut(reason)).classes("sw-dim sw-text")
         asked = context.people.called(record.principal or "")
         wallet = context.people.wallet(record.wallet_id)
         ui.label(f"Asked by {asked}, from wallet {wallet}").classes("sw-dim sw-text")
@@ -413,4 +409,4 @@ class _DecisionRow:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _CUT else f"{text[: _CUT - 1]}…"
