@@ -52,7 +52,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @cache
-def _tls_context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Returns the TLS context of this process's clients.
 
     Reading the certificate authorities takes 20 ms. The result depends on nothing: variables of the
@@ -100,7 +100,7 @@ class Http:
             headers=authorization(token),
             transport=transport,
             # A given transport has its own.
-            verify=_tls_context() if transport is None else True,
+            verify=tls_context() if transport is None else True,
             trust_env=False,
             follow_redirects=False,
         )
