@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tests.support import database as databases
 from tests.support.clock import pytest_runtest_teardown, pytest_timeout_set_timer
 from tests.support.examples import examples
@@ -44,7 +44,12 @@ TABLES = {
 }
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
-settings.register_profile("solward", deadline=None, max_examples=examples(100))
+settings.register_profile(
+    "solward",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("solward")
 
 

@@ -201,10 +201,10 @@ async def test_the_embedded_ledger_answers_while_sockets_are_half_open(
 
     async with localnet.serving(Node(), "127.0.0.1", 0) as addresses:  # type: ignore[arg-type]
         half = [await asyncio.open_connection("127.0.0.1", addresses.http_port) for _ in range(20)]
+        gone = [await closed_now(each) for each in half]
         async with httpx.AsyncClient(verify=NO_TLS, timeout=20) as client:
             for _ in range(10):
                 assert (await client.get(f"{addresses.http}/health")).text == "ok"
-        gone = [await closed_now(each) for each in half]
         await close(half)
     assert sum(gone) >= len(half) - 8
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
-from pydantic_settings import BaseSettings, DotEnvSettingsSource
-from pydantic_settings.sources.utils import parse_env_vars
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from solward.settings.addresses import ADDRESS, http_address, service_address
 from solward.telemetry.scrub import conceal
@@ -143,18 +143,25 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def env_file_values(path: Path, encoding: str | None = None) -> dict[str, str | None]:
+def env_file_values(path: Path) -> dict[str, str | None]:
     """name -> value of each line; none where there is no such file."""
-    return dotenv_values(path, encoding=encoding or "utf-8", interpolate=False)
+    return dotenv_values(path, encoding="utf-8", interpolate=False)
 
 
-class PlainEnvFile(DotEnvSettingsSource):
-    """The source of settings that reads a `.env`."""
+class Variables(PydanticBaseSettingsSource):
+    """A source of settings whose values are texts: each is read by its field's name, whatever the
+    case. Empty ones count as not set."""
 
-    def _read_env_file(self, file_path: Path) -> Mapping[str, str | None]:
-        return parse_env_vars(
-            env_file_values(file_path, self.env_file_encoding),
-            self.case_sensitive,
-            self.env_ignore_empty,
-            self.env_parse_none_str,
-        )
+    def __init__(
+        self, settings_cls: type[BaseSettings], variables: Mapping[str, str | None]
+    ) -> None:
+        super().__init__(settings_cls)
+        self._texts = {name.lower(): text for name, text in variables.items() if text}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Returns the text of a field's variable, its name, and that it is no JSON."""
+        return self._texts.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        fields = self.settings_cls.model_fields
+        return {name: text for name, text in self._texts.items() if name in fields}

@@ -42,7 +42,6 @@ its own beside or instead of that stands in `TESTS`.
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
@@ -120,11 +119,7 @@ CANNOT = {
 
 
 def defined(file: str) -> set[str]:
-    return {
-        node.name
-        for node in ast.parse((FOLDER / file).read_text()).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    return set(re.findall(r"^(?:async )?def (\w+)", (FOLDER / file).read_text(), re.MULTILINE))
 
 
 def test_each_of_the_31_is_mounted_or_has_its_reason() -> None:
