@@ -176,6 +176,7 @@ async def test_a_refusal_is_told_with_its_rule_signed_and_without_more_than_it_n
     assert delivery.dashboard_url == "https://dashboard.example"
 
 
+@pytest.mark.more
 @promise("refusal-flood-few-messages")
 async def test_ten_thousand_refusals_are_few_messages_with_their_count(
     database: Database, receiver: Receiver
@@ -395,6 +396,7 @@ def test_for_slack_no_word_of_a_stranger_is_markup() -> None:
     assert lines[-1] == "• and 3 more of 1 others"
 
 
+@pytest.mark.more
 @promise("told-by-one-process")
 async def test_two_processes_on_one_database_tell_each_once(
     postgres_url: str, tmp_path: Path, receiver: Receiver
@@ -511,6 +513,7 @@ async def test_a_broken_chain_is_told_without_an_event(
     assert await raised(database) == []
 
 
+@pytest.mark.more
 @promise("health-shows-webhooks")
 async def test_a_service_tells_of_refusals_freezes_and_limits_and_health_says_how_it_goes(
     tmp_path: Path, receiver: Receiver

@@ -142,6 +142,7 @@ async def test_a_key_is_plain_ascii(wallet: TestWallet, subtests: pytest.Subtest
             assert await wallet.records() == []
 
 
+@pytest.mark.more
 @promise("plugin-entries-are-its-own")
 async def test_a_key_is_no_path_and_no_pattern(
     wallet: TestWallet, subtests: pytest.Subtests
@@ -176,6 +177,7 @@ async def test_a_value_is_json(wallet: TestWallet, subtests: pytest.Subtests) ->
             assert await keeping_context(wallet).store.list() == ()
 
 
+@pytest.mark.more
 async def test_a_value_is_not_too_deep(wallet: TestWallet) -> None:
     value: Any = 1
     for _ in range(100_000):

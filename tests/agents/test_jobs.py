@@ -117,6 +117,7 @@ async def test_what_is_due_is_deferred_once_a_cycle_the_longest_due_first(
     assert await sweep(database, now=NOW + 1) == 2
 
 
+@pytest.mark.more
 async def test_sweeps_at_the_same_time_defer_each_agent_once(database: Database) -> None:
     await made(database, *(agent_row(f"a{number:02}") for number in range(60)))
     counts = await asyncio.gather(*(sweep(database) for _ in range(6)))

@@ -151,6 +151,7 @@ async def test_an_agent_deleted_in_its_cycle_leaves_its_transactions_and_nothing
         assert await service.ledger.balance(RECIPIENT) == LAMPORTS * len(paid)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("wish", [DesiredState.PAUSED, DesiredState.STOPPED])
 async def test_set_aside_it_stays_so_over_restarts_until_it_is_started(
     stand: Stand, wish: DesiredState

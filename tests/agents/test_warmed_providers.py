@@ -15,6 +15,7 @@ from solward.hosts.models import ModelHosts
 from solward.service.service import Solward
 
 
+@pytest.mark.more
 async def test_those_of_agents_that_run_and_the_default_one_where_it_has_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ WANTED = [
 ]
 
 
+@pytest.mark.more
 @promise("audit-pages-skip-nothing")
 async def test_pages_of_any_size_have_all_that_fit_once(
     database: Database, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,7 @@ def test_what_was_written_is_read_and_is_not_to_be_seen(size: int) -> None:
     assert len(sealed) - beginning(sealed) == size + 16 * chunks
 
 
+@pytest.mark.more
 def test_two_seals_of_the_same_bytes_share_nothing() -> None:
     one, two = seal(pattern(1000)), seal(pattern(1000))
     assert one[beginning(one) :] != two[beginning(two) :]
@@ -89,6 +90,7 @@ def test_another_passphrase_opens_nothing() -> None:
         read(seal(b"secret"), "another passphrase")
 
 
+@pytest.mark.more
 def test_no_byte_of_the_header_can_be_changed() -> None:
     sealed = seal(b"secret")
     # A few of each part; each wrong key takes a third of a second.

@@ -24,6 +24,7 @@ def refusal(live: Live, *arguments: str) -> str:
     return " ".join(result.stderr.split())
 
 
+@pytest.mark.more
 def test_a_provider_without_a_model_gets_its_own(live: Live) -> None:
     agent = made(live, "one", "--wallet", live.wallet(0), "--provider", "rules", *RULE)
     assert agent["llmModel"] == "rules"
@@ -75,6 +76,7 @@ def test_a_template_fills_what_is_left_out(live: Live) -> None:
     assert f"up to 0.05 SOL at once and 0.1 a day, to {STRANGER}" in grants["grants"][0]["sentence"]
 
 
+@pytest.mark.more
 def test_templates_show_what_can_leave(live: Live) -> None:
     listed = live.invoke("agent", "templates")
     assert "dollar-cost-averager" in listed.output

@@ -42,6 +42,7 @@ def fill(folder: Path, depth: int, name: str, files: int) -> None:
     os.close(at)
 
 
+@pytest.mark.more
 @promise("restored-plugins-as-accepted")
 @pytest.mark.parametrize(
     ("depth", "name", "files"),

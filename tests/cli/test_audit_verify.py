@@ -361,6 +361,7 @@ def test_files_that_cannot_be_read_or_written_are_named(home: Path, tmp_path: Pa
         assert re.search(rf"nowhere/ends\.json {told}: No such file", result.stderr)
 
 
+@pytest.mark.more
 def test_a_log_on_postgresql_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:

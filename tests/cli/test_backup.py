@@ -94,6 +94,7 @@ def test_a_backup_is_restored_with_every_key_proved(
     )
 
 
+@pytest.mark.more
 @promise("credentials-stored-hashed")
 def test_admin_credentials_are_restored_as_they_were(
     tmp_path: Path, home: Path, file: Path
@@ -130,6 +131,7 @@ def test_admin_credentials_are_restored_as_they_were(
     assert asyncio.run(found(gone)) is None
 
 
+@pytest.mark.more
 @promise("restored-home-is-frozen")
 def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
     tmp_path: Path, home: Path
@@ -158,6 +160,7 @@ def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
         assert found == (reason or f"restored from the backup of {made.split()[1]}")
 
 
+@pytest.mark.more
 def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -190,6 +193,7 @@ def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
     assert set(asyncio.run(next_counters(elsewhere))) == {1008}
 
 
+@pytest.mark.more
 @promise("backup-cannot-be-approved")
 def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
     tmp_path: Path, home: Path, file: Path
@@ -235,6 +239,7 @@ def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> 
         assert secret not in data
 
 
+@pytest.mark.more
 def test_a_drill_proves_the_file_and_leaves_nothing(
     home: Path, file: Path, temporary: Path
 ) -> None:
@@ -246,6 +251,7 @@ def test_a_drill_proves_the_file_and_leaves_nothing(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.more
 def test_the_keystores_passphrase_is_taken_as_the_service_gets_it_and_must_be_right(
     home: Path, file: Path, temporary: Path
 ) -> None:
@@ -257,6 +263,7 @@ def test_the_keystores_passphrase_is_taken_as_the_service_gets_it_and_must_be_ri
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.more
 def test_an_unattended_backup_reads_its_passphrase_from_a_file_of_its_owner(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -281,6 +288,7 @@ def test_an_unattended_backup_reads_its_passphrase_from_a_file_of_its_owner(
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.more
 def test_two_different_passphrases_are_asked_for_again(home: Path, file: Path) -> None:
     home_with_wallets(home, 1)
     result = solward(home, "backup", file, typed=f"{PASSPHRASE}\nanother one\n{TWICE}")
@@ -334,6 +342,7 @@ def test_a_lost_or_foreign_key_file_is_found_when_the_backup_is_made(
     assert not file.exists()
 
 
+@pytest.mark.more
 def test_a_key_file_kept_elsewhere_is_restored_to_where_the_settings_name(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -350,6 +359,7 @@ def test_a_key_file_kept_elsewhere_is_restored_to_where_the_settings_name(
     assert not (tmp_path / "third").exists()
 
 
+@pytest.mark.more
 def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -366,6 +376,7 @@ def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
     assert len(addresses_that_sign(target)) == 3
 
 
+@pytest.mark.more
 def test_a_damaged_file_is_refused_and_leaves_nothing(
     tmp_path: Path, home: Path, file: Path, temporary: Path, subtests: pytest.Subtests
 ) -> None:
@@ -383,6 +394,7 @@ def test_a_damaged_file_is_refused_and_leaves_nothing(
             assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.more
 def test_a_wrong_passphrase_and_a_file_cut_short_are_refused(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -414,6 +426,7 @@ UPDATE wallets SET sealed_key = (
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
@@ -436,6 +449,7 @@ def test_a_key_that_does_not_match_or_a_newer_database_refuses_all_of_it(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.more
 def test_wallets_that_are_not_the_manifests_are_refused(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -453,6 +467,7 @@ def test_wallets_that_are_not_the_manifests_are_refused(
         assert "are not those of its manifest" in told
 
 
+@pytest.mark.more
 def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, file: Path) -> None:
     home_with_wallets(home, 0)
     backed_up(home, file)
@@ -460,6 +475,7 @@ def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, fil
     assert "0 of 0 keys open and match" in result.output
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("point", "kind"),
     [
@@ -545,6 +561,7 @@ def test_stopped_in_the_middle_neither_leaves_its_copies(
     assert not file.exists()
 
 
+@pytest.mark.more
 def test_another_network_is_noticed(tmp_path: Path, home: Path, file: Path) -> None:
     home_with_wallets(home, 1)
     environment = {"SOLANA_RPC_URL": "http://127.0.0.1:1", "SOLANA_NETWORK": "devnet"}

@@ -62,6 +62,7 @@ def completed(words: str, **variables: str) -> list[str]:
     return [line.removeprefix("plain,") for line in offered.splitlines() if line]
 
 
+@pytest.mark.more
 def test_commands_and_options_are_completed_without_the_services_libraries() -> None:
     assert completed("solward ") == list(_COMMANDS)
     assert completed("solward wal") == ["wallet"]
@@ -93,6 +94,7 @@ def offered(*words: str) -> list[str]:
     return [each.value for each in complete.get_completions([*words[:-1]], words[-1])]
 
 
+@pytest.mark.more
 def test_names_of_the_running_service_are_completed(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,11 +113,13 @@ def test_names_of_the_running_service_are_completed(
     assert wallet in offered("wallet", "balance", "--url", live.url, "wallet-")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("given", ["http://127.0.0.1:9", "no address", ""])
 def test_without_a_service_no_name_is_offered_and_nothing_said(given: str) -> None:
     assert completed("solward wallet balance x", SOLWARD_API_URL=given) == []
 
 
+@pytest.mark.more
 def test_a_service_that_refuses_or_does_not_answer_is_not_waited_for(live: Live) -> None:
     wrong = {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": "sk-wrong"}
     assert completed("solward wallet balance wallet-", **wrong) == []
@@ -216,6 +220,7 @@ def test_a_name_is_completed_as_one_word(live: Live, tmp_path: Path) -> None:
         assert told('solward wallet show "p"1\t')[2:] in (["p1"], [ids[names[0]]])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [BashComplete, ZshComplete, FishComplete])
 def test_nothing_that_a_shell_reads_otherwise_is_offered_to_it(
     live: Live, monkeypatch: pytest.MonkeyPatch, kind: type[ShellComplete]

@@ -121,6 +121,7 @@ def test_an_export_that_cannot_be_written_is_one_line(live: Live) -> None:
         assert result.stderr.endswith(f"Error: Invalid value for --output: {told}\n")
 
 
+@pytest.mark.more
 def test_the_history_is_filtered_and_exported(live: Live) -> None:
     wallet = live.wallet()
     live.run("contacts", "add", "Landlord", STRANGER)
@@ -218,6 +219,7 @@ def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
     assert made["apiKey"] not in live.run("key", "list", "--json")
 
 
+@pytest.mark.more
 def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     wallet = live.wallet()
     span = ("--wallet", wallet, "--daily-sol", "0.5", "--expires", "90d")
@@ -475,6 +477,7 @@ def _heeds_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.more
 def test_transactions_are_watched_as_they_happen(live: Live) -> None:
     wallet = live.wallet()
     with process(live, "tx", "watch", "--wallet", wallet, "--count", "2") as watching:
@@ -487,6 +490,7 @@ def test_transactions_are_watched_as_they_happen(live: Live) -> None:
     assert sorted(line.split()[4] for line in out.splitlines()) == ["confirmed", "pending"]
 
 
+@pytest.mark.more
 def test_an_endless_command_ends_quietly_when_it_is_interrupted(live: Live) -> None:
     with process(live, "events", "tail", "--after", "0") as tailing:
         assert tailing.stdout is not None
@@ -496,6 +500,7 @@ def test_an_endless_command_ends_quietly_when_it_is_interrupted(live: Live) -> N
     assert (tailing.returncode, errors) == (130, "")
 
 
+@pytest.mark.more
 def test_an_endless_command_ends_quietly_when_nobody_reads_on(live: Live) -> None:
     with process(live, "events", "tail", "--after", "0", "--json") as tailing:
         assert tailing.stdout is not None
@@ -507,6 +512,7 @@ def test_an_endless_command_ends_quietly_when_nobody_reads_on(live: Live) -> Non
         assert tailing.stderr.read() == ""
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("command", "asks", "code"),
     [(("agent", "chat", "demo-agent"), "> ", 130), (("key", "revoke", "waits"), "[y/N]: ", 130)],

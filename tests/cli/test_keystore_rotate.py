@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from tests.promises import promise
 
@@ -79,6 +80,7 @@ def test_a_new_passphrase_is_asked_twice_and_never_shown(tmp_path: Path) -> None
     assert refused(home, OLD)
 
 
+@pytest.mark.more
 def test_a_key_file_gives_way_to_a_passphrase(tmp_path: Path) -> None:
     home = tmp_path / "home"
     made = addresses(home, create=1)
@@ -88,6 +90,7 @@ def test_a_key_file_gives_way_to_a_passphrase(tmp_path: Path) -> None:
     assert refused(home, None)
 
 
+@pytest.mark.more
 @promise("weak-secrets-refused")
 def test_a_wrong_passphrase_a_blank_one_and_a_running_service_are_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"

@@ -23,6 +23,7 @@ def check(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["plugins", "check", *arguments])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_plugin_conforms_without_being_installed(tmp_path: Path, kind: str) -> None:
     name = f"fresh_{kind}"
@@ -39,6 +40,7 @@ def test_a_new_plugin_conforms_without_being_installed(tmp_path: Path, kind: str
     assert not any(line.startswith(("  failed", "  warning")) for line in lines), result.output
 
 
+@pytest.mark.more
 def test_a_plugin_that_breaks_its_contract_is_exit_code_1_with_what_to_mend(tmp_path: Path) -> None:
     create("greedy", KINDS["skill"], tmp_path / "greedy")
     tip = tmp_path / "greedy" / "src" / "greedy" / "tip.py"

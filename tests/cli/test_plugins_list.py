@@ -53,6 +53,7 @@ def test_every_plugin_has_its_kind_version_and_status(shelf: Shelf) -> None:
     assert found["x402", "solward"]["kind"] == found["mpp", "solward"]["kind"] == "payment"
 
 
+@pytest.mark.more
 def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:
     manifest = "__import__('solward').Manifest(sites=('api.example.com',), operations=())"
     shelf.install("my-plugin", {"greet": skill_source("greet", manifest=manifest)})
@@ -94,6 +95,7 @@ def test_what_solward_plugins_does_not_name_is_left_out(shelf: Shelf) -> None:
     assert "SOLWARD_PLUGINS" in row["detail"]
 
 
+@pytest.mark.more
 def test_a_line_is_a_plugin_for_other_programs(shelf: Shelf) -> None:
     shelf.install("broken", {"crash": "raise RuntimeError('one\\ntwo \\x1b[2J')"})
     lines = listed().stdout.splitlines()

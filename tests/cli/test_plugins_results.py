@@ -180,6 +180,7 @@ def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> Non
     assert "is not what was checked" in upgraded.output
 
 
+@pytest.mark.more
 def test_what_is_no_wheel_is_not_signed(tmp_path: Path) -> None:
     from solward_cli.plugins.new import KINDS, create
 

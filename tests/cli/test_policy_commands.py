@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from tests.support.cli import STRANGER, Live
 
 from solward_cli.service_call import EXIT_HELD
@@ -117,6 +118,7 @@ def test_check_says_what_is_not_in_force_and_changes_nothing(live: Live) -> None
     assert live.get("/policy") == before
 
 
+@pytest.mark.more
 def test_what_is_wrong_with_a_draft_is_one_line_that_names_it(live: Live) -> None:
     file = live.home / "wrong.json"
     for text, error in (
@@ -149,6 +151,7 @@ def test_replay_lists_what_a_draft_would_have_changed(live: Live) -> None:
     assert live.run("policy", "replay").rstrip().endswith("0 otherwise.")
 
 
+@pytest.mark.more
 def test_a_held_payment_says_so_exits_with_3_and_is_paid_once_it_is_approved(live: Live) -> None:
     wallet = live.wallet()
     _, secret = live.asker()
@@ -204,6 +207,7 @@ def test_what_is_refused_when_it_is_judged_again_says_why(live: Live) -> None:
         assert re.search(r"^Refused +.*: Invalid API key$", printed, re.MULTILINE), printed
 
 
+@pytest.mark.more
 def test_limits_say_grants_what_is_left_and_what_can_leave_today(live: Live) -> None:
     name, secret = live.asker()
     wallet = live.wallet()

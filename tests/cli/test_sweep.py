@@ -99,6 +99,7 @@ async def furnish(stand: Stand) -> str:
     return str(made.details["mint"])
 
 
+@pytest.mark.more
 async def test_everything_arrives_and_exactly_nothing_is_left(tmp_path: Path) -> None:
     async with standing(tmp_path) as stand:
         mine = await furnish(stand)
@@ -166,6 +167,7 @@ async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_p
         assert await stand.client.wallets.pockets(stand.wallet) == ()
 
 
+@pytest.mark.more
 async def test_what_a_pocket_holds_is_named_where_a_key_may_not_empty_it(tmp_path: Path) -> None:
     async with standing(tmp_path) as stand:
         pocket = await with_pocket(stand, 500_000_000)
@@ -295,6 +297,7 @@ async def test_an_api_keys_own_rate_and_spending_limit_are_waited_for_and_told(
         assert len(swept.sent) == 1
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stop_at", ["unwrap", "send 1000000 ", "close", "send 2 SOL"])
 async def test_interrupted_anywhere_it_is_continued_by_the_next(
     tmp_path: Path, stop_at: str
@@ -351,6 +354,7 @@ async def test_a_token_limit_holds_the_rest_of_that_token_alone(tmp_path: Path) 
         assert await stand.lamports() == 0
 
 
+@pytest.mark.more
 async def test_a_blocked_address_gets_nothing_and_the_rule_is_named(tmp_path: Path) -> None:
     to = str(Keypair().pubkey())
     async with standing(tmp_path, blocked_addresses=frozenset({to})) as stand:

@@ -92,6 +92,7 @@ def test_a_frozen_wallet_is_left_alone(service: Service) -> None:
     assert balance(service, wallet) == 2
 
 
+@pytest.mark.more
 def test_a_receiver_that_is_none_or_the_wallet_itself_is_refused(service: Service) -> None:
     wallet = new_wallet(service, "careful", 0)
     with service.client() as client:

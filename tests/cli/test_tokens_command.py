@@ -112,6 +112,7 @@ def test_a_list_is_shown_and_stored_once_the_operator_says_so_and_its_symbols_wo
     assert burned(home, "OTHER")[0] == 400
 
 
+@pytest.mark.more
 @promise("changed-list-refused")
 @pytest.mark.parametrize(
     "change",
@@ -154,6 +155,7 @@ def test_a_list_of_another_network_is_none_of_this_one(home: Path, tmp_path: Pat
     assert "somebody changed it" in refused(solward(home, "tokens", "list", **devnet))
 
 
+@pytest.mark.more
 @promise("list-in-backups")
 def test_it_is_in_a_backup_and_outlives_a_rotation(home: Path, tmp_path: Path) -> None:
     mints = launched(home, "ACME")

@@ -74,6 +74,7 @@ def test_the_exported_key_is_the_wallets_and_imports_elsewhere(
     assert first.address != second.address
 
 
+@pytest.mark.more
 def test_the_environments_passphrase_does_not_count(home: Path, file: Path) -> None:
     (wallet,) = home_with_wallets(home, 1, **KEYSTORE)
     # Nobody types: what is in the environment is not taken instead.
@@ -175,6 +176,7 @@ def test_while_the_service_runs_no_key_leaves(home: Path, file: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.more
 def test_at_a_real_terminal_the_passphrase_is_not_echoed(home: Path, file: Path) -> None:
     (wallet,) = home_with_wallets(home, 1, **KEYSTORE)
     master, slave = pty.openpty()

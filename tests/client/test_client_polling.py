@@ -103,6 +103,7 @@ async def test_a_change_is_sent_and_known_from_then_on(
     assert counting.statuses == {200: 1, 304: 2}
 
 
+@pytest.mark.more
 async def test_another_page_is_another_answer(client: SolwardClient, counting: Counting) -> None:
     wallet = await client.wallets.create("polled")
     for _ in range(2):

@@ -46,6 +46,7 @@ def keeps(api: Api) -> None:
     api.service.registry = replace(api.service.registry, skills=MappingProxyType(skills))
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("keeps")
 async def test_settings_are_set_shown_masked_and_unset(client: SolwardClient) -> None:
     state = client.plugin_state

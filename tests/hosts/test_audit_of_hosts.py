@@ -51,6 +51,7 @@ HOLD = Hold(id="../../keys?x=", wallet_id="w", agent_id=None, principal="admin",
 """
 
 
+@pytest.mark.more
 @promise("plugin-cannot-forge-errors")
 async def test_a_plugins_error_says_nothing_that_only_the_service_can_say(
     shelf: Shelf, opened: Opened
@@ -220,6 +221,7 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
             await egress.close()
 
 
+@pytest.mark.more
 @promise("position-of-its-distribution")
 async def test_a_position_is_its_distributions_alone(shelf: Shelf, opened: Opened) -> None:
     extra = (
@@ -264,6 +266,7 @@ async def sends(context, lamports, *, put, **given):
         assert await service.ledger.balance(TO) > 49_000_000
 
 
+@pytest.mark.more
 @promise("reads-of-a-call-counted")
 async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None:
     """The node is the operator's: one READ skill cannot keep it busy."""

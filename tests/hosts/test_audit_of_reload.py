@@ -42,6 +42,7 @@ def has(hosted: Hosted, skill: str) -> bool:
     return skill in hosted.stand.service.registry.skills
 
 
+@pytest.mark.more
 @promise("guardrail-upgrade-has-no-gap")
 @pytest.mark.parametrize("lost", ["all", "entry points"])
 async def test_a_guardrail_whose_files_are_lost_judges_on_after_another_command(
@@ -80,6 +81,7 @@ async def test_another_guardrail_of_the_name_takes_no_missing_ones_place(
         assert "acme-rules: version_mismatch" in refusal
 
 
+@pytest.mark.more
 async def test_a_disable_counts_though_the_clock_was_set_back(
     home: Path, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

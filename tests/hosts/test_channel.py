@@ -220,6 +220,7 @@ async def test_more_calls_than_may_be_open_wait_for_their_turn() -> None:
         assert not service.closed.done()
 
 
+@pytest.mark.more
 async def test_calls_and_cancellations_in_any_order_are_not_hostile() -> None:
     blocked = Blocked()
     async with channels({"ledger.balance": blocked, "ledger.slot": amount}) as (service, host):

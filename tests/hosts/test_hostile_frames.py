@@ -551,6 +551,7 @@ async def test_who_calls_and_does_not_read_holds_little_of_ours() -> None:
             assert not target.channel.closed.done()
 
 
+@pytest.mark.more
 async def test_who_never_reads_is_cut_off() -> None:
     """Cancelled calls end at once; their answers wait, and their places are taken."""
 

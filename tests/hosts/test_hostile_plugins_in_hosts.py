@@ -120,6 +120,7 @@ async def test_each_hostile_plugin_is_named(
         assert {*problems.values()} <= {"crashes", "faulty_calls", "noisy"}
 
 
+@pytest.mark.more
 @promise("hostile-plugins-get-nothing")
 async def test_at_import_they_obtain_nothing_either(shelf: Shelf, tmp_path: Path) -> None:
     marker = tmp_path / "written"

@@ -12,6 +12,7 @@ from solward.hosts.supervisor import Hosts
 from solward.types.errors import SkillError
 
 
+@pytest.mark.more
 def test_they_run_end_and_start_again_on_uvloop() -> None:
     async def work() -> None:
         hosts = Hosts(limits=QUICK_HOST)

@@ -114,6 +114,7 @@ def test_it_is_listed_with_its_place_and_loaded_while_enabled(
     assert "acme_tools_acme" not in sys.modules
 
 
+@pytest.mark.more
 async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
     home: Path, tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ def test_what_a_service_would_leave_out_is_not_installed(
     assert kept.version == "0.9"
 
 
+@pytest.mark.more
 @promise("no-more-than-accepted")
 def test_needs_that_were_not_accepted_are_not_loaded(home: Path, tmp_path: Path) -> None:
     """A declaration is code: here it says something else than it did at the installation."""
@@ -290,6 +292,7 @@ def test_effects_and_variables_that_were_not_accepted_are_not_loaded(
     assert f"acme needs {words}" in solward("install", str(path), status=2).stdout
 
 
+@pytest.mark.more
 def test_one_that_cannot_be_loaded_is_not_installed(home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, source="raise RuntimeError('no luck')")
     said = solward("install", str(path), "--yes", status=2).stderr
@@ -316,6 +319,7 @@ def test_what_the_environment_has_too_runs_from_there_and_is_said_to(
     assert trust in solward("list").stderr
 
 
+@pytest.mark.more
 def test_a_folder_without_its_metadata_is_named(home: Path, tmp_path: Path) -> None:
     solward("install", str(wheel(tmp_path)), "--yes")
     [one], _ = layout.installed(home)

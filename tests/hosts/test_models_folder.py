@@ -69,6 +69,7 @@ def without_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "beside_the_service", lambda: False)
 
 
+@pytest.mark.more
 @promise("models-as-locked-wheels")
 def test_wheels_are_unpacked_as_locked_and_nothing_of_them_runs(
     root: Path, tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +107,7 @@ def test_wheels_are_unpacked_as_locked_and_nothing_of_them_runs(
     assert models.install(root) is None
 
 
+@pytest.mark.more
 @promise("models-as-locked-wheels")
 @pytest.mark.parametrize(
     "line", ["{name}=={version} --hash=sha256:" + "0" * 64, "{name}=={version}"]
@@ -137,6 +139,7 @@ def test_what_another_release_unpacked_is_not_this_ones(
     assert models.installed(root) == second.folder
 
 
+@pytest.mark.more
 def test_what_a_killed_installation_left_is_removed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +213,7 @@ async def test_an_agent_without_them_is_told_the_command(
         assert "run `solward models install`" in answer.error
 
 
+@pytest.mark.more
 @promise("litellm-away-from-keys")
 def test_nothing_of_them_can_be_imported_where_keys_are() -> None:
     if models.installed(default_models_folder()) is None:

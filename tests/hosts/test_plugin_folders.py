@@ -67,6 +67,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.more
 def test_a_file_is_installed_with_what_it_is_recorded(home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, {"acme_data/words.txt": "one two"})
     made = install(home, str(path), accept=yes)
@@ -123,6 +124,7 @@ def test_a_dependency_that_conflicts_is_refused(
     assert layout.installed(home) == ([], {})
 
 
+@pytest.mark.more
 def test_what_the_service_has_is_not_installed_again(home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, name="pluggy", version="9.0")
     for target in (str(path), "pluggy", "solward"):

@@ -42,6 +42,7 @@ async def records(api: Api, wallet: str) -> list[Any]:
     return [each for each in await api.records(wallet) if each["type"] == "transfer"]
 
 
+@pytest.mark.more
 async def test_a_held_call_is_no_error_and_the_same_call_goes_on(api: Api) -> None:
     wallet, token = await asking(api)
     arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
@@ -237,6 +238,7 @@ async def test_a_tool_that_spends_can_be_tried_by_itself(api: Api) -> None:
     assert "Sent 0.05 SOL" in done["text"]
 
 
+@pytest.mark.more
 async def test_every_answer_fits_the_output_schema_of_its_tool(api: Api) -> None:
     wallet, token = await asking(api)
     schemas = {

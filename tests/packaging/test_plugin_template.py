@@ -87,6 +87,7 @@ def test_the_wheel_makes_the_same_plugins_as_the_tree(wheel: Path, tmp_path: Pat
         assert made == dict(contents(name, KINDS[kind]))
 
 
+@pytest.mark.more
 def test_the_wheel_has_the_template_and_nothing_that_was_left_in_it(wheel: Path) -> None:
     shipped = "solward_cli/plugin_template/"
     with zipfile.ZipFile(wheel) as archive:

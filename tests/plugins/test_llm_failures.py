@@ -30,6 +30,7 @@ async def refused(vendor: Vendor, scenario: str, clock: Waits, *, stream: bool) 
     return caught.value
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @every_vendor
 async def test_a_refused_key_is_named_by_its_variable_and_not_tried_again(

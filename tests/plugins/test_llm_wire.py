@@ -100,6 +100,7 @@ def temperature(request: CapturedRequest) -> Any:
     return request.body.get("generationConfig", request.body).get("temperature")
 
 
+@pytest.mark.more
 async def test_the_same_cycle_through_all_four_asks_and_remembers_the_same() -> None:
     remembered, requests = {}, {}
     async with vendor_server(default=TRANSFER) as server:

@@ -384,6 +384,7 @@ def discovered(shelf: Shelf) -> Callable[[], dict[str, object]]:
     return run
 
 
+@pytest.mark.more
 @promise("broken-import-stops-no-start")
 def test_a_fresh_process_starts_with_every_hostile_distribution_installed(
     shelf: Shelf, discovered: Callable[[], dict[str, object]]

@@ -184,6 +184,7 @@ def test_no_subschema_is_left_unread(more: dict[str, Any], text: str) -> None:
         checked_schema(closed(TEXT, **more))
 
 
+@pytest.mark.more
 def test_a_long_list_costs_little_to_refuse() -> None:
     schema = closed({**NUMBERS, "uniqueItems": True, "maxItems": 100})
     parameters = Parameters(checked_schema(schema, trusted=False))

@@ -16,6 +16,7 @@ from solward.vault.custody.export import export_wallet, newest_keystore
 from solward.vault.custody.service import KEY_FILE
 
 
+@pytest.mark.more
 @promise("restore-pays-nothing-twice")
 @pytest.mark.sqlite("`solward backup` is of a home with its files")
 def test_a_restored_home_pays_nothing_that_was_paid_since_its_backup(tmp_path: Path) -> None:

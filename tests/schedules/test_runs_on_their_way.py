@@ -88,6 +88,7 @@ async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
         assert len(await paid(table, wallet)) == 1
 
 
+@pytest.mark.more
 @promise("answered-run-pays-once", "killed-run-pays-once")
 @pytest.mark.parametrize("asked", [False, True], ids=["due", "asked for"])
 async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(

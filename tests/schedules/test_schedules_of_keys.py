@@ -306,6 +306,7 @@ async def test_a_run_that_goes_on_is_no_other_request(table: Timetable) -> None:
     assert len(await paid(table, wallet)) == 1
 
 
+@pytest.mark.more
 @promise("slow-runs-leave-room")
 async def test_a_keys_slow_runs_leave_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

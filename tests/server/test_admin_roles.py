@@ -79,6 +79,7 @@ async def test_every_route_that_takes_an_admin_declares_a_role(api: Api) -> None
     assert declared == {route: least(route) for route in ADMIN | KEY}
 
 
+@pytest.mark.more
 @promise("credential-within-its-role")
 async def test_each_role_calls_what_it_may_and_nothing_else(api: Api) -> None:
     tokens = {role: (await make(api, role))[0] for role in Role}
@@ -157,6 +158,7 @@ async def test_a_revoked_credential_is_refused_at_once(api: Api) -> None:
     assert (again.status, again.error) == (404, "Admin credential not found")
 
 
+@pytest.mark.more
 async def test_another_process_refuses_it_at_once_too(tmp_path: Path, postgres_url: str) -> None:
     async with serving_api(tmp_path, database_url=postgres_url) as api:
         secret, credential_id = await make(api, "read")
@@ -334,6 +336,7 @@ async def test_what_is_wrong_is_named(api: Api, fields: dict[str, str], text: st
     assert answer.error.startswith(text)
 
 
+@pytest.mark.more
 async def test_there_are_no_more_than_a_hundred(api: Api) -> None:
     for number in range(MOST):
         await make(api, "read", f"n{number}")

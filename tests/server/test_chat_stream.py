@@ -78,6 +78,7 @@ def events(text: str) -> list[tuple[str, Any]]:
     return found
 
 
+@pytest.mark.more
 async def test_a_chat_is_answered_whole_unless_a_stream_is_asked_for(talk: Talk) -> None:
     talk.model.answer = lambda request: Completion(" Fine. ", (ToolCall("airdrop", {}),))
     for accept in ("application/json", "*/*", "application/json, text/event-stream"):

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from solders.keypair import Keypair
 from tests.operations.matrix.stand import Stand, new_stand
 from tests.promises import promise
@@ -46,6 +47,7 @@ async def until_refused(ask: Callable[[], Awaitable[Answer]]) -> tuple[int, Answ
     raise AssertionError("nothing refused it")
 
 
+@pytest.mark.more
 @promise("costs-limits", "daily-costs-capped")
 async def test_tokens_to_fresh_addresses_drain_one_ceiling_of_rent(tmp_path: Path) -> None:
     async with wallet_with_tokens(tmp_path) as (stand, mint):

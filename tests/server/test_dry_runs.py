@@ -39,6 +39,7 @@ async def token(api: Api, wallet: str, supply: int = 1000) -> str:
     return str((await api.post(f"/wallets/{wallet}/launch-token", body)).json["mint"])
 
 
+@pytest.mark.more
 @promise("dry-run-sends-nothing")
 async def test_every_money_route_has_one(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", max_transactions_per_minute=100) as api:
@@ -89,6 +90,7 @@ async def test_every_money_route_has_one(tmp_path: Path) -> None:
         assert swapped["details"]["outputAmount"] == arrived
 
 
+@pytest.mark.more
 @promise("dry-run-stores-nothing")
 async def test_a_refusal_is_told_as_the_real_route_tells_it(api: Api) -> None:
     wallet = await api.wallet(2)

@@ -82,6 +82,7 @@ async def test_an_agents_life_is_told(served: Served) -> None:
     assert await served.service.audit.end() == seq
 
 
+@pytest.mark.more
 async def test_a_client_that_comes_back_gets_what_it_missed_and_nothing_twice(
     served: Served,
 ) -> None:
@@ -120,6 +121,7 @@ async def test_a_log_longer_than_a_page_is_replayed_whole(
         assert await served.places(await heard.events(9)) == list(range(11, 20))
 
 
+@pytest.mark.more
 async def test_a_reader_slower_than_what_happens_loses_nothing(served: Served) -> None:
     """More than the socket holds is written before the first line is read."""
     big = "x" * 60_000
@@ -205,6 +207,7 @@ async def test_a_client_that_goes_away_is_forgotten_at_once(served: Served) -> N
     await until(lambda: bus.listeners == 0)
 
 
+@pytest.mark.more
 async def test_streams_end_with_the_service_and_do_not_hold_it_up(served: Served) -> None:
     async with served.listening() as quiet, served.listening("/events?lastEventId=0") as busy:
         await asyncio.gather(quiet.block(), busy.block())

@@ -127,6 +127,7 @@ async def test_a_key_that_was_revoked_or_has_expired_gets_nothing(api: Api) -> N
         await api.service.deny_hold(hold.id, "admin")
 
 
+@pytest.mark.more
 async def test_the_limit_of_the_key_is_that_of_now(api: Api) -> None:
     wallet = await api.wallet(2)
     token, _ = await api.key(spendingLimitSol=1)

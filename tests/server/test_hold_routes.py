@@ -132,6 +132,7 @@ async def test_two_approvals_at_once_pay_once(desk: Desk) -> None:
     assert await desk.state(hold) == "executed"
 
 
+@pytest.mark.more
 @promise("hold-routes-beyond")
 async def test_what_is_denied_is_told_to_its_caller_and_never_paid(desk: Desk) -> None:
     hold = await desk.held(Idempotency_Key="pay-1")
@@ -247,6 +248,7 @@ async def test_a_note_is_one_short_line_and_an_unknown_hold_is_404(desk: Desk) -
         assert (answer.status, answer.error) == (404, "Hold not found")
 
 
+@pytest.mark.more
 async def test_the_operators_own_payment_is_not_held(desk: Desk) -> None:
     grants = {"grants": [ASKS]}
     assert (await desk.api.call("PUT", f"/policy/wallet:{desk.wallet}", grants)).status == 200

@@ -141,6 +141,7 @@ async def test_a_key_belongs_to_its_principal_and_its_path(api: Api) -> None:
     assert counted(await api.records(wallet), "transfer") == 2
 
 
+@pytest.mark.more
 async def test_a_replay_takes_nothing_from_the_keys_rate(api: Api) -> None:
     wallet = await api.wallet(1)
     token, _ = await api.key(rateLimit=1)

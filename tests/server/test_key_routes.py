@@ -221,6 +221,7 @@ async def test_a_further_secret_ends_the_older_one_and_none_overlaps_with_0_seco
         assert [await works(each.json["apiKey"]) for each in both] == [False, False]
 
 
+@pytest.mark.more
 @promise("confined-key-one-wallet")
 async def test_a_confined_key_sees_only_its_wallet(api: Api) -> None:
     mine, other = await api.wallet(1), await api.wallet(1)
@@ -303,6 +304,7 @@ async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
         assert (await second.get("/keys")).json == {"keys": []}
 
 
+@pytest.mark.more
 @promise("keys-stored-as-hashes", "credentials-stored-hashed")
 async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as first:

@@ -89,6 +89,7 @@ async def test_each_loaded_skill_has_a_path_with_its_own_schema(api: Api) -> Non
         assert headers == ({"Idempotency-Key"} if skill["effects"] == "spend" else set())
 
 
+@pytest.mark.more
 def test_a_third_partys_skill_and_provider_are_described_too() -> None:
     loaded = load_registry(("*",))
     schema = {
@@ -229,6 +230,7 @@ async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:
         assert ("403" in operation["responses"]) >= roled, (method, path)
 
 
+@pytest.mark.more
 async def test_services_with_different_plugins_serve_different_documents(
     api: Api, tmp_path: Path
 ) -> None:

@@ -156,6 +156,7 @@ async def test_the_answer_is_kept_over_a_restart(tmp_path: Path) -> None:
             assert len(later.seller.paid) == 1
 
 
+@pytest.mark.more
 @promise("key-pays-once-over-restarts")
 async def test_what_was_handed_over_before_a_stop_is_shown_again_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -268,6 +269,7 @@ async def test_lists_are_paged(shop: Shop) -> None:
     assert (wrong.status, wrong.error) == (400, "before must be the id of a payment")
 
 
+@pytest.mark.more
 @promise("payment-dry-run-counted")
 async def test_a_dry_run_is_a_request_of_its_keys_rate(shop: Shop) -> None:
     """The seller is asked, whoever it is."""
@@ -381,6 +383,7 @@ async def test_a_paid_request_is_one_hold_by_whichever_route(shop: Shop) -> None
     assert len(shop.seller.paid) == 1
 
 
+@pytest.mark.more
 async def test_a_frozen_wallet_pays_nobody(shop: Shop) -> None:
     await shop.api.post("/freeze", {"walletId": shop.wallet, "reason": "incident 7"})
     answer = await shop.post("frozen")
@@ -443,6 +446,7 @@ async def test_a_key_that_may_spend_nothing_pays_nothing(shop: Shop) -> None:
     assert shop.seller.paid == []
 
 
+@pytest.mark.more
 async def test_the_feed_tells_of_payments(shop: Shop) -> None:
     paid = (await shop.post()).json["payment"]
     entries = (await shop.api.get("/audit?limit=20")).json["entries"]

@@ -211,6 +211,7 @@ async def test_check_says_what_a_policy_would_say_and_changes_nothing(api: Api) 
     assert (await policy(api))["policy"]["grants"] == []
 
 
+@pytest.mark.more
 @promise("policy-routes-beyond")
 async def test_one_principal_is_put_under_grants_and_out_of_them(api: Api) -> None:
     wallet = await api.wallet(1)
@@ -372,6 +373,7 @@ async def test_a_key_whose_grants_are_wrong_is_not_made(api: Api) -> None:
     assert (await policy(api))["policy"]["version"] == 0
 
 
+@pytest.mark.more
 async def test_a_key_that_cannot_be_stored_leaves_no_grants(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,7 @@ async def check(api: Api, seeds: range) -> None:
     assert {"SOL", "USDC", "BONK"} <= moved.keys()
 
 
+@pytest.mark.more
 @promise("hold-routes-beyond")
 @pytest.mark.property
 async def test_no_asset_leaves_beyond_what_was_said_before(api: Api) -> None:

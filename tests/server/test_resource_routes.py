@@ -176,6 +176,7 @@ async def test_providers_tell_what_an_agent_of_theirs_takes(
     assert "xai-of-the-operator" not in str(report)
 
 
+@pytest.mark.more
 @promise("freeze-stops-at-once")
 async def test_frozen_wallets_send_nothing(api: Api) -> None:
     wallet, other = await api.wallet(1), await api.wallet(1)

@@ -110,6 +110,7 @@ def test_no_secret_is_in_it_wherever_it_was_set(
     assert {(each.set, each.source, each.value) for each in shown.values()} == {(True, where, None)}
 
 
+@pytest.mark.more
 async def test_the_route_lists_every_setting_and_shows_no_secret(tmp_path: Path) -> None:
     own = ELSEWHERE.keys() | {"api_secret", "keystore_passphrase"}
     secrets = {name: canary(name) for name in secret_fields(Settings) - own}

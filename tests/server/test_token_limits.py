@@ -104,6 +104,7 @@ async def test_a_limit_of_nothing_lets_nothing_go(tmp_path: Path) -> None:
         assert answer.error == BLOCKED.format(asked=1, mint=USDC, left=0, limit=0, spent=0)
 
 
+@pytest.mark.more
 @promise("token-limits", "day-is-limited")
 async def test_20_swaps_at_once_take_the_day_and_no_unit_more(tmp_path: Path) -> None:
     # Rent of the accounts on the way counts until each has landed.

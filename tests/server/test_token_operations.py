@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from tests.promises import promise
 from tests.support.services import Api, serving_api
 
@@ -15,6 +16,7 @@ async def own_token(api: Api, wallet: str) -> str:
     return str((await api.post(f"/wallets/{wallet}/launch-token", body)).json["mint"])
 
 
+@pytest.mark.more
 async def test_an_answer_has_the_details_of_its_record_at_its_top(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", max_transactions_per_minute=6) as api:
         wallet = await api.wallet(1)

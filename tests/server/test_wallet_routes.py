@@ -16,6 +16,7 @@ from solward.vault.custody import service
 from solward.vault.custody.service import MOST_OF_A_KEY
 
 
+@pytest.mark.more
 @promise("key-makes-100-wallets")
 async def test_a_key_makes_100_wallets_and_no_more(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as api:

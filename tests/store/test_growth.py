@@ -83,6 +83,7 @@ def _walks(step: str) -> bool:
     return scan is not None and scan[1] in GROWING and scan[2] not in OPEN
 
 
+@pytest.mark.more
 @pytest.mark.sqlite("its query plans")
 async def test_no_statement_of_a_day_walks_a_table_on_sqlite(tmp_path: Path) -> None:
     home = await grown(tmp_path / "home", SMALL)

@@ -243,6 +243,7 @@ async def test_without_days_everything_is_kept(database: Database) -> None:
     assert await count(database) == 2
 
 
+@pytest.mark.more
 async def test_one_process_does_it_at_a_time(
     postgres_url: str, tmp_path: Path, keeping: Settings
 ) -> None:

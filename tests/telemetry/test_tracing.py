@@ -121,6 +121,7 @@ async def test_one_transfer_is_one_trace_with_all_its_steps(
     assert "getSignatureStatuses" not in calls
 
 
+@pytest.mark.more
 async def test_a_cycle_is_one_trace_with_its_phases_its_model_and_its_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_protocol_that_breaks_its_case_fails_by_the_case(tmp_path: Path) -> No
     assert check(str(project), "--cases", str(other))["offers"] == "ok"
 
 
+@pytest.mark.more
 def test_cases_of_another_plugin_are_refused(tmp_path: Path) -> None:
     create("toll", KINDS["payment"], tmp_path / "toll")
     (tmp_path / "cases.json").write_text('{"kind": "venue", "plugin": "toll"}')

@@ -40,6 +40,7 @@ MPP = (
 )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("name", "cases"), [("x402", X402), ("mpp", MPP)], ids=["x402", "mpp"])
 async def test_the_built_in_protocols_conform(name: str, cases: Any) -> None:
     answers, receipts = cases
@@ -54,6 +55,7 @@ async def test_the_built_in_protocols_conform(name: str, cases: Any) -> None:
     }
 
 
+@pytest.mark.more
 async def test_without_answers_what_needs_them_is_skipped() -> None:
     report = await check_payment("solward.payments:x402")
     assert report.skipped == ("offers", "headers", "receipts", "pure")

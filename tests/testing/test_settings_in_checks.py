@@ -60,6 +60,7 @@ async def test_no_call_runs_while_a_required_setting_is_not_set(stand: Stand, mo
         assert report.grade.tier.name == "bronze"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [pytest.param(IN_HOST, marks=pytest.mark.more), IN_PROCESS])
 @pytest.mark.parametrize(
     ("plugin", "said"),

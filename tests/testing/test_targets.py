@@ -148,6 +148,7 @@ async def test_a_plugin_of_another_kind_is_refused() -> None:
         await check_provider("wait")
 
 
+@pytest.mark.more
 def test_one_line_makes_a_test_of_each_kind(capsys: Any) -> None:
     skill_test("wait", cases=[{"reason": "Nothing to do."}])()
     provider_test("rules")()
@@ -162,6 +163,7 @@ def test_one_line_makes_a_test_of_each_kind(capsys: Any) -> None:
         skill_test("tests.testing.bad_plugins:made.EmptyOutcome")()
 
 
+@pytest.mark.more
 async def test_a_host_imports_by_name_so_an_object_needs_this_process() -> None:
     with pytest.raises(InvalidRequest, match="'skill' is an object of this process"):
         await check_skill(bad_plugins.Skill())

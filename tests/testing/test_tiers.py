@@ -185,6 +185,7 @@ async def test_what_keeps_a_plugin_from_gold_and_platinum_is_said(
     assert made.grade.tier is TIERS[1 if check in ("manifest", "errors") else 2]
 
 
+@pytest.mark.more
 @pytest.mark.asyncio(loop_scope="module")
 async def test_money_that_no_record_accounts_for_or_that_leaves_a_frozen_wallet_fails(
     stand: Stand,
@@ -247,6 +248,7 @@ def test_a_wheel_that_does_not_load_is_a_report_and_no_error(tmp_path: Path) -> 
     assert "import_failed: ValueError: no" in made.finding("contract").detail
 
 
+@pytest.mark.more
 def test_a_machine_without_plugin_hosts_checks_in_process_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from tests.support.vendors.asking import VENDORS, ask, read
 from tests.support.vendors.process import vendor_process
 
 
+@pytest.mark.more
 async def test_it_waits_by_default_chats_without_tools_and_follows_the_key() -> None:
     with vendor_process("--keep", "3") as running:
         assert running.base_urls["ANTHROPIC_API_BASE"] == running.url
@@ -31,6 +32,7 @@ async def test_it_waits_by_default_chats_without_tools_and_follows_the_key() -> 
     assert captured[-1]["tools"][0]["name"] == "wait"
 
 
+@pytest.mark.more
 async def test_a_share_of_the_requests_acts() -> None:
     acting = ("--tool", "airdrop", "--arguments", '{"amount": 1}', "--every", "3")
     with vendor_process(*acting) as running:
@@ -41,6 +43,7 @@ async def test_a_share_of_the_requests_acts() -> None:
     assert 8 <= calls.count(("airdrop", {"amount": 1})) <= 32
 
 
+@pytest.mark.more
 async def test_latency_is_before_every_answer() -> None:
     with vendor_process("--latency-ms", "150", "--tool", "wait") as running:
         began = time.monotonic()
@@ -49,6 +52,7 @@ async def test_latency_is_before_every_answer() -> None:
     assert read("gemini", response, False) == ("", [("wait", {})])
 
 
+@pytest.mark.more
 def test_it_ends_cleanly_when_told() -> None:
     with vendor_process() as running:
         running.process.terminate()
