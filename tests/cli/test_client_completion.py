@@ -205,7 +205,7 @@ def test_no_name_is_run_by_the_shell_that_completes_it(
     assert list((tmp_path / "here").iterdir()) == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 def test_a_name_is_completed_as_one_word(live: Live, tmp_path: Path) -> None:
     names = ["p1 with spaces é 漢字", "p2:1=2,@home", "p3/a+b%", "p4-plain_1.0", "p5漢字"]

@@ -289,10 +289,8 @@ async def test_no_asset_leaves_beyond_what_was_said_before(api: Api) -> None:
     await check(api, range(examples(8, least=2)))
 
 
-@pytest.mark.more
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(each, marks=pytest.mark.long) for each in range(1, 5))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(5))
 async def test_no_asset_leaves_beyond_it_in_150_sequences(api_of_part: Api, part: int) -> None:
     await check(api_of_part, range(100 + 30 * part, 130 + 30 * part))
 

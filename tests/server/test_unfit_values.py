@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from tests.support import database as servers
 from tests.support.agents import agent_body
+from tests.support.examples import rest_is_long
 from tests.support.services import NOBODY, STRANGER, Api, serving_api, several_apis, target
 
 from solward.plugins import load_registry
@@ -102,7 +103,9 @@ def bodies(content: Mapping[str, Any], value: str) -> Iterator[tuple[set[str], b
         yield {names[0], names[-1]}, text.encode()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgresql"])
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=rest_is_long(["sqlite", "postgresql"], "postgresql")
+)
 async def api(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Api]:

@@ -11,6 +11,7 @@ import pytest
 
 AUTHORS_TEST = """
 import pytest
+from tests.support.examples import rest_is_long
 from solward.testing import TestWallet
 
 
@@ -33,7 +34,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("mode", ["auto", "strict"])
+@pytest.mark.parametrize("mode", rest_is_long(["auto", "strict"], "auto"))
 def test_an_authors_test_runs_in_either_mode(tmp_path: Path, mode: str) -> None:
     (tmp_path / "test_mine.py").write_text(AUTHORS_TEST)
     scope = "asyncio_default_fixture_loop_scope=function"

@@ -128,6 +128,7 @@ def test_the_first_agent_is_made_and_started_on_an_empty_page(
     assert wide.errors() == []
 
 
+@pytest.mark.long
 def test_an_agent_is_given_a_wallet_that_is_there(wide: Browser, api: httpx.Client) -> None:
     wallet = funded_wallet(api, "savings", 0)
     wide.open("/agents")
@@ -175,6 +176,7 @@ def test_a_provider_without_its_key_says_which_variable_is_missing(
     assert _agents(api)["keyless"]["status"] == "idle"
 
 
+@pytest.mark.long
 @promise("dashboard-acts")
 def test_an_agent_is_paused_started_and_stopped(wide: Browser, api: httpx.Client) -> None:
     _made(api, "switched")
@@ -209,6 +211,7 @@ def test_an_agent_is_deleted_only_when_confirmed(wide: Browser, api: httpx.Clien
     assert wide.errors() == []
 
 
+@pytest.mark.long
 def test_an_agent_that_fails_says_why(wide: Browser, api: httpx.Client) -> None:
     _made(api, "failing", "anthropic")
     wide.open("/agents")
@@ -376,6 +379,7 @@ def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: ht
     assert api.delete(f"/agents/{agent}").status_code == 200
 
 
+@pytest.mark.long
 def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx.Client) -> None:
     payee = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
     wide.open("/agents")
@@ -434,6 +438,7 @@ def _sentences(api: httpx.Client, agent: str) -> list[str]:
     return [each["sentence"] for each in grants["grants"]]
 
 
+@pytest.mark.long
 def test_a_card_keeps_the_focus_while_others_come_and_go(wide: Browser, api: httpx.Client) -> None:
     _made(api, "steady")
     wide.open("/agents")
@@ -459,6 +464,7 @@ def test_agents_are_searched(wide: Browser, api: httpx.Client) -> None:
     wide.wait_for("No agent fits the search.")
 
 
+@pytest.mark.long
 def test_a_whole_strategy_is_offered_where_some_of_it_is_cut_off(
     wide: Browser, api: httpx.Client
 ) -> None:

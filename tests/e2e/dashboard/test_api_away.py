@@ -82,6 +82,7 @@ def test_a_page_asks_as_often_as_the_contract_says_and_past_caches(
     assert {each.cache_control for each in asked} == {"no-store"}
 
 
+@pytest.mark.long
 def test_a_closed_page_does_not_poll(browser: Browser, watched: Between) -> None:
     browser.open("/transactions")
     count = len(watched.asked)

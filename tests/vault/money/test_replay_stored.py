@@ -14,6 +14,7 @@ import pytest
 from solders.keypair import Keypair
 from sqlalchemy import insert, select, update
 from tests.promises import promise
+from tests.support.examples import rest_is_long
 from tests.support.grants import SaidPrices
 
 from solward.database.database import Database
@@ -268,7 +269,7 @@ async def test_replay_of_the_live_policy_changes_nothing(service: Service, seed:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", rest_is_long(range(100, 130), *range(100, 106)))
 async def test_replay_of_the_live_policy_changes_nothing_for_long(
     service: Service, seed: int
 ) -> None:
