@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.examples import rest_is_long
 
 AUTHORS_TEST = """
 import pytest
-from tests.support.examples import rest_is_long
 from solward.testing import TestWallet
 
 
