@@ -427,7 +427,9 @@ async def test_what_a_seller_says_of_a_payment_is_a_receipt(
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 FIELDS = ["amount", "currency", "recipient", "externalId", "description", "methodDetails"]
