@@ -10,8 +10,10 @@ DEV := $(VENV)/.installed-dev
 DOJO := .venv-agentdojo
 LOCKER := .venv-lock
 RELEASER := .venv-release
-# Half of a test's time goes by in other processes, so a small machine runs twice as many workers.
-WORKERS ?= $(shell n=$$(nproc); if [ $$n -gt 4 ]; then echo $$n; else expr 2 '*' $$n; fi)
+# A small machine runs one worker more than it has processors, because tests wait for other processes.
+# Browsers and processes of `test-more` keep two processors busy with two workers.
+PROCESSORS := $(shell nproc)
+WORKERS ?= $(shell if [ $(PROCESSORS) -gt 4 ]; then echo $(PROCESSORS); else expr $(PROCESSORS) + 1; fi)
 # Each commit is synced; in memory that costs nothing.
 SCRATCH ?= $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1) -gt 4000000 ] && \
 	echo /dev/shm)
@@ -20,11 +22,11 @@ SCRATCH ?= $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1)
 # A test's own timeout is a signal, which native code does not hear: the watchdog ends its process, and
 # the test fails by its name.
 WATCHDOG = -o faulthandler_exit_on_timeout=true -o faulthandler_timeout=$(1)
-PYTEST := $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 $(call WATCHDOG,900)
+PYTEST = $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 $(call WATCHDOG,900)
 BRIEF := not long and not llm and not devnet and not agentdojo
 
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
-ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(PYTEST)
+ON_POSTGRES = SOLWARD_TEST_DATABASE=postgresql $(PYTEST)
 POSTGRES_HEART := $(addprefix tests/,vault/money/test_engine.py store/test_agents_store.py \
 	server/test_idempotent_requests.py)
 POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/money/test_,rolling_limits.py \
@@ -92,6 +94,7 @@ test: install
 test-more test-postgres test-long: export SOLWARD_TEST_EXAMPLES := all
 
 # What `make test` leaves out, property tests in full, and more of the suite on PostgreSQL.
+test-more: WORKERS = $(PROCESSORS)
 test-more: install
 	$(PYTEST) -m '$(BRIEF) and (more or property)'
 	$(ON_POSTGRES) -m '$(BRIEF) and not more and not sqlite' --ignore-glob='*_postgres.py' $(POSTGRES_MORE)
