@@ -22,7 +22,7 @@ PASSWORD = "open sesame, please"
 PERSISTENT = {"dialogs.shown_once"}
 # One of each kind: a question, a form, one over another, one that is shown once.
 OFTEN = (
-    "freeze._confirmed",
+    "frame._confirmed",
     "pages.wallets.dialogs.__init__",
     "pages.agents.strategy_editor.reviewed",
     "dialogs.shown_once",

@@ -79,9 +79,9 @@ def chooses(label: str, option: str) -> Act:
 
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
-    "freeze._confirmed": ("/", (presses("freeze-all"),)),
-    "pages.plugins.settings.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
-    "pages.plugins.entries.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
+    "frame._confirmed": ("/", (presses("freeze-all"),)),
+    "pages.plugins.page.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
+    "pages.plugins.page.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
     "previews.previewed": ("/wallets/{wallet_id}", (refused_transfer,)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
     "holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
@@ -96,9 +96,9 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.agents.form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
     "pages.agents.chat.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transactions.detail.show_record": ("/transactions", (first(".ag-row"),)),
-    "pages.transactions.contacts.edit_contacts": ("/transactions", (clicks("Contacts"),)),
-    "pages.wallets.schedules._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
-    "pages.wallets.schedules._new_fields": (
+    "pages.transactions.page.edit_contacts": ("/transactions", (clicks("Contacts"),)),
+    "pages.wallets.detail._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
+    "pages.wallets.detail._new_fields": (
         "/wallets/{wallet_id}",
         (presses("new-schedule", "confirm"),),
     ),
