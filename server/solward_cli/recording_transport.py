@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import httpx
 
-from solward.client.http import tls_context
+from solward.support.tls import tls_context
 
 
 class RecordingTransport(httpx.AsyncHTTPTransport):
     """Keeps the text of the last response that is JSON, as `last_text`."""
 
     def __init__(self) -> None:
-        super().__init__(verify=tls_context(), trust_env=False)
+        super().__init__(verify=tls_context(trust_env=False), trust_env=False)
         self.last_text = ""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

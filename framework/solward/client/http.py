@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlencode
 
@@ -25,10 +24,11 @@ from solward.client.errors import (
     error_of,
 )
 from solward.support import jsontext
+from solward.support.tls import tls_context
 from solward.types.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    import ssl
+    pass
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)
@@ -49,16 +49,6 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 # Only these end a line: `str.splitlines` would cut texts at U+2028 or U+0085 too.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-
-
-@cache
-def tls_context() -> ssl.SSLContext:
-    """Returns the TLS context of this process's clients.
-
-    Reading the certificate authorities takes 20 ms. The result depends on nothing: variables of the
-    environment are not read (`trust_env=False`), and a context holds no connection.
-    """
-    return httpx.create_ssl_context(trust_env=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +90,7 @@ class Http:
             headers=authorization(token),
             transport=transport,
             # A given transport has its own.
-            verify=tls_context() if transport is None else True,
+            verify=tls_context(trust_env=False) if transport is None else True,
             trust_env=False,
             follow_redirects=False,
         )

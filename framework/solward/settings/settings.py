@@ -46,13 +46,8 @@ from solward.settings.addresses import (
 from solward.settings.home import default_models_folder
 from solward.settings.masking import masked_value, secret_fields
 from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
-from solward.settings.vendors import (
-    ADDRESS_ENDINGS,
-    POOLS_ENDING,
-    Variables,
-    VendorSettings,
-    env_file_values,
-)
+from solward.settings.variables import Variables, env_file_values
+from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
@@ -283,7 +278,7 @@ class Settings(AccessSettings, VendorSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The sources, the strongest first."""
         assert isinstance(dotenv_settings, DotEnvSettingsSource)
-        # Their own sources look every field up in several ways, which takes 30 ms a process.
+        # The sources of pydantic-settings look each field up in several ways: 30 ms a process.
         environment = Variables(settings_cls, os.environ)
         env_file = dotenv_settings.env_file
         if env_file is None:

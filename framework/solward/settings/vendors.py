@@ -2,26 +2,19 @@
 
 Each field is the environment variable of the same name in capitals; all settings together are
 `solward.settings.settings.Settings`.
-
-The `.env` of the working directory, its lines taken as they are written.
-
-dotenv would put variables of the environment where a line names one as `${NAME}`: a stranger's file
-could have any secret of it as part of an address, or as the token that goes there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings
 
 from solward.settings.addresses import ADDRESS, http_address, service_address
+from solward.settings.variables import env_file_values
 from solward.telemetry.scrub import conceal
 from solward.types.errors import ConfigError
 from solward.types.manifest import Terms
@@ -141,27 +134,3 @@ def _is_address(text: str) -> bool:
         return str(Pubkey.from_string(text)) == text
     except ValueError:
         return False
-
-
-def env_file_values(path: Path) -> dict[str, str | None]:
-    """name -> value of each line; none where there is no such file."""
-    return dotenv_values(path, encoding="utf-8", interpolate=False)
-
-
-class Variables(PydanticBaseSettingsSource):
-    """A source of settings whose values are texts: each is read by its field's name, whatever the
-    case. Empty ones count as not set."""
-
-    def __init__(
-        self, settings_cls: type[BaseSettings], variables: Mapping[str, str | None]
-    ) -> None:
-        super().__init__(settings_cls)
-        self._texts = {name.lower(): text for name, text in variables.items() if text}
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Returns the text of a field's variable, its name, and that it is no JSON."""
-        return self._texts.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        fields = self.settings_cls.model_fields
-        return {name: text for name, text in self._texts.items() if name in fields}
