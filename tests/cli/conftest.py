@@ -12,7 +12,7 @@ from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with live_service(tmp_path_factory.mktemp("live")) as made:
         yield made

@@ -20,7 +20,7 @@ TABLES = (
 
 def rows(printed: str) -> list[list[str]]:
     """Header and rows by their columns."""
-    return [re.split(r" {2,}", line) for line in printed.splitlines()]
+    return [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
 
 
 @pytest.fixture(scope="module")

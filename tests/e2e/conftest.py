@@ -30,9 +30,9 @@ def services(tmp_path: Path) -> Iterator[Any]:
             service.stop(signal.SIGKILL)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One service with the contract's own limits, for a module of its examples."""
+    """One service with the contract's own limits, for the process of its examples."""
     home = tmp_path_factory.mktemp("contract") / "home"
     service = Service(home, MAX_TRANSACTIONS_PER_MINUTE="5").start()
     yield service

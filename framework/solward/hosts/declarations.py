@@ -47,7 +47,7 @@ def loadable_terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str
     # As if it had been accepted: what asks for too much by itself is refused, too.
     own = replace(one, accepted=accepted)
     plugins = [replace(candidate, installed=own) for candidate, _ in found]
-    for candidate, plugin in checked(plugins, [each for _, each in found], None):
+    for candidate, plugin in checked(plugins, [each for _, each in found]):
         if isinstance(plugin, Rejected):
             raise _error(one, candidate.problem(plugin.code, plugin.detail))
     return accepted

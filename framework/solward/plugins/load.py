@@ -145,7 +145,7 @@ def load_registry(
         if each.installed is not None
     ]
     candidates = [each for each in candidates if each.installed is None]
-    return compose(checked(candidates, in_process(candidates), models), problems, places, demo)
+    return compose(imported_here(candidates, models), problems, places, demo)
 
 
 async def open_registry(
@@ -181,11 +181,10 @@ async def loaded(
     """
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
-    found = in_process(built_in)
-    found += await hosts.declared(others) if others else []
-    plugins: list[tuple[Candidate, Loaded | Rejected]] = []
-    for candidate, each in zip([*built_in, *others], found, strict=True):
-        plugins += checked([candidate], [each], models)
+    plugins = imported_here(built_in, models)
+    found = await hosts.declared(others) if others else []
+    for candidate, each in zip(others, found, strict=True):
+        plugins += checked([candidate], [each])
         # A service that runs goes on meanwhile: the schemas of many take seconds together.
         await asyncio.sleep(0)
     return plugins
@@ -195,9 +194,60 @@ def _folders(home: Path | None) -> Folders | None:
     return None if home is None else Folders.of(home)
 
 
+# Built-in plugins as they were imported and checked. They never change, every service in a process
+# has the same ones, and checking them takes longer than all else in a start.
+_BUILT_IN: dict[Hashable, list[tuple[Found, Loaded | Rejected]]] = {}
+_MAX_BUILT_IN = 8
+
+
+def imported_here(
+    candidates: Sequence[Candidate], models: ModelSource | None
+) -> list[tuple[Candidate, Loaded | Rejected]]:
+    """Each plugin, imported into this process and checked, in their order.
+
+    Args:
+        models: as of `load_registry`.
+    """
+    key = tuple(map(_identity, candidates)) if all(e.built_in for e in candidates) else None
+    results = None if key is None else _BUILT_IN.get(key)
+    if results is None:
+        found = in_process(candidates)
+        plugins = [each for _, each in checked(candidates, found)]
+        results = list(zip(found, plugins, strict=True))
+        if key is not None and not any(isinstance(each, Rejected) for each in plugins):
+            if len(_BUILT_IN) >= _MAX_BUILT_IN:
+                _BUILT_IN.clear()
+            _BUILT_IN[key] = results
+    return [
+        (candidate, plugin if models is None else _hosted(candidate, declared, plugin, models))
+        for candidate, (declared, plugin) in zip(candidates, results, strict=True)
+    ]
+
+
+def _hosted(
+    candidate: Candidate, found: Found, plugin: Loaded | Rejected, models: ModelSource
+) -> Loaded | Rejected:
+    """The plugin; where it is a built-in language model provider, `models` run its hooks."""
+    if not (candidate.built_in and isinstance(plugin, LoadedProvider) and plugin.spec.is_llm):
+        return plugin
+    spec = cast(ProviderSpec, cast(Declared, found).spec)
+    calls = models.hooks(spec, candidate.entry_point.value)
+    return replace(
+        plugin,
+        call=calls["provider_complete"],
+        stream_call=calls.get("provider_stream"),
+        price_call=calls.get("provider_price"),
+    )
+
+
 def in_process(candidates: Sequence[Candidate]) -> list[Found]:
     """Import plugins into this process; one result a candidate, in their order."""
-    manager, registered = _registered(candidates)
+    manager = Manager()
+    registered = [
+        _attempt(partial(register, manager, each.group, each.name, each.entry_point.load))
+        for each in candidates
+    ]
+    manager.seal()
     return [
         plugin
         if isinstance(plugin, Rejected)
@@ -206,46 +256,19 @@ def in_process(candidates: Sequence[Candidate]) -> list[Found]:
     ]
 
 
-# Sealed managers of built-in plugins, which never change, with the plugins that were registered.
-# Registering them takes 30 ms, and every service in a process has the same ones.
-_MANAGERS: dict[Hashable, tuple[Manager, list[Any]]] = {}
-_MAX_MANAGERS = 8
-
-
-def _registered(candidates: Sequence[Candidate]) -> tuple[Manager, list[Any]]:
-    """Returns a sealed manager and, for each candidate, its plugin or why it was rejected."""
-    key = None
-    if all(each.built_in for each in candidates):
-        key = tuple(map(_identity, candidates))
-        if key in _MANAGERS:
-            return _MANAGERS[key]
-    manager = Manager()
-    registered = [
-        _attempt(partial(register, manager, each.group, each.name, each.entry_point.load))
-        for each in candidates
-    ]
-    manager.seal()
-    if key is not None and not any(isinstance(each, Rejected) for each in registered):
-        if len(_MANAGERS) >= _MAX_MANAGERS:
-            _MANAGERS.clear()
-        _MANAGERS[key] = manager, registered
-    return manager, registered
-
-
 def _identity(candidate: Candidate) -> Hashable:
-    """Returns all that registering a plugin depends on: its entry point, its distribution and the
-    functions that are its hooks now."""
+    """Returns all that importing and checking a built-in plugin depends on: its entry point, its
+    distribution and the functions that are its hooks now."""
     try:
         plugin: Any = candidate.entry_point.load()
     except Exception:  # registering says why
         plugin = None
     point = candidate.entry_point
     names = (*HOOKS[candidate.group], *OPTIONAL.get(candidate.group, ()))
-    hooks = tuple(id(getattr(plugin, name, None)) for name in names)
     return (
         (candidate.group, candidate.name, point.value),
         (candidate.distribution, candidate.version),
-        (id(plugin), hooks),
+        (plugin, *(getattr(plugin, name, None) for name in names)),
     )
 
 
@@ -276,26 +299,22 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
 
 
 def checked(
-    candidates: Sequence[Candidate], found: Sequence[Found], models: ModelSource | None
+    candidates: Sequence[Candidate], found: Sequence[Found]
 ) -> list[tuple[Candidate, Loaded | Rejected]]:
-    """Each plugin, its declaration checked here, whoever imported it.
-
-    Args:
-        models: as of `load_registry`.
-    """
+    """Each plugin, its declaration checked here, whoever imported it."""
     return [
-        (candidate, _attempt(partial(_one, candidate, each, models)))
+        (candidate, _attempt(partial(_one, candidate, each)))
         for candidate, each in zip(candidates, found, strict=True)
     ]
 
 
-def _one(candidate: Candidate, found: Found, models: ModelSource | None) -> Loaded:
+def _one(candidate: Candidate, found: Found) -> Loaded:
     if isinstance(found, Rejected):
         raise found
     if candidate.group == SKILLS:
         return _skill(candidate, found)
     if candidate.group == PROVIDERS:
-        return _provider(candidate, found, models)
+        return _provider(candidate, found)
     if candidate.group == VENUES:
         return _venue(candidate, found)
     if candidate.group == PAYMENTS:
@@ -393,22 +412,19 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     )
 
 
-def _provider(candidate: Candidate, found: Declared, models: ModelSource | None) -> LoadedProvider:
+def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec, built_in=candidate.built_in)
     _check_needs(candidate, spec)
     schema = checked_schema(spec.options, trusted=candidate.built_in)
-    calls = found.calls
-    if models is not None and candidate.built_in and spec.is_llm:
-        calls = models.hooks(spec, candidate.entry_point.value)
     return LoadedProvider(
         replace(spec, options=schema),
         candidate.distribution,
         candidate.version,
         Parameters(schema),
-        calls["provider_complete"],
-        calls.get("provider_stream"),
-        calls.get("provider_price"),
+        found.calls["provider_complete"],
+        found.calls.get("provider_stream"),
+        found.calls.get("provider_price"),
     )
 
 
