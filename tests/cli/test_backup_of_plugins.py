@@ -211,6 +211,7 @@ def test_a_backup_cannot_name_files_elsewhere(tmp_path: Path, home: Path) -> Non
     assert not (tmp_path / "restored").exists()
 
 
+@pytest.mark.more
 @promise("restored-plugins-as-accepted")
 def test_a_guardrail_that_is_not_restored_refuses_until_somebody_gives_it_up(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch

@@ -165,6 +165,7 @@ def test_a_key_that_was_tampered_with_is_not_exported(home: Path, file: Path) ->
     assert not file.exists()
 
 
+@pytest.mark.more
 @promise("key-never-in-clear")
 def test_while_the_service_runs_no_key_leaves(home: Path, file: Path) -> None:
     (wallet,) = home_with_wallets(home, 1)

@@ -77,6 +77,7 @@ async def test_events_go_on_after_a_restart_without_gap_or_duplicate(service: Se
     assert [event.data for event in told] == [e.data for e in written[-len(told) :]]
 
 
+@pytest.mark.more
 async def test_events_are_replayed_after_a_number_and_have_exact_amounts(service: Service) -> None:
     async with started(service), client_of(service) as client:
         wallet = await client.wallets.create("replayed")

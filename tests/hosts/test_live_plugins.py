@@ -276,6 +276,7 @@ async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
         assert caught.value.code == "plugin_host_ended"
 
 
+@pytest.mark.more
 @promise("guardrail-upgrade-has-no-gap")
 async def test_a_guardrail_judges_from_its_installation_to_its_removal(
     home: Path, tmp_path: Path, opened: Any

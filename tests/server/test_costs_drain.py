@@ -116,6 +116,7 @@ async def test_a_keys_own_ceiling_holds_over_all_its_wallets(tmp_path: Path) -> 
         assert 0 < lost <= 20_000_000
 
 
+@pytest.mark.more
 @promise("costs-limits")
 async def test_an_agent_that_launches_tokens_takes_one_ceiling(tmp_path: Path) -> None:
     given: dict[str, Any] = {"max_costs_sol_per_day": 10, "demo": True}

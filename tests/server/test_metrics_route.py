@@ -145,6 +145,7 @@ async def test_openmetrics_is_answered_where_it_is_asked_for(api: Api) -> None:
     assert answer.text.endswith("# EOF\n")
 
 
+@pytest.mark.more
 async def test_every_process_shows_the_queue_where_workers_run_the_cycles(
     tmp_path: Path, postgres_url: str
 ) -> None:

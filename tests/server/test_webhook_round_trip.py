@@ -238,6 +238,7 @@ async def test_an_unknown_hold_is_said_to_be_one_to_who_has_the_secret(desk: Des
         assert (answer.status_code, answer.json()) == (404, {"error": "Hold not found"})
 
 
+@pytest.mark.more
 async def test_the_example_receiver_shows_a_person_and_sends_back_what_is_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

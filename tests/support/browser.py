@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +24,6 @@ from selenium.common.exceptions import (
 from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service as Driver
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -113,6 +111,36 @@ if (!window.lastChange) {
         .observe(document.body, {subtree: true, childList: true, attributes: true});
 }
 return !moving && now - window.lastChange > 100;
+"""
+
+_PRESSED = (
+    *("button", "a", "[role=button]", "[role=tab]", "[role=menuitem]"),
+    *(".q-item", ".q-btn", "[role=option]"),
+)
+# One script for all of a page: to ask the driver of each element takes 10 ms.
+_SHOWN = """
+const isShown = each => {
+    if (!each.checkVisibility({opacityProperty: true, visibilityProperty: true})) return false;
+    const box = each.getBoundingClientRect();
+    if (!box.width || !box.height) return false;
+    // What slides open cuts off what is not to be seen yet.
+    for (let above = each.parentElement; above; above = above.parentElement) {
+        if (getComputedStyle(above).overflowY !== "hidden") continue;
+        const frame = above.getBoundingClientRect();
+        if (box.top >= frame.bottom || box.bottom <= frame.top) return false;
+    }
+    return true;
+};
+const shown = [...document.querySelectorAll(arguments[0])].filter(isShown);
+"""
+# A button's icon is the name of a glyph on a line of its own.
+_NAMED = """
+const name = each => {
+    const lines = each.innerText.split("\\n").map(line => line.trim()).filter(line => line);
+    return (lines.filter(line => !/^[a-z0-9]+(_[a-z0-9]+)+$/.test(line)).at(-1) ?? each.innerText);
+};
+return shown.find(each => !each.matches(":disabled")
+    && (each.getAttribute("aria-label") || name(each)).toLowerCase() === arguments[1]);
 """
 
 
@@ -206,8 +234,8 @@ class Browser:
 
     def all(self, css: str) -> list[WebElement]:
         """Every element of a CSS selector that is displayed now."""
-        found = self.driver.find_elements(By.CSS_SELECTOR, css)
-        return [each for each in found if each.is_displayed()]
+        found: list[WebElement] = self.script(_SHOWN + "return shown;", css)
+        return found
 
     def one(self, css: str, timeout_s: float = WAIT_S) -> WebElement:
         """The first one displayed, once there is one."""
@@ -233,19 +261,13 @@ class Browser:
 
     def click(self, name: str, *, within: str = "body") -> None:
         """Press the enabled button, link, tab or menu item of this name (aria-label or text)."""
-        wanted = (
-            "button, a, [role=button], [role=tab], [role=menuitem], .q-item, .q-btn, [role=option]"
-        )
+        wanted = ", ".join(f"{within} {each}" for each in _PRESSED)
 
         def press() -> bool:
-            for each in self.all(
-                ", ".join(f"{within} {part.strip()}" for part in wanted.split(","))
-            ):
-                label = each.get_attribute("aria-label") or _words(each.text)
-                if label.casefold() == name.casefold() and each.is_enabled():
-                    each.click()
-                    return True
-            return False
+            found = self.script(_SHOWN + _NAMED, wanted, name.lower())
+            if found is not None:
+                found.click()
+            return found is not None
 
         self.until(press, f"a button {name!r} to press")
 
@@ -253,8 +275,7 @@ class Browser:
         """Replace what is in the field of this label, by the keyboard."""
         name = json.dumps(label)
         field = self.one(f"{within} input[aria-label={name}], {within} textarea[aria-label={name}]")
-        field.send_keys(Keys.CONTROL, "a")
-        field.send_keys(Keys.DELETE, value)
+        field.send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.DELETE, value)
 
     def choose(self, label: str, option: str, *, within: str = "body") -> None:
         """Pick an option of a select."""
@@ -290,14 +311,6 @@ class Browser:
             message = json.loads(entry["message"])["message"]
             if message["method"].startswith("Network."):
                 yield message
-
-
-def _words(text: str) -> str:
-    # A button's icon is the name of a glyph on a line of its own.
-    lines = [
-        line for line in text.splitlines() if not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", line)
-    ]
-    return " ".join(lines[-1:]) if lines else text
 
 
 def _chromium(traffic: bool) -> webdriver.Chrome:
@@ -483,8 +496,9 @@ def assert_seen(stop: Stop) -> None:
 # WCAG 2.0, 2.1 and 2.2, levels A and AA, and what is good practice beside them.
 _TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice")
 _RUN = """
-const [tags, done] = [arguments[0], arguments[1]];
-axe.run(document, {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]}).then(
+const [tags, within, done] = arguments;
+const options = {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]};
+axe.run({include: [[within]]}, options).then(
     found => done(found.violations.map(each => ({
         rule: each.id, impact: each.impact, help: each.help,
         nodes: each.nodes.map(node => [node.target.join(" "), node.failureSummary]),
@@ -512,11 +526,11 @@ class Finding:
         return f"{self.impact} {self.rule} ({self.help}), {len(self.nodes)} elements{where}"
 
 
-def findings(browser: Browser) -> list[Finding]:
-    """What axe-core finds on the page as it is now."""
+def findings(browser: Browser, within: str = "html") -> list[Finding]:
+    """What axe-core finds on the page as it is now, in elements of a CSS selector."""
     if not browser.script("return 'axe' in window"):
         browser.script(_source())
-    found: Any = browser.driver.execute_async_script(_RUN, _TAGS)
+    found: Any = browser.driver.execute_async_script(_RUN, _TAGS, within)
     assert isinstance(found, list), found
     return [
         Finding(

@@ -51,7 +51,7 @@ async def vendor() -> AsyncIterator[str]:
 IN_HOST, IN_PROCESS = "in-host", "in-process"
 # `make test` has these in a plugin host, and all in this process.
 SAMPLES = {
-    "BackDoor", "Blocks", "GoesOn", "SharedState", "SpendingReader", "CarriesOn", "Scribbles",
+    "BackDoor", "GoesOn", "SharedState", "SpendingReader", "CarriesOn", "Scribbles",
 }  # fmt: skip
 
 # What a plugin cannot do in a host, and what it fails there instead.

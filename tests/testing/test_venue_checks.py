@@ -49,6 +49,7 @@ async def test_the_built_in_venue_conforms(http: httpx.AsyncClient) -> None:
     assert {each.outcome for each in report.findings} == {Outcome.OK}, str(report)
 
 
+@pytest.mark.more
 def test_without_a_server_only_its_failures_are_checked() -> None:
     venue_test("jupiter")()
 
@@ -173,6 +174,7 @@ async def test_a_swap_that_looks_well_and_gives_too_little_is_found_by_selling(
     assert "would fail" in report.finding("executed").detail
 
 
+@pytest.mark.more
 async def test_nothing_is_sold_where_an_answer_is_wrong_or_no_wallet_has_it(
     http: httpx.AsyncClient,
 ) -> None:

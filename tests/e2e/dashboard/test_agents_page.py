@@ -269,6 +269,8 @@ def test_an_answer_comes_piece_by_piece_and_is_stopped(
     wide.until(lambda: wide.marked("send").is_enabled(), "to write again")
 
 
+# 24 cycles of a second each, the shortest there is.
+@pytest.mark.long
 def test_decisions_are_opened_and_stay_open_while_others_come(
     wide: Browser, api: httpx.Client
 ) -> None:

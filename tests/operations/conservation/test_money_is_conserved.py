@@ -49,7 +49,11 @@ def opened(home: Path, limits: Limits) -> Iterator[Purse]:
         (Way(0, "key"), outcomes("blocked")),
         pytest.param(Way(0, "dry"), outcomes("dry"), marks=pytest.mark.more),
         pytest.param(Way(0, weather="silent"), outcomes("failed"), marks=pytest.mark.more),
-        (Way(0, weather="lost"), outcomes("failed", airdrop="confirmed")),
+        pytest.param(
+            Way(0, weather="lost"),
+            outcomes("failed", airdrop="confirmed"),
+            marks=pytest.mark.more,
+        ),
         pytest.param(Way(0, weather="unheard"), outcomes(), marks=pytest.mark.more),
         pytest.param(
             Way(0, weather="overtaken"),

@@ -112,6 +112,7 @@ async def test_without_a_fee_it_is_pending_and_its_bytes_stay_as_they_are(tmp_pa
         assert bench.wire.calls["simulateTransaction"] == 1
 
 
+@pytest.mark.more
 @promise("no-fee-bump-in-a-record")
 async def test_a_floor_that_rises_changes_no_bytes_that_may_land(tmp_path: Path) -> None:
     # Raising the fee of a living attempt would make two payments of one.
