@@ -18,6 +18,13 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _agents_of_a_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "live" in request.fixturenames:
+        request.getfixturevalue("live").stop_agents()
+
+
 @pytest.fixture
 async def localnet() -> AsyncIterator[Localnet]:
     """A ledger in memory, with the demo market."""

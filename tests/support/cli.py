@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,15 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """One service, and what is easily made in it."""
+    """One service, and what is easily made in it.
+
+    Attributes:
+        agents: the ids of agents that may run.
+    """
 
     url: str
     home: Path
+    agents: list[str] = field(default_factory=list)
 
     def invoke(self, *arguments: str, given: str | None = None, **environment: str) -> Result:
         """The command as somebody with the admin secret runs it."""
@@ -112,9 +117,16 @@ class Live:
             strategy="always do wait",
             loopIntervalMs=1000,
         )
+        self.agents.append(str(made["id"]))
         if start:
             self.post(f"/agents/{made['id']}/start")
         return name
+
+    def stop_agents(self) -> None:
+        """Stop those that `agent` made: their cycles fill the log that other tests read."""
+        with self.rest as client:
+            while self.agents:
+                client.post(f"/agents/{self.agents.pop()}/stop")
 
     def key(self) -> str:
         name = f"key-{next(_numbers)}"
