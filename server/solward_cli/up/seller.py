@@ -96,17 +96,18 @@ async def selling(
             rpc_url="http://localnet",
             http=http,
         )
-        tasks = [
-            asyncio.create_task(_open_account(localnet)),
-            asyncio.create_task(
-                serve_http(app, listening, stop.wait, most_connections=_MOST_BUYERS)
-            ),
-        ]
+
+        async def sell() -> None:
+            # A buyer who comes before waits, and is not told that the account lacks.
+            await _open_account(localnet)
+            await serve_http(app, listening, stop.wait, most_connections=_MOST_BUYERS)
+
+        task = asyncio.create_task(sell())
         try:
             yield
         finally:
             stop.set()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def _open_account(localnet: Localnet) -> None:
