@@ -47,7 +47,7 @@ def test_mcp_takes_both_releases_of_the_sdk_and_the_service_one() -> None:
     assert {"2.3.0"} == set(served.specifier.filter(["1.30.0", "2.3.0", "3.0"]))
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_pip_resolves_them_in_one_environment(tmp_path: Path) -> None:
     """At the locked versions, so that another release of theirs is not this suite's failure;

@@ -85,7 +85,7 @@ def test_the_changelogs_unreleased_becomes_the_versions_section_once(repository:
     assert (empty.returncode, "absent or empty" in empty.stderr) == (1, True)
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_release_is_signed_lists_what_it_needs_and_is_made_alike_again(
     repository: Path, key: Path

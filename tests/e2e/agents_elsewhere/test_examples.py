@@ -57,6 +57,7 @@ def paying(payee: str, seen: list[CapturedRequest]) -> object:
     return script
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", rest_is_long(CASES, "with_claude.py"))
 async def test_an_agent_pays_from_its_wallet_and_from_no_other(
     service: Service, tmp_path: Path, example: str
