@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
@@ -20,10 +21,6 @@ from solward.settings.home import default_models_folder
 from solward.telemetry import scrub
 
 __all__ = ["pytest_runtest_teardown", "pytest_timeout_set_timer"]
-
-# In a test's own process, which has no keys, providers call litellm without a host.
-if folder := models.installed(default_models_folder()):
-    sys.path.append(str(folder))
 
 TESTS = Path(__file__).parent
 # `make lint` runs what only compares tables and texts. `make test` runs what opens a service there.
@@ -97,6 +94,18 @@ async def postgres_database(postgres_url: str, tmp_path: Path) -> AsyncIterator[
     opened = await Database.open(postgres_url, tmp_path)
     yield opened
     await opened.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let providers call litellm in a test's own process, which has no keys, without a host."""
+    if folder := models.installed(default_models_folder()):
+        # By this name Hypothesis knows it for a library. It collects the constants of all else,
+        # which takes it 10 s.
+        place = tempfile.TemporaryDirectory(prefix="solward-models-")
+        config.add_cleanup(place.cleanup)
+        library = Path(place.name) / "site-packages"
+        library.symlink_to(folder)
+        sys.path.append(str(library))
 
 
 def pytest_report_header() -> str:
