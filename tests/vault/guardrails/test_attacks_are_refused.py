@@ -58,14 +58,6 @@ def test_as_the_engine_judges_it(bank: Bank, attack: Attack, version: str) -> No
 
 
 @pytest.mark.parametrize("attack", SHOWN, ids=SHOWN_IDS)
-def test_at_top_level(bank: Bank, attack: Attack) -> None:
-    wire = bank.build(attack.make(bank), attack.signers(bank))
-    judged = verdict(intent(bank), bank.effects(wire, must_run=attack.runs))
-    assert judged.rule == attack.rule, judged.reason
-    assert judged.applied[-1] == attack.rule
-
-
-@pytest.mark.parametrize("attack", SHOWN, ids=SHOWN_IDS)
 def test_behind_a_lookup_table(bank: Bank, attack: Attack) -> None:
     instructions = attack.make(bank)
     table = bank.put_table(
@@ -137,14 +129,6 @@ def test_by_its_bytes_alone_where_the_simulation_shows_no_change(
     effects = analyse(transaction.message, keys, still, bank.address)
     judged = verdict(intent(bank), effects)
     assert judged.rule in {attack.rule, "simulated_effects", "program_allowlist"}
-
-
-def test_a_drain_meets_the_limit_per_transaction_first(bank: Bank) -> None:
-    judged = verdict(intent(bank), bank.effects(bank.build([pay(bank, 90 * SOL)])))
-    assert judged.rule == "max_per_tx"
-    assert judged.reason == (
-        "90 SOL is more than the 2 SOL allowed per transaction (limit of the wallet)"
-    )
 
 
 @promise("fee-and-rent-capped")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from solders.account import Account
-from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
@@ -25,11 +24,9 @@ from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.programs import (
-    MEMO_PROGRAM,
     STAKE_PROGRAM,
     TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
-    WRAPPED_SOL_MINT,
 )
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import max_debit
@@ -48,44 +45,6 @@ def allowed(bank: Bank, wire: bytes, **declared: Any) -> TransactionEffects:
     bank.svm.send_transaction(VersionedTransaction.from_bytes(wire))
     assert before - (bank.svm.get_balance(bank.own) or 0) <= max_debit(intent, effects)
     return effects
-
-
-def test_a_transfer_with_memo_and_priority_fee(bank: Bank) -> None:
-    friend = bank.friend.pubkey()
-    memo = Instruction(key(MEMO_PROGRAM), b"rent", [AccountMeta(bank.own, True, False)])
-    budget = [set_compute_unit_limit(20_000), set_compute_unit_price(1_000)]
-    for version in ("legacy", "0"):
-        wire = bank.build([*budget, memo, send(bank, friend, 2 * SOL)], version=version)
-        effects = allowed(bank, wire, lamports_out=2 * SOL, destinations=frozenset({str(friend)}))
-        assert (effects.lamports_out, effects.fee_lamports) == (2 * SOL, 5_020)
-        bank.svm.expire_blockhash()
-
-
-def test_a_version_1_transfer(bank: Bank) -> None:
-    wire = bank.build([send(bank, Pubkey.new_unique(), SOL)], version="1", priority_fee=700)
-    effects = allowed(bank, wire, lamports_out=SOL)
-    assert (effects.fee_lamports, effects.accounts_created) == (5_700, 1)
-
-
-def test_a_token_transfer_that_creates_the_recipients_account(bank: Bank) -> None:
-    friend = bank.friend.pubkey()
-    to = get_associated_token_address(friend, bank.mint)
-    wire = bank.build([
-        spl.create_idempotent_associated_token_account(bank.own, friend, bank.mint),
-        spl.transfer_checked(models.TransferCheckedParams(
-            program_id=key(TOKEN_PROGRAM), source=bank.tokens, mint=bank.mint, dest=to,
-            owner=bank.own, amount=400, decimals=6)),
-    ])  # fmt: skip
-    effects = allowed(
-        bank,
-        wire,
-        rent_lamports=RENT_TOKEN,
-        tokens_out={str(bank.mint): 400},
-        destinations=frozenset({str(friend)}),
-    )
-    assert effects.tokens_out == {str(bank.mint): 400}
-    assert (effects.lamports_out, effects.rent_lamports) == (0, RENT_TOKEN)
-    assert effects.created == {str(to): str(friend)}
 
 
 def wrap(bank: Bank, lamports: int) -> list[Instruction]:
@@ -117,37 +76,6 @@ def test_wrapping_counts_the_amount_and_unwrapping_nothing(bank: Bank) -> None:
     assert (effects.lamports_out, effects.tokens_out) == (0, {})
 
 
-def test_wrapped_in_passing_counts_once(bank: Bank) -> None:
-    """As a swap of SOL does: wrap, pay the market, close what is left back to the wallet."""
-    account = get_associated_token_address(bank.own, bank.wsol)
-    market = bank.put_tokens(bank.wsol, bank.friend.pubkey(), 0)
-    pay = spl.transfer(models.TransferParams(
-        program_id=key(TOKEN_PROGRAM), source=account, dest=market, owner=bank.own,
-        amount=SOL))  # fmt: skip
-    wire = bank.build([*wrap(bank, SOL), pay, close(bank, account, bank.own)])
-    effects = allowed(bank, wire, lamports_out=SOL, rent_lamports=RENT_TOKEN)
-    assert (effects.lamports_out, effects.tokens_out) == (SOL, {})
-
-
-def test_a_swap_meets_its_minimum_in_tokens_or_in_sol(bank: Bank) -> None:
-    mint = str(bank.mint)
-    receive = spl.transfer(models.TransferParams(
-        program_id=key(TOKEN_PROGRAM), source=bank.their_tokens, dest=bank.tokens,
-        owner=bank.stranger.pubkey(), amount=900))  # fmt: skip
-    wire = bank.build([send(bank, bank.stranger.pubkey(), SOL), receive], [bank.stranger])
-    effects = allowed(bank, wire, lamports_out=SOL, tokens_in={mint: 900})
-    assert effects.tokens_in == {mint: 900}
-
-    sell = spl.transfer(models.TransferParams(
-        program_id=key(TOKEN_PROGRAM), source=bank.tokens, dest=bank.their_tokens, owner=bank.own,
-        amount=900))  # fmt: skip
-    give = transfer(TransferParams(
-        from_pubkey=bank.stranger.pubkey(), to_pubkey=bank.own, lamports=SOL))  # fmt: skip
-    wire = bank.build([sell, give], [bank.stranger])
-    effects = allowed(bank, wire, tokens_out={mint: 900}, tokens_in={WRAPPED_SOL_MINT: SOL})
-    assert effects.tokens_in == {WRAPPED_SOL_MINT: SOL}
-
-
 @promise("stake-and-wrap-count")
 def test_a_stake_counts_whole_with_its_rent(bank: Bank) -> None:
     stake = Keypair()
@@ -161,21 +89,6 @@ def test_a_stake_counts_whole_with_its_rent(bank: Bank) -> None:
     effects = allowed(bank, wire, lamports_out=2 * SOL)
     assert (effects.lamports_out, effects.rent_lamports) == (2 * SOL, 0)
     assert effects.authority_changes == ()
-
-
-def test_a_declared_burn_and_a_declared_revoke(bank: Bank) -> None:
-    mint = str(bank.mint)
-    burn = spl.burn(models.BurnParams(
-        program_id=key(TOKEN_PROGRAM), account=bank.tokens, mint=bank.mint, owner=bank.own,
-        amount=250))  # fmt: skip
-    effects = allowed(bank, bank.build([burn]), tokens_out={mint: 250})
-    assert effects.tokens_out == {mint: 250}
-
-    revoke = spl.set_authority(models.SetAuthorityParams(
-        program_id=key(TOKEN_PROGRAM), account=bank.mint,
-        authority=models.AuthorityType.MINT_TOKENS,
-        current_authority=bank.own, new_authority=None))  # fmt: skip
-    allowed(bank, bank.build([revoke]), may_revoke=frozenset({mint}))
 
 
 def test_a_launched_mint_is_rent_and_belongs_to_the_wallet(bank: Bank) -> None:

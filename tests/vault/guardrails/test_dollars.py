@@ -58,21 +58,6 @@ def test_parts_never_count_less_than_the_whole(parts: list[int], usd: Fraction, 
     assert counted >= micro_dollars(sum(parts), of, one)  # type: ignore[operator]
 
 
-def test_dust_of_a_token_with_9_decimals_is_not_free() -> None:
-    # A unit is worth 10**-12 dollars; a million of them in one transaction still a micro-dollar.
-    cheap = price("0.001", 9)
-    assert micro_dollars(1, 9, cheap) == 1
-    assert micro_dollars(1_000_000, 9, cheap) == 1
-    assert 1_000_000 * micro_dollars(1, 9, cheap) == 1_000_000  # type: ignore[operator]
-
-
-def test_a_limit_in_dollars_is_met_exactly_and_one_unit_more_is_more() -> None:
-    # 150 dollars a SOL: a lamport is 0.15 micro-dollars.
-    sol = price(150, 9)
-    assert micro_dollars(20_000_000, 9, sol) == 3_000_000
-    assert micro_dollars(20_000_001, 9, sol) == 3_000_001
-
-
 def test_the_decimals_of_the_bytes_must_be_those_of_the_price() -> None:
     one = price(1, 6)
     assert reason(micro_dollars(1_000_000, 9, one)) == (

@@ -20,7 +20,6 @@ OTHER = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 MINT = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 ACCOUNT = "5Q544fKrFoe6tsEbD7S8EmxGTJYAKtTVhAW5Q5pge4j1"
 WSOL = "So11111111111111111111111111111111111111112"
-PROGRAMS = "Associated Token, Compute Budget, Memo, Memo v1, SPL Token, Stake, System, Token-2022"
 UNLIMITED, UNUSED = ScopeLimits(), ScopeUsage()
 POLICY = Policy(blocked_addresses=frozenset({OTHER}))
 INTENT = Intent(type="transfer", wallet=WALLET, lamports_out=SOL)
@@ -197,6 +196,11 @@ CASES = [
         "rent of 0.03 SOL is more than the 0.02 SOL allowed for new accounts",
         intent=replace(INTENT, rent_lamports=50_000_000),
         effects=replace(EFFECTS, rent_lamports=30_000_000),
+    ),
+    Case(
+        "fee_limit",
+        "malformed compute budget",
+        effects=replace(EFFECTS, violations=(("fee_limit", "malformed compute budget"),)),
     ),
     Case(
         "fee_limit",

@@ -90,19 +90,6 @@ def test_a_swap_up_to_the_bound_and_what_is_no_swap_pass(impact: int | None, mos
     assert judge(replace(INTENT, price_impact_bps=impact), EFFECTS, [], policy).allowed
 
 
-def test_the_key_has_its_own_rule_for_the_day() -> None:
-    scopes = [
-        ("wallet:w", ScopeLimits(daily_lamports=2 * SOL), ScopeUsage()),
-        ("key:k", ScopeLimits(daily_lamports=2 * SOL), ScopeUsage(lamports_last_day=SOL + 1)),
-    ]
-    judged = judge(INTENT, EFFECTS, scopes, POLICY)
-    assert judged.rule == "spending_limit_check"
-    assert judged.reason == (
-        "1 SOL is more than the 0.999999999 SOL left of the 2 SOL allowed in 24 hours; "
-        "1.000000001 SOL is spent or reserved (limit of the API key)"
-    )
-
-
 def test_everything_allowed_applies_every_rule() -> None:
     judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(SOL, 1, SOL), ScopeUsage())], POLICY)
     assert judged.allowed
@@ -166,17 +153,6 @@ def test_what_is_simulated_counts_where_it_is_more_than_declared() -> None:
     assert max_debit(intent, effects) == 3 * SOL + 5_007
 
 
-@promise("token-limits")
-def test_a_mint_has_its_own_day() -> None:
-    intent = replace(INTENT, tokens_out={MINT: 6})
-    limits = ScopeLimits(daily_tokens={MINT: 10})
-    usage = ScopeUsage(tokens_last_day={MINT: 5})
-    judged = judge(intent, None, [("agent:a", limits, usage)], POLICY)
-    assert judged.rule == "daily_limit"
-    assert "6 smallest units" in (judged.reason or "")
-    assert "5 left of the 10" in (judged.reason or "")
-
-
 def bounded(lamports: int = 0, fee: int = 0, rent: int = 0, **tokens: int) -> TransactionEffects:
     return replace(EFFECTS, outflow=Outflow(lamports, fee, rent, tokens))
 
@@ -221,52 +197,6 @@ def test_a_key_that_may_spend_nothing_signs_nothing() -> None:
     assert judged.rule == "spending_limit_check"
     # The faucet signs its own transactions.
     assert judge(Intent("airdrop", WALLET), TransactionEffects(0, 0), nothing, POLICY).allowed
-
-
-@promise("costs-have-own-ceiling")
-def test_rent_that_the_bytes_can_take_is_bounded_in_one_transaction() -> None:
-    judged = judge(INTENT, bounded(rent=20_000_001), [], POLICY)
-    assert judged.rule == "fee_limit"
-
-
-@promise("fee-and-rent-capped")
-@pytest.mark.parametrize(
-    ("effects", "words"),
-    [
-        (replace(EFFECTS, rent_lamports=1), "declared"),
-        (replace(EFFECTS, rent_lamports=20_000_001), "allowed"),
-        (replace(EFFECTS, accounts_created=5), "5 new accounts"),
-        (replace(EFFECTS, violations=(("fee_limit", "bad fee"),)), "bad fee"),
-    ],
-)
-def test_the_fee_limit_bounds_rent_and_accounts(effects: TransactionEffects, words: str) -> None:
-    rich = effects.rent_lamports > 1
-    intent = replace(INTENT, rent_lamports=50_000_000 if rich else 0)
-    judged = judge(intent, effects, [], POLICY)
-    assert judged.rule == "fee_limit"
-    assert words in (judged.reason or "")
-
-
-@promise("undeclared-effects-refused")
-@pytest.mark.parametrize(
-    "effects",
-    [
-        replace(EFFECTS, tokens_out={MINT: 1}),
-        replace(EFFECTS, closed={MINT: WALLET}),
-        replace(EFFECTS, closed={MINT: OTHER}),
-        replace(EFFECTS, created={MINT: OTHER}),
-        replace(EFFECTS, violations=(("simulated_effects", "odd"),)),
-    ],
-)
-def test_what_is_not_declared_is_not_done(effects: TransactionEffects) -> None:
-    assert judge(INTENT, effects, [], Policy()).rule == "simulated_effects"
-
-
-def test_a_close_may_be_declared_but_never_to_a_stranger() -> None:
-    intent = replace(INTENT, may_close=frozenset({MINT}))
-    policy = Policy()
-    assert judge(intent, replace(EFFECTS, closed={MINT: WALLET}), [], policy).allowed
-    assert not judge(intent, replace(EFFECTS, closed={MINT: OTHER}), [], policy).allowed
 
 
 @promise("authority-kept")
