@@ -21,7 +21,6 @@ from spl.token.models import CloseAccountParams
 from sqlalchemy import insert, select, update
 from tests.promises import promise
 from tests.support.clock import until
-from tests.support.database import statements_of
 from tests.support.engine import Bench, by_hand, front_run
 from tests.support.swaps import FEE as SWAP_FEE
 from tests.support.swaps import USDC_POOL, SwapBench, ata, swaps
@@ -386,22 +385,6 @@ async def restarted(bench: Bench) -> None:
     sender.start()
     await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
     await sender.close()
-
-
-# What it costs.
-
-
-async def test_a_plain_transfer_asks_neither_the_ledger_nor_the_database_for_it(
-    tokens: TokenBench,
-) -> None:
-    bench = tokens.bench
-    await wrap(tokens)
-    calls = bench.wire.calls["getTransaction"]
-    async with statements_of(bench.database) as statements:
-        await bench.transfer(ONE)
-    assert bench.wire.calls["getTransaction"] == calls
-    assert any("reservations" in each for each in statements)
-    assert not any("opened_accounts" in each for each in statements)
 
 
 async def test_what_is_too_old_to_be_credited_is_forgotten(tokens: TokenBench) -> None:

@@ -158,20 +158,6 @@ async def test_what_would_fail_says_why_and_names_no_rule(tmp_path: Path) -> Non
         assert not body.keys() & {"rule", "effects"}
 
 
-async def test_a_limit_is_named_before_the_balance(tmp_path: Path) -> None:
-    async with open_bench(tmp_path, limits=LIMITS, sol=1) as bench:
-        body = (await dry(bench, bench.draft(3))).to_json()
-        assert body["rule"] == "max_per_tx"
-        assert "effects" not in body
-
-
-async def test_a_ledger_that_is_away_is_no_permission(bench: Bench) -> None:
-    bench.wire.away("simulateTransaction")
-    body = (await dry(bench, bench.draft(1))).to_json()
-    assert body["allowed"] is False
-    assert "did not answer" in body["reason"]
-
-
 async def test_what_cannot_be_a_transaction_is_bad_input_here_too(bench: Bench) -> None:
     other = AccountMeta(Pubkey.new_unique(), True, True)
     draft = replace(bench.draft(1), instructions=(Instruction(other.pubkey, b"", [other]),))

@@ -99,15 +99,6 @@ async def test_a_blocked_attempt_takes_no_rate_slot(tmp_path: Path) -> None:
             await bench.transfer(HALF)
 
 
-async def test_ten_transfers_of_one_sol_fit_a_day_of_ten(tmp_path: Path) -> None:
-    limits = ScopeLimits(daily_lamports=10 * LAMPORTS_PER_SOL)
-    async with open_bench(tmp_path, limits=limits, sol=12) as bench:
-        for _ in range(10):
-            await bench.transfer(1)
-        with pytest.raises(GuardrailBlocked, match="daily_limit"):
-            await bench.transfer(Decimal("0.000000001"))
-
-
 async def test_a_blocked_address_is_refused(tmp_path: Path) -> None:
     stranger = str(Keypair().pubkey())
     async with open_bench(tmp_path, blocked=frozenset({stranger})) as bench:

@@ -15,7 +15,7 @@ from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support import rpc as rpc_faults
 from tests.support.engine import Payer, payer
-from tests.support.rpc import FAULTS, RETRY_AFTER_S, FaultyProvider
+from tests.support.rpc import FAULTS, FaultyProvider
 
 from solward.types.errors import TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -72,46 +72,6 @@ async def test_no_fault_that_ends_fails_a_payment(tmp_path: Path, localnet: Loca
             assert provider.counts[fault] == most, fault
 
 
-async def test_one_method_over_its_rate_waits_as_it_is_told_and_stops_no_other(
-    tmp_path: Path, localnet: Localnet
-) -> None:
-    async with (
-        FaultyProvider(localnet).serving() as provider,
-        payer(tmp_path, localnet, provider.url) as paying,
-    ):
-        await pays(paying)
-        with provider.faulty("simulateTransaction", throttle_method=1):
-            paid = asyncio.create_task(pays(paying))
-            while not provider.counts["throttle_method"]:
-                await asyncio.sleep(0.01)
-        await paid
-        refused, *again = provider.calls("simulateTransaction")[1:]
-        assert refused.fault == "throttle_method"
-        assert all(each.at - refused.at >= RETRY_AFTER_S for each in again)
-        await pays(paying)
-        assert len(provider.calls("simulateTransaction")) == 4
-
-
-async def test_a_provider_over_its_rate_is_left_alone_for_as_long_as_it_asks(
-    tmp_path: Path, localnet: Localnet
-) -> None:
-    async with (
-        FaultyProvider(localnet).serving() as provider,
-        payer(tmp_path, localnet, provider.url) as paying,
-    ):
-        await pays(paying)
-        with provider.faulty(throttle_after=1):
-            paid = asyncio.gather(*(pays(paying) for _ in range(5)))
-            while not provider.counts["throttle_after"]:
-                await asyncio.sleep(0.01)
-            refused = next(each for each in provider.requests if each.fault)
-            await asyncio.sleep(RETRY_AFTER_S / 2)
-        await paid
-        # What had left already when the answer came.
-        early = [each for each in provider.requests if 0.1 < each.at - refused.at < 0.9]
-        assert early == []
-
-
 async def test_a_caller_that_cannot_wait_so_long_hears_it_at_once(
     tmp_path: Path, localnet: Localnet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,19 +88,6 @@ async def test_a_caller_that_cannot_wait_so_long_hears_it_at_once(
         assert isinstance(refused, TransactionFailed)
         assert "asks to wait 30 s" in str(refused)
         assert refused.record.signature is None
-
-
-async def test_another_address_is_used_while_one_asks_to_wait(
-    tmp_path: Path, localnet: Localnet
-) -> None:
-    one, two = FaultyProvider(localnet), FaultyProvider(localnet)
-    async with one.serving(), two.serving(), payer(tmp_path, localnet, one.url, two.url) as paying:
-        await pays(paying)
-        with one.faulty(throttle_after=1):
-            began = time.monotonic()
-            await pays(paying)
-            assert time.monotonic() - began < RETRY_AFTER_S
-            assert one.counts["throttle_after"] > 0
 
 
 async def test_a_send_that_one_address_swallows_lands_by_the_other_at_once(

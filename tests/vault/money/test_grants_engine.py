@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,10 +19,10 @@ from solward.database.tables import audit, judged_effects, reservations
 from solward.operations.policies.changes import replace_policy, replace_set
 from solward.support import jsontext
 from solward.support.durations import DAY_MS, HOUR_MS
-from solward.types.errors import GuardrailBlocked, Held, TransactionFailed
+from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.guardrail import COSTS, Operation
 from solward.types.record import TransactionRecord
-from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient
+from solward.vault.grants.model import Grant, NewRecipient
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.judge.granting import GrantEnds
 from solward.vault.money.request import ADMIN, Actor
@@ -175,18 +175,6 @@ async def test_every_principal_of_the_chain_must_allow(tokens: TokenBench) -> No
         await refused(bench.transfer(Decimal("0.1"), Actor("admin", via=via)))
 
 
-async def test_another_process_judges_by_a_change_at_once(tokens: TokenBench) -> None:
-    bench = tokens.bench
-    made = grant(AGENT, SOL=limit("SOL", 10**9))
-    await under(bench, made)
-    await bench.transfer(Decimal("0.1"), actor())
-    await under(bench)
-    await refused(bench.transfer(Decimal("0.1"), actor()))
-    await replace_set(bench.database, AGENT, None)
-    sent = await bench.transfer(Decimal("0.1"), actor())
-    assert "grants" not in sent.guardrails_applied
-
-
 # Recipients.
 
 
@@ -221,18 +209,6 @@ async def test_somebody_new_is_refused_until_a_payment_to_them_is_confirmed(
     await refused(bench.transfer(Decimal("0.1"), actor()), "grant 1 of agent a pays nobody new.")
     await bench.transfer(Decimal("0.1"), ADMIN)
     await bench.transfer(Decimal("0.1"), actor())
-
-
-async def test_a_person_is_asked_about_somebody_new_in_words_that_do_not_refuse(
-    bench: Bench,
-) -> None:
-    await under(bench, grant(AGENT, new=NewRecipient.HOLD, SOL=limit("SOL", 10**9)))
-    with pytest.raises(Held) as found:
-        await bench.transfer(Decimal("0.1"), actor())
-    (reason,) = found.value.hold.reasons
-    assert reason.endswith(
-        " was never paid from this wallet; grant 1 of agent a asks a person about such."
-    )
 
 
 # What counts, and for how long.
@@ -273,27 +249,6 @@ async def test_a_rate_counts_transactions_of_the_grant(tokens: TokenBench) -> No
     for _ in range(2):
         await bench.transfer(Decimal("0.01"), actor())
     await refused(bench.transfer(Decimal("0.01"), actor()), "room at")
-
-
-@promise("inflow-restores-nothing")
-async def test_wrapped_sol_counts_where_sol_does(tokens: TokenBench) -> None:
-    made = grant(AGENT, SOL=limit("SOL", 10**9))
-    await under(tokens.bench, made)
-    wrap = {"amount": Decimal("0.3")}
-    await tokens.operations.perform("wrap_sol", tokens.wallet, actor(), wrap)
-    assert await counted(tokens.bench, made, "SOL") == 3 * 10**8
-    await tokens.operations.perform("unwrap_sol", tokens.wallet, actor(), {})
-    # What comes back restores nothing.
-    assert await counted(tokens.bench, made, "SOL") == 3 * 10**8
-
-
-async def test_dollars_count_where_a_price_is_known_and_refuse_where_not(
-    tokens: TokenBench,
-) -> None:
-    mint = await tokens.mint(units=50 * UNITS)
-    limits: Mapping[str, Any] = {ANY_ASSET: limit(ANY_ASSET, 3 * UNITS)}
-    await under(tokens.bench, grant(AGENT, **limits))
-    await refused(send(tokens, mint, 1), "price")
 
 
 # What is judged is stored.

@@ -308,17 +308,6 @@ async def test_an_account_whose_history_no_node_gives_keeps_no_other_ones_money(
 
 
 @promise("payment-dead-needs-proof")
-async def test_what_the_wallets_other_records_took_is_explained(tmp_path: Path) -> None:
-    async with open_shop(tmp_path) as shop:
-        dead, paid = await shop.hand_over(), await shop.hand_over(7 * PRICE)
-        await shop.answer(paid, await shop.settle(paid))
-        assert (await shop.ended(paid)).status is TransactionStatus.CONFIRMED
-        await shop.expire()
-        assert (await shop.ended(dead)).status is TransactionStatus.FAILED
-        assert await shop.counted() == 7 * PRICE
-
-
-@promise("payment-dead-needs-proof")
 async def test_a_history_that_begins_later_proves_nothing(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as shop:
         handed = await shop.hand_over()

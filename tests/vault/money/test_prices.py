@@ -49,13 +49,6 @@ async def test_sol_and_wrapped_sol_are_one_asset(clock: Clock) -> None:
     assert source.asked == [{"SOL"}]
 
 
-async def test_the_higher_of_two_sources_counts(clock: Clock) -> None:
-    low, high = said(clock, "low", SOL=(140, 9)), said(clock, "high", SOL=(160, 9))
-    for order in ([low, high], [high, low]):
-        found = await Prices(order, clock_ms=clock).prices(["SOL"])
-        assert found == {"SOL": Price(Fraction(160), 9, NOW_MS)}
-
-
 async def fails() -> None:
     raise ConnectionError("https://prices.example/?key=secret")
 

@@ -272,14 +272,6 @@ def test_the_drafts_address_book_is_used() -> None:
     assert change.findings[0].why == Why.RECIPIENT
 
 
-def test_facts_of_then_hold_in_the_draft() -> None:
-    history = History(policy(grant()))
-    assert history.ask(10) == ALLOWED
-    assert history.ask(10, paid=frozenset({"shop"})) == ALLOWED
-    (change,) = history.replayed(policy(grant(name="n", new=NewRecipient.REFUSE))).changes
-    assert (change.judged.transaction_id, change.findings[0].why) == ("0", Why.NEW_RECIPIENT)
-
-
 @promise("older-policy-marked")
 def test_what_an_older_policy_judged_is_no_change_of_the_draft() -> None:
     history = History(policy(grant(most=50)))

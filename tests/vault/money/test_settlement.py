@@ -59,7 +59,6 @@ __all__ = ["swaps"]
 
 WALLET, STRANGER = str(Keypair().pubkey()), str(Keypair().pubkey())
 MINT = USDC_POOL.mint
-WSOL = Pubkey.from_string(WRAPPED_SOL_MINT)
 OWN = str(ata(Pubkey.from_string(WALLET), MINT))
 # More than anything here costs.
 MUCH = 50_000_000
@@ -311,12 +310,6 @@ async def test_balances_that_come_late_are_waited_for(swaps: SwapBench) -> None:
     swaps.plugin.remake = promising_more
     record = await swaps.swap("SOL", "USDC", 1)
     assert record.details["outputAmount"] == whole(await swaps.units(MINT), 6)
-
-
-async def test_a_transfer_asks_for_no_balances(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        await bench.transfer(1)
-        assert bench.wire.calls["getTransaction"] == 0
 
 
 @promise("released-only-if-dead", "failed-gives-back")

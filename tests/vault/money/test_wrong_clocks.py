@@ -209,19 +209,6 @@ async def test_a_node_without_a_clock_judges_nothing(tmp_path: Path) -> None:
             await bench.transfer(1)
 
 
-async def test_the_ledgers_time_costs_a_transfer_no_call(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        await bench.transfer(1)
-        bench.wire.calls.clear()
-        await bench.transfer(1)
-        calls = {
-            method: count
-            for method, count in bench.wire.calls.items()
-            if method not in ("sendTransaction", "getSignatureStatuses")
-        }
-        assert calls == {"getMultipleAccounts": 1, "simulateTransaction": 1}
-
-
 async def test_a_models_day_does_not_follow_a_clock_that_is_ahead(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
