@@ -4,20 +4,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from tests.promises import promise
-from tests.support.tokens import FEE, RENT_2022, SOL, TOKEN_2022, TokenBench, open_tokens
+from tests.support.tokens import TokenBench
 
 from solward.operations.declared.fields import camel
 from solward.operations.declared.tokens import LAUNCH_TOKEN
 from solward.operations.tokens import plan_launch_token
-from solward.types.errors import GuardrailBlocked, TransactionFailed
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.errors import GuardrailBlocked
+from solward.types.record import TransactionRecord
 from solward.vault.money.request import ADMIN, Draft
 
 
@@ -26,31 +25,6 @@ async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:
     return await tokens.operations.perform(
         "launch_token", tokens.wallet, ADMIN, {camel(name): value for name, value in asked.items()}
     )
-
-
-async def test_a_launched_token_says_its_name_and_belongs_to_the_wallet(tokens: TokenBench) -> None:
-    before = await tokens.lamports()
-    record = await launch(tokens, decimals=6, initial_supply=Decimal("1000.5"))
-    assert (record.type, record.status) == ("token_launch", TransactionStatus.CONFIRMED)
-    address = record.details["mint"]
-    mint = await tokens.read(address)
-    assert (mint.program, mint.decimals, mint.supply) == (str(TOKEN_2022), 6, 1_000_500_000)
-    assert (mint.name, mint.symbol) == ("Demo Coin", "DEMO")
-    assert mint.mint_authority == mint.freeze_authority == tokens.address
-    assert record.details == {
-        "mint": address,
-        "name": "Demo Coin",
-        "symbol": "DEMO",
-        "decimals": 6,
-        "supply": Decimal("1000.5"),
-        "account": tokens.account(address, TOKEN_2022),
-    }
-    assert await tokens.units(address) == 1_000_500_000
-    mint_rent = await tokens.bench.lamports(address)
-    state = await tokens.bench.ledger.account(address)
-    assert state is not None
-    assert mint_rent == await tokens.bench.ledger.rent_exempt_minimum(len(state.data))
-    assert before - await tokens.lamports() == mint_rent + RENT_2022 + FEE
 
 
 async def test_only_the_wallet_may_change_the_metadata_and_where_it_is(tokens: TokenBench) -> None:
@@ -113,18 +87,6 @@ async def test_what_cannot_be_launched_is_refused_by_its_field_and_not_stored(
         await tokens.refuses(launch(tokens, **{field: value}), f"^{field} ")
 
 
-async def test_a_launch_that_pays_more_rent_than_declared_is_blocked(tokens: TokenBench) -> None:
-    values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
-    draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
-    short = replace(draft.intent, rent_lamports=draft.intent.rent_lamports - 1)
-    with pytest.raises(GuardrailBlocked, match="fee_limit"):
-        await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=short))
-    more = replace(draft.intent, tokens_in={draft.intent.details["mint"]: 10**15 + 1})
-    with pytest.raises(GuardrailBlocked, match="simulated_effects"):
-        await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=more))
-    assert tokens.sent() == 0
-
-
 def by_update_authority(draft: Draft, stranger: Pubkey) -> Draft:
     """Its metadata is a stranger's to change."""
     before, metadata, after = draft.instructions[:3], draft.instructions[3], draft.instructions[4:]
@@ -155,23 +117,3 @@ async def test_a_launch_whose_metadata_a_stranger_could_change_is_blocked(
     text = f"authority_change: {what} of {draft.intent.details['mint']} would pass to {stranger}"
     with pytest.raises(GuardrailBlocked, match=text):
         await tokens.bench.engine.execute(tokens.wallet, ADMIN, give(draft, stranger))
-
-
-async def test_a_wallet_that_cannot_pay_the_rent_launches_nothing(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path, sol=0) as tokens:
-        await tokens.bench.wire.direct("requestAirdrop", [tokens.address, SOL // 1000])
-        with pytest.raises(TransactionFailed, match="insufficient balance"):
-            await launch(tokens)
-        assert await tokens.lamports() == SOL // 1000
-
-
-async def test_a_launch_without_a_ledger_is_recorded_as_it_was_asked_for(
-    tokens: TokenBench,
-) -> None:
-    tokens.bench.wire.away("getMinimumBalanceForRentExemption")
-    with pytest.raises(TransactionFailed, match="did not answer"):
-        await launch(tokens, decimals=2, initial_supply=7)
-    (failed,) = await tokens.bench.history()
-    assert (failed.type, failed.status) == ("token_launch", TransactionStatus.FAILED)
-    asked = {"name": "Demo Coin", "symbol": "DEMO", "decimals": 2, "supply": 7}
-    assert failed.details == asked

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.engine import authorize, by_hand, locked_stake
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
-from solward.operations.staking import plan_stake, plan_withdraw_stake
 from solward.solana.programs import STAKE_PROGRAM
 from solward.solana.stakes import StakeState, read_stake, read_stakes
 from solward.types.errors import (
@@ -22,10 +19,9 @@ from solward.types.errors import (
     LedgerUnavailable,
     TransactionFailed,
 )
-from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.request import ADMIN, Draft
+from solward.vault.money.request import ADMIN
 
 RENT = 2_282_880
 LEAST = SOL + RENT
@@ -313,52 +309,6 @@ async def test_taking_a_stake_back_spends_nothing_but_is_counted_by_rate(tmp_pat
         assert await tokens.bench.reserved_units() == 2 * SOL
         with pytest.raises(GuardrailBlocked, match="rate_limit"):
             await stake(tokens)
-
-
-async def judged(tokens: TokenBench, draft: Draft, rule: str) -> None:
-    """What a hostile skill asks for is refused by the rule, whatever it declares."""
-    before = await tokens.lamports()
-    with pytest.raises(GuardrailBlocked) as refusal:
-        await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
-    assert refusal.value.rule == rule
-    assert await tokens.lamports() == before
-
-
-async def test_a_stake_cannot_be_made_beyond_what_is_declared(tokens: TokenBench) -> None:
-    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
-    less = replace(draft.intent, lamports_out=2 * SOL - 1)
-    await judged(tokens, replace(draft, intent=less), "simulated_effects")
-
-
-@pytest.mark.parametrize("authority", [4, 36], ids=["staker", "withdrawer"])
-async def test_a_stake_cannot_be_made_a_strangers(tokens: TokenBench, authority: int) -> None:
-    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
-    create, initialize, _ = draft.instructions
-    data = initialize.data
-    data = data[:authority] + bytes(STRANGER) + data[authority + 32 :]
-    theirs = Instruction(initialize.program_id, data, initialize.accounts)
-    await judged(tokens, replace(draft, instructions=(create, theirs)), "authority_change")
-
-
-@pytest.mark.parametrize("role", [0, 1], ids=["staker", "withdrawer"])
-async def test_a_stakes_authorities_cannot_be_given_away(tokens: TokenBench, role: int) -> None:
-    give = authorize(tokens.bench, await staked(tokens), role, STRANGER)
-    intent = Intent(type="unstake", wallet=tokens.address)
-    await judged(tokens, Draft(intent, (give,)), "authority_change")
-
-
-async def test_a_stake_cannot_be_withdrawn_to_a_stranger(tokens: TokenBench) -> None:
-    account = await staked(tokens)
-    await unstake(tokens, account)
-    draft = await plan_withdraw_stake(
-        tokens.address, ledger=tokens.bench.ledger, stake_account=account
-    )
-    (withdrawal,) = draft.instructions
-    metas = [*withdrawal.accounts]
-    metas[1] = AccountMeta(STRANGER, False, True)
-    theirs = Instruction(withdrawal.program_id, withdrawal.data, metas)
-    await judged(tokens, replace(draft, instructions=(theirs,)), "simulated_effects")
-    assert await state(tokens, account) is StakeState.INACTIVE
 
 
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(

@@ -14,7 +14,6 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.state import Mint
 from spl.token.constants import TOKEN_2022_PROGRAM_ID
-from tests.promises import promise
 from tests.support.swaps import (
     BONK,
     FEE,
@@ -37,7 +36,7 @@ from solward.solana.token_list import token_list
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.types.venue import Quote, SwapInstructions
-from solward.vault.guardrails import RULES, ScopeLimits
+from solward.vault.guardrails import RULES
 from solward_localnet.market import genesis_accounts
 
 SLIPPAGE = "slippageBps must be a whole number from 0 to 10000"
@@ -111,16 +110,6 @@ async def test_more_tokens_than_held_is_a_failed_record(swaps: SwapBench) -> Non
     await swaps.swap("SOL", "USDC", 1)
     with pytest.raises(TransactionFailed, match="insufficient balance"):
         await swaps.swap("USDC", "SOL", 5_000)
-
-
-@promise("sales-count-by-asset")
-async def test_a_sale_of_sol_is_held_to_the_limits(tmp_path: Path) -> None:
-    limits = ScopeLimits(max_lamports_per_tx=2 * SOL)
-    async with open_swaps(tmp_path, limits=limits) as swaps:
-        with pytest.raises(GuardrailBlocked) as caught:
-            await swaps.swap("SOL", "USDC", Decimal("2.000000001"))
-        assert caught.value.rule == "max_per_tx"
-        await swaps.swap("SOL", "USDC", 2)
 
 
 async def test_a_blocked_pool_is_not_traded_with(tmp_path: Path) -> None:

@@ -70,24 +70,6 @@ async def pockets_are_empty(swaps: SwapBench) -> None:
         assert await swaps.bench.ledger.holdings(str(owner)) == ()
 
 
-async def test_sol_buys_tokens_and_everything_else_comes_home(swaps: SwapBench) -> None:
-    swaps.answer(swaps.honest)
-    before = await swaps.lamports()
-    record = await swaps.swap("SOL", "USDC", 1)
-    assert record.status is TransactionStatus.CONFIRMED
-    assert await steps_of(swaps, record.id) == ["fund", "call", "sweep"]
-    # The tokens' account is the wallet's own now, the pocket's is gone.
-    assert await swaps.lamports() == before - SOL - FEES - RENT
-    bought = await swaps.units(USDC_POOL.mint)
-    assert record.details["outputAmount"] == whole(bought, 6)
-    assert swaps.plugin.wallets != [swaps.address]
-    # What was sold, and the pocket's own fee: the rest of what was put in came back.
-    assert await swaps.bench.reserved_units() == SOL + 10_000
-    await pockets_are_empty(swaps)
-    (stored,) = await swaps.bench.history()
-    assert (stored.signature, stored.details) == (record.signature, record.details)
-
-
 async def test_an_account_of_a_token_on_the_way_comes_home_too(swaps: SwapBench) -> None:
     """A route over a further token leaves an account of it: its rent is the wallet's."""
 

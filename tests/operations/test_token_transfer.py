@@ -26,9 +26,7 @@ from tests.operations.test_tokens import BAD_AMOUNTS
 from tests.promises import promise
 from tests.support.tokens import (
     FEE,
-    PROGRAMS,
     RENT,
-    RENT_2022,
     TOKEN,
     TOKEN_2022,
     TokenBench,
@@ -45,7 +43,6 @@ from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.money.request import ADMIN
 from solward_localnet.market import POOLS, genesis_accounts
 
-both_programs = pytest.mark.parametrize("program", PROGRAMS, ids=["spl-token", "token-2022"])
 USDC = str(POOLS[0].mint)
 
 
@@ -59,29 +56,6 @@ async def send(tokens: TokenBench, mint: Any, to: Any, amount: Any) -> Transacti
 def associated(owner: str, mint: str, program: Pubkey = TOKEN) -> str:
     at = Pubkey.from_string(mint)
     return str(get_associated_token_address(Pubkey.from_string(owner), at, program))
-
-
-@both_programs
-async def test_tokens_reach_an_owner_whose_account_is_opened_once_for_its_exact_rent(
-    tokens: TokenBench, program: Pubkey
-) -> None:
-    mint = await tokens.mint(program, units=5_000_000)
-    to = str(Keypair().pubkey())
-    account = associated(to, mint, program)
-    rent = RENT if program == TOKEN else RENT_2022
-    for paid, amount, got in ((rent + FEE, Decimal("1.5"), 1_500_000), (FEE, 2, 3_500_000)):
-        before = await tokens.lamports()
-        record = await send(tokens, mint, to, amount)
-        assert (record.type, record.status) == ("token_transfer", TransactionStatus.CONFIRMED)
-        assert record.details == {
-            "from": tokens.address, "to": to, "mint": mint, "amount": amount,
-            "received": amount, "account": account,
-        }  # fmt: skip
-        assert await tokens.accounts(mint, to) == {account: got}
-        assert await tokens.units(mint) == 5_000_000 - got
-        assert before - await tokens.lamports() == paid
-    # SOL limits count neither tokens nor rent.
-    assert await tokens.bench.reserved_units() == 0
 
 
 async def test_a_token_account_of_the_mint_receives_itself_and_no_other_is_opened(

@@ -27,18 +27,10 @@ from tests.support.tokens import (
     open_tokens,
 )
 
-from solward.operations.tokens import (
-    plan_burn,
-    plan_close_account,
-    plan_mint_supply,
-    plan_revoke_authority,
-)
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.token_list import token_list
-from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.types.guardrail import Intent
+from solward.types.errors import InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.money.request import ADMIN, Draft
+from solward.vault.money.request import ADMIN
 from solward_localnet.market import genesis_accounts
 
 both_programs = pytest.mark.parametrize("program", PROGRAMS, ids=["spl-token", "token-2022"])
@@ -66,22 +58,6 @@ async def revoke(tokens: TokenBench, mint: Any, kind: Any = "mint") -> Transacti
 
 async def close(tokens: TokenBench, mint: Any) -> TransactionRecord:
     return await tokens.operations.perform("close_account", tokens.wallet, ADMIN, {"mint": mint})
-
-
-@both_programs
-async def test_minting_opens_the_account_once_and_pays_its_rent_exactly(
-    tokens: TokenBench, program: Pubkey
-) -> None:
-    mint = await tokens.mint(program)
-    rent = RENT if program == TOKEN else RENT_2022
-    for paid, amount, units in ((rent + FEE, Decimal("1.5"), 1_500_000), (FEE, 2, 3_500_000)):
-        before = await tokens.lamports()
-        record = await mint_supply(tokens, mint, amount, decimals=6)
-        assert (record.type, record.status) == ("mint_supply", TransactionStatus.CONFIRMED)
-        account = tokens.account(mint, program)
-        assert record.details == {"mint": mint, "amount": amount, "account": account}
-        assert await tokens.units(mint) == (await tokens.read(mint)).supply == units
-        assert before - await tokens.lamports() == paid
 
 
 @both_programs
@@ -215,17 +191,6 @@ async def test_another_authority_is_refused(tokens: TokenBench) -> None:
         await tokens.refuses(revoke(tokens, mint, kind), "^authorityType must be mint or freeze")
 
 
-@both_programs
-async def test_what_is_burned_leaves_wallet_and_supply(tokens: TokenBench, program: Pubkey) -> None:
-    mint = await tokens.mint(program, units=5_000_000, ours=False)
-    before = await tokens.lamports()
-    record = await burn(tokens, mint, Decimal("1.25"))
-    assert (record.type, record.status) == ("burn", TransactionStatus.CONFIRMED)
-    assert record.details == {"mint": mint, "amount": Decimal("1.25")}
-    assert await tokens.units(mint) == (await tokens.read(mint)).supply == 3_750_000
-    assert before - await tokens.lamports() == FEE
-
-
 async def test_a_burn_takes_from_the_associated_account_first_and_no_more_than_all_hold(
     tokens: TokenBench,
 ) -> None:
@@ -321,75 +286,6 @@ async def test_of_two_burns_of_everything_at_once_one_lands_and_the_other_costs_
     assert (len(failures), len(records)) == (1, 1), ends
     assert (await tokens.read(mint)).supply == 0
     assert before - await tokens.lamports() in (FEE, 2 * FEE)
-
-
-Plan = Callable[[TokenBench, str], Awaitable[Draft]]
-
-
-def plan(function: Any, **asked: Any) -> Plan:
-    async def planned(tokens: TokenBench, mint: str) -> Draft:
-        draft: Draft = await function(
-            tokens.address,
-            ledger=tokens.bench.ledger,
-            tokens=token_list("localnet"),
-            mint=mint,
-            **asked,
-        )
-        return draft
-
-    return planned
-
-
-SHORT: list[tuple[Plan, Callable[[Intent], Intent], str]] = [
-    (
-        plan(plan_mint_supply, amount=1, decimals=None),
-        lambda intent: replace(intent, rent_lamports=intent.rent_lamports - 1),
-        "fee_limit",
-    ),
-    (
-        plan(plan_mint_supply, amount=1, decimals=None),
-        lambda intent: replace(intent, tokens_in={m: n + 1 for m, n in intent.tokens_in.items()}),
-        "simulated_effects",
-    ),
-    (
-        plan(plan_burn, amount=1),
-        lambda intent: replace(intent, tokens_out={m: n - 1 for m, n in intent.tokens_out.items()}),
-        "simulated_effects",
-    ),
-    (
-        plan(plan_close_account),
-        lambda intent: replace(intent, may_close=frozenset()),
-        "simulated_effects",
-    ),
-    (
-        plan(plan_revoke_authority, authority_type="mint"),
-        lambda intent: replace(intent, may_revoke=frozenset()),
-        "authority_change",
-    ),
-    (
-        plan(plan_revoke_authority, authority_type="freeze"),
-        lambda intent: replace(intent, may_revoke=frozenset()),
-        "authority_change",
-    ),
-]
-
-
-@both_programs
-@pytest.mark.parametrize(("make", "shorten", "rule"), SHORT)
-async def test_each_declaration_is_exact_and_one_less_is_blocked(
-    tokens: TokenBench, program: Pubkey, make: Plan, shorten: Callable[[Intent], Intent], rule: str
-) -> None:
-    held = {"fee_limit": None, "simulated_effects": 1_000_000, "authority_change": None}[rule]
-    mint = await tokens.mint(program, units=held or 0)
-    if make is SHORT[3][0]:
-        await burn(tokens, mint, 1)
-    before = tokens.sent()
-    draft = await make(tokens, mint)
-    short = replace(draft, intent=shorten(draft.intent))
-    with pytest.raises(GuardrailBlocked, match=f"guardrail {rule}:"):
-        await tokens.bench.engine.execute(tokens.wallet, ADMIN, short)
-    assert tokens.sent() == before
-    await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
 
 
 ASKED: list[tuple[str, Callable[[TokenBench, str], Awaitable[Any]], dict[str, Any]]] = [

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -28,37 +27,6 @@ async def unwrap(tokens: TokenBench) -> TransactionRecord:
 
 async def wrapped(tokens: TokenBench) -> int:
     return await tokens.units(WRAPPED_SOL_MINT)
-
-
-async def test_wrapping_adds_to_the_account_and_pays_its_rent_once(tokens: TokenBench) -> None:
-    account = tokens.account(WRAPPED_SOL_MINT)
-    for amount, held, rent in ((Decimal("1.5"), 1_500_000_000, RENT), (1, 2_500_000_000, 0)):
-        before, counted = await tokens.lamports(), await tokens.bench.reserved_units()
-        record = await wrap(tokens, amount)
-        assert (record.type, record.status) == ("wrap_sol", TransactionStatus.CONFIRMED)
-        assert record.details == {"amount": amount, "account": account}
-        assert await wrapped(tokens) == held
-        assert before - await tokens.lamports() == int(amount * SOL) + rent + FEE
-        # Limits count what is wrapped, and neither fee nor rent.
-        assert await tokens.bench.reserved_units() - counted == amount * SOL
-    assert await tokens.bench.lamports(account) == 2_500_000_000 + RENT
-
-
-async def test_unwrapping_gives_back_all_that_was_wrapped_and_the_rent(tokens: TokenBench) -> None:
-    before = await tokens.lamports()
-    await wrap(tokens, Decimal("0.5"))
-    counted = await tokens.bench.reserved_units()
-    record = await unwrap(tokens)
-    account = tokens.account(WRAPPED_SOL_MINT)
-    assert (record.type, record.status) == ("unwrap_sol", TransactionStatus.CONFIRMED)
-    assert record.details == {
-        "amount": Decimal("0.5"),
-        "account": account,
-        "reclaimed": Decimal("0.00203928"),
-    }
-    assert await tokens.bench.ledger.account(account) is None
-    assert await tokens.lamports() == before - 2 * FEE
-    assert await tokens.bench.reserved_units() == counted
 
 
 async def test_lamports_sent_to_the_address_before_do_not_stop_a_wrap(tokens: TokenBench) -> None:
@@ -111,17 +79,3 @@ async def test_with_nothing_wrapped_there_is_nothing_to_unwrap(tokens: TokenBenc
 async def test_what_is_no_amount_is_not_wrapped(tokens: TokenBench) -> None:
     for amount in BAD_AMOUNTS:
         await tokens.refuses(wrap(tokens, amount), "^amount ")
-
-
-async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
-    tokens: TokenBench,
-) -> None:
-    tokens.bench.wire.away("getAccountInfo")
-    tokens.bench.wire.away("getTokenAccountsByOwner")
-    with pytest.raises(TransactionFailed, match="did not answer getAccountInfo"):
-        await wrap(tokens, Decimal("0.5"))
-    with pytest.raises(TransactionFailed, match="did not answer getTokenAccountsByOwner"):
-        await unwrap(tokens)
-    unwrapping, wrapping = await tokens.bench.history()
-    assert (wrapping.type, wrapping.details) == ("wrap_sol", {"amount": Decimal("0.5")})
-    assert (unwrapping.type, unwrapping.details) == ("unwrap_sol", {})
