@@ -188,18 +188,6 @@ async def test_of_two_that_wait_for_the_same_the_one_whose_time_is_not_over_stan
         assert await desk.paid() == 0
 
 
-async def test_nor_is_what_an_agent_asks_for_again_in_a_later_cycle(tmp_path: Path) -> None:
-    strict = {"strict"}
-    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
-        await set_agent(desk)
-        hold = await desk.held(1, cycle(1))
-        strict.clear()
-        await set_agent(desk, cycle_no=2, fence=2)
-        assert (await desk.held(1, cycle(2))).id == hold.id
-        await desk.approvals.approve(hold.id, "admin")
-        assert await desk.paid() == LAMPORTS_PER_SOL
-
-
 async def test_what_waits_and_would_be_refused_by_now_is_refused(tmp_path: Path) -> None:
     strict = {"strict"}
     async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
@@ -317,14 +305,6 @@ async def test_denied_the_caller_gets_a_blocked_record(desk: Desk) -> None:
     assert record.id == after.transaction_id
     assert record.guardrails_applied[-1] == "grants"
     assert await desk.paid() == 0
-
-
-async def test_the_action_key_answers_with_the_record(desk: Desk) -> None:
-    hold = await desk.held(1, action_key="agent:1:pay")
-    await desk.approvals.approve(hold.id, "admin")
-    record = await desk.ask(1, action_key="agent:1:pay")
-    assert record.status is TransactionStatus.CONFIRMED
-    assert await desk.paid() == LAMPORTS_PER_SOL
 
 
 @promise("denied-is-final")

@@ -13,7 +13,6 @@ from tests.support.grants import grant, limit
 
 from solward.operations.policies.changes import replace_set
 from solward.support.durations import DAY_MS
-from solward.types.errors import GuardrailBlocked
 from solward.types.money import LAMPORTS_PER_SOL as SOL
 from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants.model import Grant, NewRecipient
@@ -66,14 +65,6 @@ async def test_an_approval_is_no_room_in_a_window(desk: Desk) -> None:
     assert await desk.paid() == await counted(desk) == 2 * SOL
 
 
-async def test_an_approval_is_no_grant(desk: Desk) -> None:
-    hold = await desk.held(1)
-    await under(desk)
-    after = await desk.approvals.approve(hold.id, "admin")
-    assert after.state is HoldState.REFUSED
-    assert await desk.paid() == 0
-
-
 async def test_every_principal_that_holds_is_satisfied_by_one_approval(desk: Desk) -> None:
     wallet = f"wallet:{desk.bench.wallet.id}"
     of_wallet = grant(wallet, SOL=limit("SOL", 9 * SOL), new=NewRecipient.HOLD)
@@ -84,14 +75,6 @@ async def test_every_principal_that_holds_is_satisfied_by_one_approval(desk: Des
     assert (await desk.approvals.approve(hold.id, "admin")).state is HoldState.EXECUTED
     # Paid before, so it is nobody new; below the amount nothing holds it.
     assert (await desk.ask(HALF)).status is TransactionStatus.CONFIRMED
-
-
-async def test_a_refusal_of_another_principal_beats_it(desk: Desk) -> None:
-    wallet = f"wallet:{desk.bench.wallet.id}"
-    await under(desk, grant(wallet, SOL=limit("SOL", SOL // 2)), who=wallet)
-    with pytest.raises(GuardrailBlocked, match="grants"):
-        await desk.ask(1)
-    assert await desk.all() == []
 
 
 async def test_nothing_that_the_operator_asks_for_is_held(desk: Desk) -> None:

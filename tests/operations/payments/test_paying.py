@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.promises import promise
@@ -37,7 +36,6 @@ from solward.types.record import TransactionStatus
 from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import recipients
 
-STRANGER = str(Keypair.from_seed(bytes(31) + b"\x23").pubkey())
 # A signature that nobody made.
 FOREIGN = "5" * 87
 
@@ -104,13 +102,6 @@ async def test_a_request_is_paid_once_and_its_answer_given(shop: Shop, version: 
     assert record["details"]["site"] == shop.seller.site
 
 
-async def test_equal_requests_are_payments_of_their_own(shop: Shop) -> None:
-    answers = await asyncio.gather(*(shop.buys() for _ in range(4)))
-    assert [each.status for each in answers] == [200] * 4
-    assert len(set(shop.settled)) == 4
-    assert await shop.earned() == 4 * PRICE
-
-
 async def test_a_sponsor_is_asked_about_in_each_reservation_and_once_before_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,19 +126,6 @@ async def test_a_memo_that_the_seller_asks_for_is_the_only_one(shop: Shop) -> No
     assert programs.count(MEMO_PROGRAM) == 1
     memo = message.instructions[programs.index(MEMO_PROGRAM)]
     assert bytes(memo.data) == b"order-7"
-
-
-async def test_a_wallet_without_sol_pays_where_a_sponsor_pays_the_fee(tmp_path: Path) -> None:
-    async with open_shop(tmp_path / "home", funded=False) as shop:
-        rich = (await shop.api.post("/wallets", {})).json["walletId"]
-        await shop.api.post(f"/wallets/{rich}/airdrop", {"amount": 2})
-        swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
-        assert (await shop.api.post(f"/wallets/{rich}/swap", swap)).status == 200
-        send = {"mint": "USDC", "to": shop.address, "amount": 1}
-        assert (await shop.api.post(f"/wallets/{rich}/token-transfer", send)).status == 200
-        assert (await shop.call("getBalance", shop.address))["value"] == 0
-        assert (await shop.buys()).status == 200
-        assert await shop.earned() == PRICE
 
 
 @promise("no-second-payment")
@@ -189,25 +167,6 @@ async def test_a_receipt_is_not_believed(shop: Shop) -> None:
     found = await shop.buys()
     assert found.payment is not None
     assert (found.payment.served, found.payment.status) == (Served.YES, TransactionStatus.PENDING)
-    assert found.payment.signature is None
-
-
-@promise("no-second-payment")
-async def test_a_payment_of_another_is_no_receipt(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = await shop.buys()
-    assert other.payment is not None
-    said = str(other.payment.signature)
-    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
-
-    async def sells(asked: Asked) -> Reply:
-        return Reply(200, (receipt(said),), b"ok") if asked.paid else shop.asks()
-
-    shop.seller.answer = sells
-    found = await shop.buys()
-    assert found.payment is not None
-    assert found.payment.status is TransactionStatus.PENDING
     assert found.payment.signature is None
 
 
@@ -330,20 +289,6 @@ async def test_what_can_never_land_failed_and_its_amount_is_given_back(tmp_path:
         shop.seller.answer = shop.sells
         assert (await shop.buys()).status == 200
         assert len(shop.seller.paid) == shown + 1
-
-
-async def test_a_seller_without_an_account_of_the_asset_is_not_shown_a_payment(shop: Shop) -> None:
-    shop.entry = {"pay_to": STRANGER}
-    with pytest.raises(TransactionError, match="does not exist"):
-        await shop.buys()
-    assert shop.seller.paid == []
-
-
-async def test_what_the_wallet_does_not_hold_is_not_paid(shop: Shop) -> None:
-    shop.entry = {"amount": 100_000_000}
-    with pytest.raises(TransactionError, match="insufficient"):
-        await shop.buys(max="200 USDC")
-    assert shop.seller.paid == []
 
 
 async def test_a_charge_of_mpp_is_handed_over_whole_where_nobody_sponsors_it(shop: Shop) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
 from typing import Any
 
 import httpcore
 import pytest
 from tests.promises import promise
-from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller
+from tests.support.sellers import FakeSeller, Reply, fake_seller
 
 from solward.operations.payments.requests import SellerRequest, read_request
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, Sites
@@ -237,9 +236,3 @@ async def test_connections_of_answers_that_were_cut_are_not_used_again(
     first = await sites.request(asking(seller.url()), 5)
     second = await sites.request(asking(seller.url()), 5)
     assert (first.truncated, second.answer.body) == (True, b"second")
-
-
-def test_a_request_that_shows_a_payment_is_told_from_one_that_does_not() -> None:
-    plain = Asked("GET", "/", {}, b"")
-    assert not plain.paid
-    assert replace(plain, headers={"x-payment": "a"}).paid
