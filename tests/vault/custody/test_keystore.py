@@ -74,15 +74,6 @@ async def test_a_lost_or_exchanged_key_file_is_refused(database: Database, tmp_p
     assert not path.exists()
 
 
-async def test_a_key_file_open_to_others_stops_the_start(
-    database: Database, tmp_path: Path
-) -> None:
-    await Keystore.open(database, by_file(tmp_path))
-    (tmp_path / "keystore.key").chmod(0o644)
-    with pytest.raises(KeystoreError, match="open to other users"):
-        await Keystore.open(database, by_file(tmp_path))
-
-
 async def test_a_passphrase_opens_what_it_made_and_another_does_not(database: Database) -> None:
     first = await Keystore.open(database, KeySource(passphrase=CANARY))
     again = await Keystore.open(database, KeySource(passphrase=CANARY))

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from solders.signature import Signature
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 from tests.promises import promise
@@ -105,14 +104,6 @@ async def test_tags_that_are_replaced_at_once_are_shown_as_they_are_stored(
     await asyncio.gather(*(wallets.set_tags(wallet.id, [str(number)]) for number in range(6)))
     stored = next(each for each in await wallets.list() if each.id == wallet.id)
     assert (await wallets.get_fresh(wallet.id)).tags == stored.tags
-
-
-async def test_a_signature_is_the_wallets(wallets: Wallets) -> None:
-    wallet = await wallets.create()
-    signer = await wallets.signer(wallet.id)
-    assert signer.address == wallet.address
-    signature = Signature.from_bytes(await signer.sign(b"message"))
-    assert signature.verify(Pubkey.from_string(wallet.address), b"message")
 
 
 async def test_wallets_made_at_once_share_a_commit(wallets: Wallets, database: Database) -> None:

@@ -98,13 +98,6 @@ async def test_a_redirect_is_not_followed() -> None:
         assert not node.calls
 
 
-async def test_what_is_no_json_is_no_answer() -> None:
-    async with _node() as node, _transport(node.url) as transport:
-        node.faults["getSlot"] = "garbage"
-        with pytest.raises(LedgerUnavailable, match="is no JSON"):
-            await transport.call("getSlot", [])
-
-
 async def test_errors_do_not_show_the_address() -> None:
     async with _node() as node:
         url = f"{node.url}/secret-key"
