@@ -75,12 +75,12 @@ class HostileServer(httpx.AsyncBaseTransport):
         await answer.aread()
         body = answer.json()
         stolen = self.steal(Pubkey.from_string(asked["taker"]))
-        body["swapInstruction"] = _in_words(stolen)
+        body["swapInstruction"] = in_words(stolen)
         body["addressesByLookupTableAddress"] = dict(self.tables)
         return httpx.Response(200, json=body)
 
 
-def _in_words(instruction: Instruction) -> Body:
+def in_words(instruction: Instruction) -> Body:
     return {
         "programId": str(instruction.program_id),
         "accounts": [

@@ -6,7 +6,6 @@ None of the programs is in this repository: without `SOLWARD_TEST_PROGRAMS` all 
 
 from __future__ import annotations
 
-import base64
 import random
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from solders.pubkey import Pubkey
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID
 from spl.token.constants import WRAPPED_SOL_MINT as SOL_MINT
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.operations.test_hostile_venue import in_words
 from tests.promises import promise
 from tests.support.market import (
     CPMM,
@@ -297,8 +297,8 @@ class Router:
                 "priceImpactPct": "0",
                 "routePlan": [],
                 "computeBudgetInstructions": [],
-                "setupInstructions": list(map(shown, setup)),
-                "swapInstruction": shown(swap),
+                "setupInstructions": list(map(in_words, setup)),
+                "swapInstruction": in_words(swap),
                 "cleanupInstruction": None,
                 "otherInstructions": [],
                 "addressesByLookupTableAddress": {
@@ -306,21 +306,6 @@ class Router:
                 },
             },
         )
-
-
-def shown(instruction: Instruction) -> dict[str, Any]:
-    return {
-        "programId": str(instruction.program_id),
-        "accounts": [
-            {
-                "pubkey": str(meta.pubkey),
-                "isSigner": meta.is_signer,
-                "isWritable": meta.is_writable,
-            }
-            for meta in instruction.accounts
-        ],
-        "data": base64.b64encode(bytes(instruction.data)).decode(),
-    }
 
 
 FORMS = {

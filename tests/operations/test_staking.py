@@ -14,13 +14,11 @@ from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 from solward.solana.programs import STAKE_PROGRAM
 from solward.solana.stakes import StakeState, read_stake, read_stakes
 from solward.types.errors import (
-    GuardrailBlocked,
     LedgerRejected,
     LedgerUnavailable,
     TransactionFailed,
 )
 from solward.types.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN
 
 RENT = 2_282_880
@@ -298,17 +296,6 @@ async def test_a_locked_stake_is_withdrawn_once_its_lockup_is_over(tokens: Token
     await tokens.bench.localnet.advance_epochs(1)
     await withdraw(tokens, account)
     assert await tokens.lamports() == 10 * SOL - 2 * FEE
-
-
-async def test_taking_a_stake_back_spends_nothing_but_is_counted_by_rate(tmp_path: Path) -> None:
-    limits = ScopeLimits(max_lamports_per_tx=2 * SOL, daily_lamports=2 * SOL, max_tx_per_minute=3)
-    async with open_tokens(tmp_path, limits=limits) as tokens:
-        account = await staked(tokens)
-        await unstake(tokens, account)
-        await withdraw(tokens, account)
-        assert await tokens.bench.reserved_units() == 2 * SOL
-        with pytest.raises(GuardrailBlocked, match="rate_limit"):
-            await stake(tokens)
 
 
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(

@@ -22,7 +22,6 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import TransferCheckedParams
-from tests.operations.test_tokens import BAD_AMOUNTS
 from tests.promises import promise
 from tests.support.tokens import (
     FEE,
@@ -103,12 +102,6 @@ async def test_wrapped_sol_is_refused_since_sol_limits_would_not_see_it(tokens: 
     await operations.perform("wrap_sol", tokens.wallet, ADMIN, {"amount": 1})
     with pytest.raises(InvalidRequest, match="unwrap it and send SOL"):
         await send(tokens, "SOL", str(Keypair().pubkey()), 1)
-
-
-async def test_what_is_no_amount_of_the_mint_is_not_sent(tokens: TokenBench) -> None:
-    mint, to = await tokens.mint(units=5_000_000), str(Keypair().pubkey())
-    for amount in BAD_AMOUNTS:
-        await tokens.refuses(send(tokens, mint, to, amount), "^amount ")
 
 
 async def test_who_could_not_use_the_tokens_is_refused_as_a_receiver(tokens: TokenBench) -> None:

@@ -140,7 +140,7 @@ def _mounted(
     *,
     must_run: bool,
 ) -> Mix:
-    tables = [bank.put_table(_loadable(bank, instructions))] if mount == "table" else []
+    tables = [bank.put_table(loadable(bank, instructions))] if mount == "table" else []
     version = {"table": "0", "router": "legacy"}.get(mount, mount)
     wire = bank.build(instructions, signers, version=version, tables=tables)
     _, _, simulation = bank.simulate(wire, must_run=must_run)
@@ -153,7 +153,8 @@ def _mounted(
     return Mix(tuple(instructions), mount, effects, ran)
 
 
-def _loadable(bank: Bank, instructions: Sequence[Instruction]) -> list[Pubkey]:
+def loadable(bank: Bank, instructions: Sequence[Instruction]) -> list[Pubkey]:
+    """What a lookup table can hold for them: all but the wallet and who signs."""
     found = {
         meta.pubkey
         for one in instructions

@@ -27,6 +27,7 @@ from tests.vault.guardrails.attacks import (
     u64,
 )
 from tests.vault.guardrails.bank import POLICY, ROUTER, SOL, Bank, key, verdict
+from tests.vault.guardrails.mixes import loadable
 
 from solward.solana.message import resolve
 from solward.types.guardrail import Intent, TransactionEffects
@@ -60,17 +61,7 @@ def test_as_the_engine_judges_it(bank: Bank, attack: Attack, version: str) -> No
 @pytest.mark.parametrize("attack", SHOWN, ids=SHOWN_IDS)
 def test_behind_a_lookup_table(bank: Bank, attack: Attack) -> None:
     instructions = attack.make(bank)
-    table = bank.put_table(
-        sorted(
-            {
-                meta.pubkey
-                for one in instructions
-                for meta in one.accounts
-                if not meta.is_signer and meta.pubkey != bank.own
-            },
-            key=bytes,
-        )
-    )
+    table = bank.put_table(loadable(bank, instructions))
     wire = bank.build(instructions, attack.signers(bank), version="0", tables=[table])
     judged = verdict(intent(bank), bank.effects(wire, must_run=attack.runs))
     assert judged.rule == attack.rule, judged.reason

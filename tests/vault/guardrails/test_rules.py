@@ -80,20 +80,10 @@ def test_a_rule_refuses_and_ends_the_list(rule: str) -> None:
     assert judged.applied == RULES[: RULES.index(rule) + 1]
 
 
-def test_the_built_in_rules_end_with_costs_and_swaps() -> None:
-    assert RULES[-3:] == ("authority_change", "costs_limit", "swap_bounds")
-
-
 @pytest.mark.parametrize(("impact", "most"), [(500, 500), (0, 0), (None, 0)])
 def test_a_swap_up_to_the_bound_and_what_is_no_swap_pass(impact: int | None, most: int) -> None:
     policy = replace(POLICY, max_price_impact_bps=most)
     assert judge(replace(INTENT, price_impact_bps=impact), EFFECTS, [], policy).allowed
-
-
-def test_everything_allowed_applies_every_rule() -> None:
-    judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(SOL, 1, SOL), ScopeUsage())], POLICY)
-    assert judged.allowed
-    assert judged.applied == RULES
 
 
 @promise("ceiling-binds-everyone", "strictest-scope-binds")

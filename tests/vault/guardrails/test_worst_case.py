@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
@@ -273,12 +272,6 @@ def test_what_a_sponsor_signs_for_itself_takes_nothing_of_the_wallet(step: Instr
     assert (found.costs, found.lamports, dict(found.tokens)) == (0, 0, {str(MINT): 5})
 
 
-def test_the_rent_of_accounts_that_the_wallet_funds_is_its_own_whoever_pays_the_fee() -> None:
-    sponsor = PAYERS["another's fee"]
-    found = worst_case(message(opened(OWN, W), sent(5, STRANGER), payer=sponsor), str(W))
-    assert (found.fee_lamports, found.rent_lamports, found.costs) == (0, RENT, RENT)
-
-
 @promise("undecoded-is-refused", "undecoded-gets-no-key")
 def test_an_undecoded_program_with_the_wallets_key_is_referred_to_a_pocket() -> None:
     with pytest.raises(Unbounded, match=r"context\.pocket"):
@@ -291,11 +284,6 @@ def test_the_fee_is_every_signature_and_the_whole_priority_fee() -> None:
     found = worst_case(message(*budget, pay(1)), str(W))
     assert found.fee_lamports == 5_000 + 100_001
     assert found.costs == 105_001
-
-
-def test_somebody_elses_fee_is_not_the_wallets() -> None:
-    found = worst_case(message(pay(1), payer=STRANGER), str(W))
-    assert replace(found, lines=()) == Outflow(1, 0, 0)
 
 
 @promise("accounts-in-the-message")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 from tests.promises import promise
-from tests.support.rpc import GENESIS, RpcNode
+from tests.support.http import served
+from tests.support.rpc import GENESIS, listening
 
 from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.transport import HttpTransport
@@ -19,35 +20,12 @@ async def _answers(method: str, _params: object) -> object:
 
 
 @asynccontextmanager
-async def _node() -> AsyncIterator[RpcNode]:
-    node = RpcNode(_answers)
-    await node.start()
-    try:
-        yield node
-    finally:
-        await node.stop()
-
-
-@asynccontextmanager
 async def _transport(url: str, retries: int = 0) -> AsyncIterator[HttpTransport]:
     transport = HttpTransport(url, 2.0, retries=retries)
     try:
         yield transport
     finally:
         await transport.close()
-
-
-@asynccontextmanager
-async def _server(
-    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-) -> AsyncIterator[int]:
-    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.05)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 @promise("money-back-by-two-hosts", "two-hosts-give-back")
@@ -71,7 +49,7 @@ def test_a_host_has_one_name_however_its_address_is_written(url: str, host: str)
 
 @pytest.mark.parametrize("retries", [0, 1])
 async def test_a_request_that_is_cut_off_is_repeated_as_often_as_said(retries: int) -> None:
-    async with _node() as node, _transport(node.url, retries) as transport:
+    async with listening(_answers) as (node,), _transport(node.url, retries) as transport:
         node.faults["getSlot"] = "cut"
         with pytest.raises(LedgerUnavailable, match="did not answer getSlot"):
             await transport.call("getSlot", [])
@@ -79,7 +57,7 @@ async def test_a_request_that_is_cut_off_is_repeated_as_often_as_said(retries: i
 
 
 async def test_an_http_status_is_no_answer_and_not_repeated() -> None:
-    async with _node() as node, _transport(node.url, 1) as transport:
+    async with listening(_answers) as (node,), _transport(node.url, 1) as transport:
         node.faults["getSlot"] = 503
         with pytest.raises(LedgerUnavailable, match=r"getSlot \(HTTP 503\)"):
             await transport.call("getSlot", [])
@@ -87,19 +65,19 @@ async def test_an_http_status_is_no_answer_and_not_repeated() -> None:
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with _node() as node:
+    async with listening(_answers) as (node,):
 
-        async def away(_request: web.BaseRequest) -> web.Response:
+        async def away(_request: web.Request) -> web.Response:
             return web.Response(status=307, headers={"Location": node.url})
 
-        async with _server(away) as port, _transport(f"http://127.0.0.1:{port}") as transport:
+        async with served(away) as url, _transport(url) as transport:
             with pytest.raises(LedgerUnavailable, match="HTTP 307"):
                 await transport.call("getSlot", [])
         assert not node.calls
 
 
 async def test_errors_do_not_show_the_address() -> None:
-    async with _node() as node:
+    async with listening(_answers) as (node,):
         url = f"{node.url}/secret-key"
     async with _transport(url) as transport:
         with pytest.raises(LedgerUnavailable) as caught:
@@ -108,7 +86,7 @@ async def test_errors_do_not_show_the_address() -> None:
 
 
 async def test_it_asks_again_after_the_node_was_away() -> None:
-    async with _node() as node, _transport(node.url) as transport:
+    async with listening(_answers) as (node,), _transport(node.url) as transport:
         assert await transport.call("getSlot", []) == 7
         await node.stop()
         with pytest.raises(LedgerUnavailable):
@@ -122,16 +100,16 @@ async def test_the_environments_proxy_is_used_except_where_it_says_not(
 ) -> None:
     asked: list[str] = []
 
-    async def proxy(request: web.BaseRequest) -> web.Response:
+    async def proxy(request: web.Request) -> web.Response:
         asked.append(request.raw_path)
         return web.json_response({"jsonrpc": "2.0", "id": "1", "result": 9})
 
-    async with _server(proxy) as port:
-        monkeypatch.setenv("http_proxy", f"127.0.0.1:{port}")
+    async with served(proxy) as url:
+        monkeypatch.setenv("http_proxy", url.removeprefix("http://"))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         async with _transport("http://rpc.test/path") as transport:
             assert await transport.call("getSlot", []) == 9
         assert asked == ["http://rpc.test/path"]
-        async with _node() as node, _transport(node.url) as transport:
+        async with listening(_answers) as (node,), _transport(node.url) as transport:
             assert await transport.call("getSlot", []) == 7
         assert len(asked) == 1

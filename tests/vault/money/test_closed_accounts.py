@@ -7,7 +7,6 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from solders.hash import Hash
@@ -34,6 +33,7 @@ from tests.support.tokens import (
     open_tokens,
     tokens,
 )
+from tests.vault.money.test_reconcile import restarted
 
 from solward.database.tables import opened_accounts, reservations
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -44,8 +44,6 @@ from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor, Draft
-from solward.vault.money.send.reconcile import reconcile
-from solward.vault.money.send.sender import Sender
 from solward.vault.money.send.settlement import Landed, TokenBalance, own_accounts
 from solward.vault.store import spending
 from solward.vault.store.spending import COSTS_ASSET
@@ -378,13 +376,6 @@ async def test_what_a_dead_process_left_unsettled_is_credited_when_it_is_reconci
         await unsettled(unwrap, lost == "closing")
         assert await in_window(bench) == 2 * FEE
         assert await known(bench) == {}
-
-
-async def restarted(bench: Bench) -> None:
-    sender = Sender(bench.ledger, bench.database)
-    sender.start()
-    await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
-    await sender.close()
 
 
 async def test_what_is_too_old_to_be_credited_is_forgotten(tokens: TokenBench) -> None:

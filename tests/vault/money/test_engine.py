@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from sqlalchemy import select, update
@@ -97,13 +96,6 @@ async def test_a_blocked_attempt_takes_no_rate_slot(tmp_path: Path) -> None:
         await bench.transfer(HALF)
         with pytest.raises(GuardrailBlocked, match="rate_limit"):
             await bench.transfer(HALF)
-
-
-async def test_a_blocked_address_is_refused(tmp_path: Path) -> None:
-    stranger = str(Keypair().pubkey())
-    async with open_bench(tmp_path, blocked=frozenset({stranger})) as bench:
-        with pytest.raises(GuardrailBlocked, match="blocked_address"):
-            await bench.transfer(HALF, to=stranger)
 
 
 @promise("strictest-scope-binds")

@@ -41,7 +41,7 @@ from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import COSTS, Intent, Line, Operation, Outflow, TransactionEffects
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Pocket
-from solward.vault.grants.model import ANY_ASSET, Hours, SwapBounds
+from solward.vault.grants.model import ANY_ASSET, Hours
 from solward.vault.guardrails import Policy
 from solward.vault.money.judge.grant_case import is_within, outgoing
 from solward.vault.money.judge.granting import Granting
@@ -350,14 +350,6 @@ async def test_a_swap_in_steps_lends_its_pocket_fees_that_count_as_costs(swaps: 
     assert await counted(bench, made, USDC) == UNITS
     assert await counted(bench, made, "SOL") == 0
     assert 0 < await counted(bench, made, COSTS) < 10_000_000
-
-
-async def test_a_swap_goes_into_what_the_grant_names(swaps: SwapBench) -> None:
-    made = grant(
-        AGENT, [Operation.SWAP], swap=SwapBounds(into=frozenset({"SOL"})), SOL=limit("SOL", SOL)
-    )
-    await under(swaps.bench, made)
-    await refused(swaps.swap("SOL", "USDC", Decimal("0.1"), actor=actor()))
 
 
 @promise("no-grants-no-tokens")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from tests.promises import promise
 from tests.support.engine import UNLIMITED
 from tests.vault.money.handed_payments import PRICE, Shop, open_shop
+from tests.vault.money.test_reconcile import Died, die_at
 
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -25,18 +26,6 @@ MODES = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED)
 UNSTORED = (Step.BUILT, Step.ASSESSED)
 UNSIGNED = (Step.RESERVED, Step.SIGNED)
 DURABLE = (Step.WRITTEN_AHEAD, Step.HANDED_OVER, Step.ANSWERED)
-
-
-class Died(BaseException):
-    """Stands for a SIGKILL: nothing after it runs, and nothing cleans up."""
-
-
-def die_at(step: Step) -> Callable[[Step], None]:
-    def hook(at: Step) -> None:
-        if at is step:
-            raise Died
-
-    return hook
 
 
 @asynccontextmanager

@@ -18,43 +18,18 @@ from tests.promises import promise
 from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.swaps import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
 from tests.support.tokens import RENT, open_tokens
+from tests.vault.money.test_locks_postgres import KEY
+from tests.vault.money.test_pocket_run import LAMPORTS, paying, row_of, use
 
-from solward.context.pocket import PocketRequest
 from solward.credentials import api_keys
 from solward.support.clock import now_ms
 from solward.types.errors import SkillError, TransactionError, TransactionFailed
 from solward.types.guardrail import Intent
-from solward.types.record import TransactionRecord
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor
-from solward.vault.store import pockets as store
 from solward.vault.store import spending
 from solward.vault.store.pockets import PocketState
-
-LAMPORTS = 20_000_000
-KEY = {
-    "id": "k",
-    "hash": "h",
-    "name": "bot",
-    "wallet_id": None,
-    "permissions": [],
-    "rate_limit": 1,
-    "spending_limit_lamports": 1,
-    "created_ms": 1,
-}
-
-
-def paying(target: str, lamports: int) -> Any:
-    async def build(address: str) -> Sequence[Instruction]:
-        return [pay_sol(Pubkey.from_string(address), Pubkey.from_string(target), lamports)]
-
-    return build
-
-
-async def use(bench: Bench, build: Any, actor: Actor = ADMIN, **given: Any) -> TransactionRecord:
-    request = PocketRequest(build=build, **{"lamports": LAMPORTS, **given})
-    return await bench.operations().use_pocket(bench.wallet.id, actor, request)
 
 
 @promise("dead-funding-stays-counted")
@@ -78,9 +53,9 @@ async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Benc
     bench.wire.faults["getEpochInfo"] = far_ahead
     bench.wire.faults["getBlockHeight"] = far_ahead
     with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
-        await use(bench, paying(bench.recipient, 1_000_000))
+        await use(bench, paying(Pubkey.from_string(bench.recipient), 1_000_000))
     assert await bench.reserved_units() == LAMPORTS
-    (row,) = await rows_of(bench)
+    row = await row_of(bench)
     # It may land yet, so somebody must look.
     assert row.state is PocketState.OPEN
 
@@ -90,14 +65,14 @@ async def test_a_call_pays_no_blocked_address(tmp_path: Path) -> None:
     blocked = str(Keypair().pubkey())
     async with open_bench(tmp_path, blocked=frozenset({blocked})) as bench:
         with pytest.raises(TransactionFailed, match=f"address {blocked} is blocked"):
-            await use(bench, paying(blocked, 1_000_000))
+            await use(bench, paying(Pubkey.from_string(blocked), 1_000_000))
         assert await bench.lamports(blocked) == 0
 
 
 async def test_a_call_pays_no_token_account_of_a_blocked_address(tmp_path: Path) -> None:
     blocked = str(MAKER.pubkey())
     async with open_swaps(tmp_path, blocked=frozenset({blocked})) as swaps:
-        account = str(ata(MAKER.pubkey(), USDC_POOL.mint))
+        account = ata(MAKER.pubkey(), USDC_POOL.mint)
         with pytest.raises(TransactionFailed, match=f"address {blocked} is blocked"):
             await use(swaps.bench, paying(account, 1_000_000))
 
@@ -166,7 +141,7 @@ async def test_a_service_that_dies_before_it_signs_a_sweep_still_knows_the_pocke
 
     with pytest.raises(TransactionFailed):
         await use(bench, build)
-    (row,) = await rows_of(bench)
+    row = await row_of(bench)
     assert row.state is PocketState.OPEN
     bench.wire.faults.clear()
     intent = Intent(type="other", wallet=bench.wallet.address)
@@ -176,15 +151,10 @@ async def test_a_service_that_dies_before_it_signs_a_sweep_still_knows_the_pocke
     later = Engine(bench.ledger, bench.database, bench.wallets, options)
     assert (await later.reconcile()).released == 1
     await later.close()
-    (row,) = await rows_of(bench)
+    row = await row_of(bench)
     assert row.state is PocketState.OPEN
     await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, row.address)
     assert await bench.lamports(row.address) == 0
-
-
-async def rows_of(bench: Bench) -> list[store.PocketRow]:
-    async with bench.database.read() as connection:
-        return await store.of_wallet(connection, bench.wallet.id)
 
 
 async def test_rent_that_a_call_pays_out_of_the_funding_counts(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ async def stopped_at(tmp_path: Path, step: Step) -> AsyncIterator[Bench]:
     """A bench whose first process went no further than `step`."""
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         for part in (bench.engine, bench.engine._signing, bench.engine.sender):
-            part._hook = _die_at(step)
+            part._hook = die_at(step)
         task = asyncio.create_task(bench.engine._execute(bench.wallet, ADMIN, bench.draft(HALF)))
         with pytest.raises(Died):
             await task
         yield bench
 
 
-def _die_at(step: Step) -> Callable[[Step], None]:
+def die_at(step: Step) -> Callable[[Step], None]:
     def hook(at: Step) -> None:
         if at is step:
             raise Died

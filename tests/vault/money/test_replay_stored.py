@@ -14,6 +14,7 @@ import pytest
 from solders.keypair import Keypair
 from sqlalchemy import insert, select, update
 from tests.promises import promise
+from tests.support.database import WALLET_ROW
 from tests.support.examples import rest_is_long
 from tests.support.grants import SaidPrices
 
@@ -148,19 +149,7 @@ class Service:
 
 @pytest.fixture
 async def service(database: Database) -> Service:
-    rows = [
-        {
-            "id": each,
-            "name": f"wallet {each}",
-            "public_key": f"{each}-address",
-            "tags": [],
-            "created_ms": 1,
-            "kek_version": 1,
-            "wrapped_data_key": b"",
-            "sealed_key": b"",
-        }
-        for each in WALLETS
-    ]
+    rows = [WALLET_ROW | {"id": each, "public_key": f"{each}-address"} for each in WALLETS]
     async with database.write() as connection:
         await connection.execute(insert(wallets), rows)
     return Service(database, random.Random(1))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -34,6 +33,7 @@ from tests.support.swaps import (
     swaps,
     whole,
 )
+from tests.vault.money.test_reconcile import restarted
 
 from solward.database.tables import attempts, reservations
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
@@ -42,8 +42,6 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.venue import SwapInstructions
 from solward.vault.grants.model import USD
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.money.send.reconcile import reconcile
-from solward.vault.money.send.sender import Sender
 from solward.vault.money.send.settlement import (
     Landed,
     TokenBalance,
@@ -177,13 +175,6 @@ async def raise_reservation(bench: Bench, units: Mapping[str, int]) -> None:
             await connection.execute(
                 insert(reservations).values({**rows[0], "asset": asset, "units": more})
             )
-
-
-async def restarted(bench: Bench, **options: float) -> None:
-    sender = Sender(bench.ledger, bench.database, **options)
-    sender.start()
-    await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
-    await sender.close()
 
 
 @promise("balances-need-two-hosts")

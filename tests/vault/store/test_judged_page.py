@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.database import WALLET_ROW
 
 from solward.database.database import Database
 from solward.database.tables import holds, reservations, transactions, wallets
@@ -54,18 +55,8 @@ async def ended(
 
 @pytest.fixture(autouse=True)
 async def wallet(database: Database) -> None:
-    row: dict[str, Any] = {
-        "id": "w",
-        "name": "w",
-        "public_key": "w",
-        "tags": [],
-        "created_ms": 1,
-        "kek_version": 1,
-        "wrapped_data_key": b"",
-        "sealed_key": b"",
-    }
     async with database.write() as connection:
-        await connection.execute(insert(wallets), [row])
+        await connection.execute(insert(wallets), [WALLET_ROW | {"id": "w"}])
 
 
 async def test_pages_follow_the_order_of_judgement_and_not_the_clock(database: Database) -> None:

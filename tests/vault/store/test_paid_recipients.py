@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import insert, update
+from tests.support.database import WALLET_ROW
 
 from solward.database.database import Database
 from solward.database.tables import transactions, wallets
@@ -23,22 +24,8 @@ ASKED = (PAID, ALIKE, OTHER_END, OTHER)
 @pytest.fixture(autouse=True)
 async def wallet(database: Database) -> None:
     async with database.write() as connection:
-        await connection.execute(
-            insert(wallets),
-            [
-                {
-                    "id": id_,
-                    "name": id_,
-                    "public_key": id_,
-                    "tags": [],
-                    "created_ms": 1,
-                    "kek_version": 1,
-                    "wrapped_data_key": b"",
-                    "sealed_key": b"",
-                }
-                for id_ in ("w", "v")
-            ],
-        )
+        rows = [WALLET_ROW | {"id": name, "public_key": name} for name in ("w", "v")]
+        await connection.execute(insert(wallets), rows)
 
 
 async def pay(

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.promises import promise
-from tests.support.database import query_plans
+from tests.support.database import WALLET_ROW, query_plans
 
 from solward.database.database import Database
 from solward.service import record_filter
@@ -42,9 +42,8 @@ def record(number: int, dice: random.Random) -> TransactionRecord:
 async def store(database: Database, records: Sequence[TransactionRecord]) -> None:
     async with database.write() as connection:
         for each in ("w0", "w1"):
-            row = {"id": each, "name": each, "public_key": each, "tags": [], "created_ms": 1}
-            sealed = {"kek_version": 1, "wrapped_data_key": b"", "sealed_key": b""}
-            await wallets.insert_wallets(connection, [row | sealed], ["admin"])
+            row = WALLET_ROW | {"id": each, "public_key": each}
+            await wallets.insert_wallets(connection, [row], ["admin"])
         for each_record in records:
             await transactions.insert_record(connection, each_record, action_key=None)
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.database import query_plans, refuse_changes_of_ended_records
+from tests.support.database import WALLET_ROW, query_plans, refuse_changes_of_ended_records
 from tests.support.engine import Bench
 
 from solward.database.database import Database
@@ -47,9 +47,8 @@ async def store(database: Database, *records: TransactionRecord) -> None:
     async with database.write() as connection:
         for each in sorted({r.wallet_id for r in records}):
             if await wallets.get_wallet(connection, each) is None:
-                row = {"id": each, "name": "w", "public_key": each, "tags": [], "created_ms": 1}
-                sealed = {"kek_version": 1, "wrapped_data_key": b"", "sealed_key": b""}
-                await wallets.insert_wallets(connection, [row | sealed], ["admin"])
+                row = WALLET_ROW | {"id": each, "public_key": each}
+                await wallets.insert_wallets(connection, [row], ["admin"])
         for each_record in records:
             await transactions.insert_record(connection, each_record, action_key=None)
 
