@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from tests.support.approvals import KEY, Desk, open_desk
 from tests.support.grants import grant, limit
+from tests.vault.money.test_grants_engine import counted
 
 from solward.operations.policies.changes import replace_set
-from solward.support.durations import DAY_MS
 from solward.types.money import LAMPORTS_PER_SOL as SOL
 from solward.types.record import HoldState, TransactionStatus
 from solward.vault.grants.model import Grant, NewRecipient
 from solward.vault.money.request import ADMIN
-from solward.vault.store import window_sums
 
 WHO = KEY.principal
 # Above 0.5 SOL a person is asked, above 3 SOL a day nobody.
@@ -37,21 +36,13 @@ async def under(desk: Desk, *grants: Grant, who: str = WHO) -> None:
     await replace_set(desk.bench.database, who, grants)
 
 
-async def counted(desk: Desk) -> int:
-    """Lamports that count in the grant."""
-    async with desk.bench.database.read() as connection:
-        now = (await desk.bench.database.moment(connection)).window_ms
-        need = (GRANT.scope, "SOL", DAY_MS)
-        return (await window_sums.counted(connection, [need], now))[need].units
-
-
 async def test_what_is_above_it_waits_and_counts_once_it_is_approved(desk: Desk) -> None:
     assert (await desk.ask(HALF)).status is TransactionStatus.CONFIRMED
     hold = await desk.held(1)
     assert "0.5 SOL" in hold.sentence
-    assert await counted(desk) == SOL // 2
+    assert await counted(desk.bench, GRANT, "SOL") == SOL // 2
     assert (await desk.approvals.approve(hold.id, "admin")).state is HoldState.EXECUTED
-    assert await desk.paid() == await counted(desk) == SOL + SOL // 2
+    assert await desk.paid() == await counted(desk.bench, GRANT, "SOL") == SOL + SOL // 2
 
 
 async def test_an_approval_is_no_room_in_a_window(desk: Desk) -> None:
@@ -62,7 +53,7 @@ async def test_an_approval_is_no_room_in_a_window(desk: Desk) -> None:
     [record] = [each for each in await desk.bench.history() if each.id == after.transaction_id]
     assert record.guardrails_applied[-1] == "grants"
     assert "1 of 3 SOL" in (record.error or "")
-    assert await desk.paid() == await counted(desk) == 2 * SOL
+    assert await desk.paid() == await counted(desk.bench, GRANT, "SOL") == 2 * SOL
 
 
 async def test_every_principal_that_holds_is_satisfied_by_one_approval(desk: Desk) -> None:

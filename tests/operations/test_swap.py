@@ -103,15 +103,6 @@ async def test_the_whole_balance_cannot_be_sold_since_fee_and_rent_are_due(
         assert await swaps.lamports() == RENT
 
 
-async def test_more_tokens_than_held_is_a_failed_record(swaps: SwapBench) -> None:
-    with pytest.raises(TransactionFailed, match="The transaction would fail"):
-        await swaps.swap("USDC", "SOL", 5)
-    assert (await only_record(swaps)).status is TransactionStatus.FAILED
-    await swaps.swap("SOL", "USDC", 1)
-    with pytest.raises(TransactionFailed, match="insufficient balance"):
-        await swaps.swap("USDC", "SOL", 5_000)
-
-
 async def test_a_blocked_pool_is_not_traded_with(tmp_path: Path) -> None:
     blocked = frozenset({str(USDC_POOL.mint_vault)})
     async with open_swaps(tmp_path, blocked=blocked) as swaps:

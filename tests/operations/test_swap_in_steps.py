@@ -211,16 +211,6 @@ async def test_bytes_that_lack_another_signature_are_refused(swaps: SwapBench) -
     await refused(swaps, "A signature other than the pocket's is missing or wrong")
 
 
-async def test_bytes_that_are_no_transaction_are_refused(swaps: SwapBench) -> None:
-    for garbage in (b"", b"\x80", bytes(200), b"\xff" * 5_000):
-
-        async def build(_quote: Quote, _taker: str, garbage: bytes = garbage) -> bytes:
-            return garbage
-
-        swaps.plugin.build = build
-        await refused(swaps, "transaction")
-
-
 async def test_bytes_on_a_blockhash_the_ledger_does_not_know_are_not_sent(
     swaps: SwapBench,
 ) -> None:

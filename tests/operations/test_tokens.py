@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -249,43 +247,6 @@ async def test_wrapped_sol_is_neither_burned_nor_closed_with_sol_in_it(tmp_path:
         await tokens.bench.transfer(Decimal("0.5"), to=tokens.account(WRAPPED_SOL_MINT))
         # Not synced: the account still says it is empty, and all its SOL comes back.
         assert (await close(tokens, WRAPPED_SOL_MINT)).details["reclaimed"] == Decimal("0.50203928")
-
-
-async def test_an_action_that_was_taken_is_not_refused_when_it_is_asked_for_again(
-    tokens: TokenBench,
-) -> None:
-    mint = await tokens.mint(units=1_000_000)
-    operations = tokens.operations
-
-    def named(key: str) -> Any:
-        return replace(ADMIN, action_key=key)
-
-    for again in range(2):
-        records = [
-            await operations.perform(
-                "burn", tokens.wallet, named("b"), {"mint": mint, "amount": 1}
-            ),
-            await operations.perform("close_account", tokens.wallet, named("c"), {"mint": mint}),
-            await operations.perform("revoke_authority", tokens.wallet, named("r"), {"mint": mint}),
-        ]
-        assert len(await tokens.bench.history()) == 3, again
-        assert {record.status for record in records} == {TransactionStatus.CONFIRMED}
-    assert tokens.sent() == 3
-
-
-async def test_of_two_burns_of_everything_at_once_one_lands_and_the_other_costs_at_most_a_fee(
-    tokens: TokenBench,
-) -> None:
-    mint = await tokens.mint(units=4_000_000, ours=False)
-    before = await tokens.lamports()
-    ends = await asyncio.gather(
-        burn(tokens, mint, 4), burn(tokens, mint, 4), return_exceptions=True
-    )
-    failures = [end for end in ends if isinstance(end, TransactionFailed | InvalidRequest)]
-    records = [end for end in ends if isinstance(end, TransactionRecord)]
-    assert (len(failures), len(records)) == (1, 1), ends
-    assert (await tokens.read(mint)).supply == 0
-    assert before - await tokens.lamports() in (FEE, 2 * FEE)
 
 
 ASKED: list[tuple[str, Callable[[TokenBench, str], Awaitable[Any]], dict[str, Any]]] = [

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account, set_authority
 from spl.token.models import AuthorityType, SetAuthorityParams
 from tests.operations.test_staking import BAD_AMOUNTS
 from tests.support.engine import by_hand
-from tests.support.tokens import FEE, RENT, SOL, TOKEN, TokenBench
+from tests.support.tokens import TOKEN, TokenBench
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, TransactionFailed
@@ -27,18 +26,6 @@ async def unwrap(tokens: TokenBench) -> TransactionRecord:
 
 async def wrapped(tokens: TokenBench) -> int:
     return await tokens.units(WRAPPED_SOL_MINT)
-
-
-async def test_lamports_sent_to_the_address_before_do_not_stop_a_wrap(tokens: TokenBench) -> None:
-    account = Pubkey.from_string(tokens.account(WRAPPED_SOL_MINT))
-    gift = TransferParams(
-        from_pubkey=tokens.stranger.pubkey(), to_pubkey=account, lamports=1_000_000
-    )
-    await tokens.land([transfer(gift)])
-    before = await tokens.lamports()
-    await wrap(tokens, 1)
-    assert await wrapped(tokens) == SOL
-    assert before - await tokens.lamports() == SOL + RENT - 1_000_000 + FEE
 
 
 async def test_an_account_that_is_not_the_wallets_any_more_gets_nothing(tokens: TokenBench) -> None:

@@ -348,20 +348,6 @@ async def test_sol_is_paid_by_a_sponsored_charge_and_found_in_the_wallets_own_hi
     assert (await shop.call("getBalance", shop.address))["value"] == before - 2_000_000
 
 
-async def test_what_is_asked_for_is_found_without_a_word_of_the_seller(shop: Shop) -> None:
-    """It takes the money and says nothing of it."""
-
-    async def sells(asked: Asked) -> Reply:
-        if asked.paid:
-            await shop.settle(asked)
-            return Reply(200, (), b"served")
-        return shop.asks()
-
-    shop.seller.answer = sells
-    await shop.buys()
-    assert (await lands(shop))["signature"] == shop.settled[0]
-
-
 async def test_the_cheapest_way_is_the_sponsors(shop: Shop) -> None:
     """A seller that offers both protocols is paid by the one whose fee another pays."""
     both = shop.asks().headers + mpp(charge()).headers

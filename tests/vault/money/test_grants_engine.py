@@ -14,10 +14,10 @@ from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.grants import grant, limit
 from tests.support.tokens import TokenBench
+from tests.vault.store.test_alerts import alerts
 
-from solward.database.tables import audit, judged_effects, reservations
+from solward.database.tables import judged_effects, reservations
 from solward.operations.policies.changes import replace_policy, replace_set
-from solward.support import jsontext
 from solward.support.durations import DAY_MS, HOUR_MS
 from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.guardrail import COSTS, Operation
@@ -290,13 +290,6 @@ async def test_a_dry_run_is_judged_by_grants_and_counts_nothing(tokens: TokenBen
     assert trial.allowed
     assert trial.verdict.applied[-1] == "grants"
     assert await counted(bench, made, "SOL") == 0
-
-
-async def alerts(bench: Bench) -> list[Any]:
-    """The data of each alert in the audit log, oldest first."""
-    query = select(audit.c.data).where(audit.c.event == "alert:raised").order_by(audit.c.seq)
-    async with bench.database.read() as connection:
-        return [jsontext.loads(text) for text in (await connection.execute(query)).scalars()]
 
 
 async def ends(bench: Bench) -> tuple[int, int]:

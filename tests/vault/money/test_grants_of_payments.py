@@ -18,10 +18,10 @@ from sqlalchemy import select
 from tests.promises import promise
 from tests.support.grants import grant, limit
 from tests.vault.money.handed_payments import PRICE, Shop, open_shop
+from tests.vault.money.test_grants_engine import counted
 
 from solward.database.tables import judged_effects, payments, reservations
 from solward.operations.policies.changes import replace_policy, replace_set
-from solward.support.durations import DAY_MS
 from solward.types.errors import GuardrailBlocked, Held
 from solward.types.guardrail import COSTS, Operation
 from solward.types.payment import PaymentMode
@@ -29,7 +29,6 @@ from solward.types.record import TransactionStatus
 from solward.vault.grants.model import Grant, NewRecipient
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
-from solward.vault.store import window_sums
 
 AGENT, KEY = "agent:a", "key:k"
 SITE = "site:api.example.com"
@@ -70,13 +69,6 @@ async def refused(shop: Shop, who: Actor, *words: str, **terms: Any) -> None:
             assert (await connection.execute(kept)).first() is None
 
 
-async def counted(shop: Shop, of: Grant, asset: str) -> int:
-    async with shop.bench.database.read() as connection:
-        now = (await shop.bench.database.moment(connection)).window_ms
-        need = (of.scope, asset, DAY_MS)
-        return (await window_sums.counted(connection, [need], now))[need].units
-
-
 def at(shop: Shop, most: int, **more: Any) -> dict[str, Any]:
     return {shop.mint: limit(shop.mint, most, **more)}
 
@@ -90,7 +82,10 @@ async def test_what_is_paid_counts_in_the_grant_to_the_unit_and_a_sponsored_one_
     handed = await shop.hand_over(actor=actor())
     await shop.settle(handed)
     assert (await shop.ended(handed)).status is TransactionStatus.CONFIRMED
-    assert (await counted(shop, made, shop.mint), await counted(shop, made, COSTS)) == (PRICE, 0)
+    assert (await counted(shop.bench, made, shop.mint), await counted(shop.bench, made, COSTS)) == (
+        PRICE,
+        0,
+    )
     async with shop.bench.database.read() as connection:
         judged = (await connection.execute(select(judged_effects))).one()
     assert judged.type == "payment"
@@ -237,5 +232,5 @@ async def test_one_unit_many_times_is_counted_to_the_unit(shop: Shop, times: int
         await asyncio.gather(*(buys() for _ in range(AT_ONCE)))
     assert (len(landed), len(set(landed)), refusals) == (times, times, AT_ONCE)
     assert await shop.received() == times
-    assert await counted(shop, made, shop.mint) == await shop.counted() == times
+    assert await counted(shop.bench, made, shop.mint) == await shop.counted() == times
     await refused(shop, actor(), "has 0 of", units=1)

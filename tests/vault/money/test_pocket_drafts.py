@@ -9,11 +9,11 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy import select
 from tests.promises import promise
 from tests.support.engine import Bench
+from tests.support.swaps import pay_sol
 
 from solward.database.tables import attempts, pockets
 from solward.types.errors import InvalidRequest, TransactionFailed
@@ -28,13 +28,7 @@ BLOCKHASH = "11111111111111111111111111111111"
 
 
 def pay(source: str, target: str, lamports: int) -> Instruction:
-    return transfer(
-        TransferParams(
-            from_pubkey=Pubkey.from_string(source),
-            to_pubkey=Pubkey.from_string(target),
-            lamports=lamports,
-        )
-    )
+    return pay_sol(Pubkey.from_string(source), Pubkey.from_string(target), lamports)
 
 
 def there_and_back(bench: Bench, pocket: Pocket, *, mint: str | None = None) -> Draft:
