@@ -4,7 +4,6 @@ a seller says proves nothing."""
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -272,27 +271,6 @@ def test_a_price_that_rises_by_more_than_a_fifth_is_held(place: Place) -> None:
     assert held.status_code == 202, held.text
     assert len(seller.handed) == 2
     assert buyer.spent() == buyer.counted() == 110_000
-
-
-def test_an_answer_that_never_comes_leaves_a_payment_that_can_be_shown_again(place: Place) -> None:
-    seller, buyer = place.seller, place.buyer()
-    seller.act = without_a_word(seller)
-    first = buyer.pay(seller.url, key="shown again")
-    seller.act = seller.settles
-    deadline = time.monotonic() + 20
-    while True:
-        again = buyer.pay(seller.url, key="shown again")
-        answered = again.json().get("response")
-        if again.status_code == 200 and answered is not None:
-            break
-        assert time.monotonic() < deadline, (first.text, again.text)
-        time.sleep(0.1)
-    shown = {each.wire for each in seller.handed}
-    assert len(shown) == 1, "other bytes were signed for one purchase"
-    ended = buyer.ended(again.json()["payment"]["id"])
-    assert (ended["state"], ended["served"]) == ("landed", "yes")
-    assert buyer.spent() == buyer.counted() == seller.took == PRICE
-    assert json.loads(again.json()["response"]["body"]) == {"served": 1}
 
 
 @promise("expired-challenge-unpaid")

@@ -118,6 +118,7 @@ def test_sol_is_paid_with_where_the_seller_asks_for_it(stage: Counterparts, shop
     assert 0 < LAMPORTS - 1_000_000 - stage.ledger.sol(payer.address) < MOST_FEE
 
 
+@promise("answers-read-by-protocol")
 def test_a_protocol_can_be_named(stage: Counterparts, shop: Shop) -> None:
     seller, payer = shop.sellers["npm"], buyer(stage, shop)
     assert "no_offer" in payer.refused(f"{seller.url}/sponsored", protocol="x402")

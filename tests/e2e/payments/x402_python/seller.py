@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from serving import GIVEN, serve
 from x402 import x402ResourceServer
 from x402.extensions.payment_identifier import declare_payment_identifier_extension
@@ -30,7 +30,6 @@ routes = {
     "GET /weather": costing(50_000),
     "POST /echo": costing(70_000),
     "GET /order": costing(30_000, memo="order 7"),
-    "GET /broken": costing(90_000),
     # The buyer gives each payment a name of its own.
     "GET /named": costing(
         20_000, {"payment-identifier": declare_payment_identifier_extension(True)}
@@ -65,19 +64,9 @@ async def order() -> Any:
     return told(order=7)
 
 
-@app.get("/broken")
-async def broken() -> Any:
-    raise HTTPException(500, "broken before it was settled")
-
-
 @app.get("/named")
 async def named() -> Any:
     return told()
-
-
-@app.get("/free")
-async def free() -> Any:
-    return {"free": True}
 
 
 serve(app)
