@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import signal
-import threading
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.browser import Browser
+from tests.support.http import Handler, served_in_thread
 from tests.support.processes import SECRET, Service
 
 pytestmark = pytest.mark.more
@@ -27,38 +24,23 @@ fetch(url, body === null ? options : {...options, body}).then(
 """
 
 
-class Site:
+class Page(Handler):
     """A static page on a port of its own, which is an origin of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "index.html").write_text("<!doctype html><title>page</title>")
-        handler = partial(_Silent, directory=str(folder))
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+    def get(self) -> None:
+        self.reply(200, b"<!doctype html><title>page</title>", {"Content-Type": "text/html"})
 
 
 @pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site]]:
+def ports() -> Iterator[tuple[int, int]]:
     """The dashboard's origin, and somebody else's."""
-    made = Site(tmp_path_factory.mktemp("ours")), Site(tmp_path_factory.mktemp("theirs"))
-    yield made
-    for site in made:
-        site.close()
+    with served_in_thread(Page) as ours, served_in_thread(Page) as theirs:
+        yield int(ours.rpartition(":")[2]), int(theirs.rpartition(":")[2])
 
 
 @pytest.fixture(scope="module")
-def api(sites: tuple[Site, Site], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    port = sites[0].port
+def api(ports: tuple[int, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    port, _ = ports
     origins = f"http://localhost:{port},http://127.0.0.1:{port}"
     home = tmp_path_factory.mktemp("api") / "home"
     service = Service(home, CORS_ORIGINS=origins).start()
@@ -81,9 +63,9 @@ def fetched(
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_the_dashboards_origin_may_read_and_write(
-    tab: Browser, api: Service, sites: tuple[Site, Site], name: str
+    tab: Browser, api: Service, ports: tuple[int, int], name: str
 ) -> None:
-    tab.driver.get(f"http://{name}:{sites[0].port}/")
+    tab.driver.get(f"http://{name}:{ports[0]}/")
     made = fetched(tab, api, "/wallets", "POST", f'{{"name": "from-{name}"}}')
     assert made["status"] == 200
     listed = fetched(tab, api, "/wallets")
@@ -92,8 +74,8 @@ def test_the_dashboards_origin_may_read_and_write(
     assert fetched(tab, api, f"/keys/{key}", "DELETE")["status"] == 200
 
 
-def test_its_refusals_can_be_read_too(tab: Browser, api: Service, sites: tuple[Site, Site]) -> None:
-    tab.driver.get(f"http://127.0.0.1:{sites[0].port}/")
+def test_its_refusals_can_be_read_too(tab: Browser, api: Service, ports: tuple[int, int]) -> None:
+    tab.driver.get(f"http://127.0.0.1:{ports[0]}/")
     assert fetched(tab, api, "/wallets/nobody/balance") == {
         "status": 404,
         "body": {"error": "Wallet not found"},
@@ -101,9 +83,9 @@ def test_its_refusals_can_be_read_too(tab: Browser, api: Service, sites: tuple[S
 
 
 def test_another_origin_may_neither_read_nor_write(
-    tab: Browser, api: Service, sites: tuple[Site, Site]
+    tab: Browser, api: Service, ports: tuple[int, int]
 ) -> None:
-    tab.driver.get(f"http://127.0.0.1:{sites[1].port}/")
+    tab.driver.get(f"http://127.0.0.1:{ports[1]}/")
     with api.client() as client:
         before = client.get("/wallets").json()
         assert "refused" in fetched(tab, api, "/wallets")

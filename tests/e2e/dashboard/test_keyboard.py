@@ -248,44 +248,6 @@ def test_holds_are_approved_and_denied(
             assert stop.inMain or stop.tag == "DIV", stop
 
 
-@promise("keyboard-alone-suffices")
-def test_an_agent_is_made_and_stopped(
-    keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
-) -> None:
-    browser.open("/agents")
-    browser.wait_for("in all")
-    keys.enter("New agent")
-    browser.one(".q-dialog .sw-dialog")
-    keys.write("Name", "typed")
-    # The provider's options by the arrows.
-    keys.to("Provider")
-    keys.press(*"rules")
-    keys.press(Keys.ENTER)
-    keys.write("Strategy", "always do wait")
-    keys.enter("Create")
-    browser.wait_for("typed is made")
-    browser.until(lambda: browser.all('[aria-label="Stop typed"]'), "it to run")
-    keys.enter("Stop typed")
-    with service.client() as api:
-        browser.until(
-            lambda: (
-                "stopped"
-                in [
-                    each["status"]
-                    for each in api.get("/agents").json()["agents"]
-                    if each["name"] == "typed"
-                ]
-            ),
-            "it to stop",
-        )
-    # Its button is gone, and the focus is at its card still.
-    browser.until(lambda: not browser.all('[aria-label="Stop typed"]'), "the button to go")
-    keys.press(Keys.TAB)
-    stop = keys.stop()
-    assert stop is not None
-    assert stop.name in ("typed", "Start typed", "Chat with typed", "Delete typed"), stop
-
-
 def in_dialog(keys: Keyboard) -> bool:
     stop = keys.stop()
     return stop is not None and stop.inDialog

@@ -163,25 +163,3 @@ def test_a_wallet_says_what_can_leave_it_and_what_is_left_of_grants(
     browser.wait_for("May be approved until")
     (hold,) = api.get("/holds?open=true").json()["holds"]
     api.post(f"/holds/{hold['id']}/deny", json={})
-
-
-def test_an_agent_says_its_grants_and_what_waits(browser: Browser, api: httpx.Client) -> None:
-    wallet = funded_wallet(api, "agents", 0)
-    grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}
-    made = api.post(
-        "/agents",
-        json={
-            "name": "scout",
-            "strategy": "Hold.",
-            "walletId": wallet,
-            "llmProvider": "openai",
-            "llmModel": "gpt-4o",
-            "grants": [grant],
-        },
-    )
-    assert made.status_code == 200, made.text
-    browser.open(f"/agents/{made.json()['id']}")
-    limits = api.get(f"/agents/{made.json()['id']}/limits").json()["grants"]
-    said = limits[0]["grants"][0]["sentence"]
-    browser.until(lambda: said in browser.marked("grants").text, said)
-    assert not browser.all('[data-testid="open-holds"]')

@@ -117,21 +117,6 @@ def test_what_is_done_and_refused_appears_by_itself(browser: Browser, api: httpx
 
 
 @pytest.mark.usefixtures("three")
-def test_a_filter_shows_what_fits_and_says_when_nothing_does(browser: Browser) -> None:
-    browser.open("/transactions")
-    browser.wait_for("3 transactions")
-    browser.choose("Status", "blocked")
-    browser.wait_for("1 of 3 transactions")
-    assert len(rows(browser)) == 1
-    browser.choose("Type", "swap")
-    browser.wait_for("Nothing fits this filter")
-    browser.choose("Type", "All types")
-    browser.choose("Status", "Any status")
-    browser.fill("Search", "payroll")
-    browser.wait_for("3 transactions")
-
-
-@pytest.mark.usefixtures("three")
 def test_one_of_them_tells_everything(browser: Browser, api: httpx.Client) -> None:
     browser.open("/transactions")
     browser.wait_for("3 transactions")

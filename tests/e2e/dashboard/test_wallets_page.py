@@ -79,35 +79,6 @@ def test_the_first_wallet_is_made_on_an_empty_page(browser: Browser) -> None:
     assert browser.errors() == []
 
 
-def test_an_airdrop_arrives_and_the_chart_shows_every_change(
-    browser: Browser, api: httpx.Client
-) -> None:
-    wallet = funded_wallet(api, "thirsty", 0)
-    browser.open(f"/wallets/{wallet}")
-    browser.wait_for("Ask the faucet for some SOL.")
-    browser.click("Airdrop")
-    browser.fill("Amount (optional)", "1.000000001")
-    browser.press("run-airdrop")
-    _outcome(browser, "airdrop")("Airdrop confirmed")
-    browser.wait_for("1.000000001 SOL")
-    browser.wait_for("they add up exactly")
-    assert _holds(api, wallet) == Decimal("1.000000001")
-
-
-def test_what_does_not_fit_is_told_at_its_field_and_not_sent(
-    shown: Browser, api: httpx.Client, wallet: str
-) -> None:
-    shown.click("Airdrop")
-    shown.fill("Amount (optional)", "2,5")
-    shown.press("run-airdrop")
-    shown.wait_for("must be a number such as 0.5")
-    shown.fill("Amount (optional)", "2.5")
-    shown.wait_gone("must be a number such as 0.5")
-    shown.press("run-airdrop")
-    shown.wait_for("must be at most 2 (got 2.5)")
-    assert len(_records(api, wallet)) == 2
-
-
 def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     shown: Browser, api: httpx.Client, wallet: str
 ) -> None:
@@ -154,25 +125,6 @@ def test_a_recipient_is_given_by_name_and_one_of_two_is_not_guessed(
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     assert [_holds(api, each) for each in others] == [Decimal("0.1"), 0, 0]
-
-
-def test_a_refusal_is_told_in_the_words_of_the_service(
-    shown: Browser, api: httpx.Client, wallet: str
-) -> None:
-    shown.fill("To", _address(api, wallet))
-    shown.fill("Amount", "3")
-    shown.press("run-transfer")
-    refused = shown.marked("refused").text
-    assert "Refused by max_per_tx" in refused
-    assert "3 SOL is more than the 2 SOL allowed per transaction" in refused
-    assert [each.text for each in shown.all('[data-testid="refused"] li')] == [
-        "Asked 3 SOL", "Allowed 2 SOL",
-    ]  # fmt: skip
-    # There is nothing to confirm, and a dry run leaves no record.
-    assert not shown.all('[data-testid="confirm"]')
-    shown.click("Cancel")
-    assert "blocked" not in [each["status"] for each in _records(api, wallet)]
-    assert _holds(api, wallet) == 4
 
 
 @promise("preview-promises-nothing")
@@ -228,44 +180,6 @@ def test_a_double_click_sends_once(shown: Browser, api: httpx.Client, wallet: st
     assert not shown.all('[data-testid="confirm"]')
     assert [each["type"] for each in _records(api, wallet)].count("transfer") == 1
     assert _holds(api, other) == Decimal("0.25")
-
-
-def test_tokens_are_sent_with_what_arrives_and_what_nothing_limits(
-    shown: Browser, api: httpx.Client, wallet: str
-) -> None:
-    other = funded_wallet(api, "token shop", 0)
-    body = {"name": "Paper", "symbol": "PPR", "decimals": 2, "initialSupply": 9}
-    mint = api.post(f"/wallets/{wallet}/launch-token", json=body).json()["mint"]
-    shown.click("Transfer token")
-    panel = '.q-tab-panel:has([data-testid="run-transfer-token"])'
-    shown.fill("Mint", mint, within=panel)
-    shown.fill("To", _address(api, other), within=panel)
-    shown.fill("Amount", "2.5", within=panel)
-    shown.press("run-transfer-token")
-    shown.wait_for(f"2.5 of the token {mint}")
-    effects = shown.marked("effects").text
-    assert "for 1 new account" in effects
-    assert "nothing limits" in effects
-    shown.press("confirm")
-    _outcome(shown, "transfer-token")("confirmed")
-    (held,) = loads(api.get(f"/wallets/{other}/balance").content)["tokens"]
-    assert held["uiBalance"] == Decimal("2.5")
-
-
-def test_a_swap_shows_its_tokens_by_symbol(shown: Browser, api: httpx.Client, wallet: str) -> None:
-    shown.click("Swap")
-    shown.fill("Buy", "USDC")
-    shown.fill("Amount", "0.1", within='.q-tab-panel:has([data-testid="run-swap"])')
-    shown.press("run-swap")
-    shown.wait_for("Arrives")
-    assert "0.1 SOL" in shown.marked("effects").text
-    shown.press("confirm")
-    _outcome(shown, "swap")("Swap confirmed")
-    tokens = loads(api.get(f"/wallets/{wallet}/balance").content)["tokens"]
-    (usdc,) = (each for each in tokens if each["symbol"] == "USDC")
-    shown.wait_for(f"{usdc['uiBalance']:,f}")
-    shown.open("/wallets")
-    shown.wait_for(f"{usdc['uiBalance']:,f} USDC")
 
 
 def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wallet: str) -> None:
@@ -429,27 +343,6 @@ def test_a_payment_whose_answer_was_lost_is_paid_once(
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     assert sol_of(api, other) == Decimal("0.5")
-
-
-@promise("refused-preview-cannot-confirm")
-@pytest.mark.timeout(240)
-def test_without_the_service_there_is_nothing_to_confirm_until_it_is_back(
-    shown: Browser, api: httpx.Client, wallet: str, service: Service
-) -> None:
-    shown.fill("To", _address(api, wallet))
-    shown.fill("Amount", "0.5")
-    service.stop()
-    try:
-        shown.press("run-transfer")
-        failed = shown.one('[data-testid="preview-failed"]', 60)
-        assert "Nothing was sent" in failed.text
-        assert not shown.all('[data-testid="confirm"]')
-    finally:
-        service.start()
-    shown.press("ask-again")
-    shown.marked("confirm")
-    shown.click("Cancel")
-    assert _holds(api, wallet) == 4
 
 
 def _skill(browser: Browser, name: str) -> None:
