@@ -266,27 +266,6 @@ async def sends(context, lamports, *, put, **given):
         assert await service.ledger.balance(TO) > 49_000_000
 
 
-@pytest.mark.more
-@promise("reads-of-a-call-counted")
-async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None:
-    """The node is the operator's: one READ skill cannot keep it busy."""
-    floods = """
-        async def read():
-            await context.ledger.slot()
-        for _ in range(10):
-            await asyncio.gather(*(read() for _ in range(100)))
-        try:
-            await context.balances()
-        except SkillError as error:
-            return error.code
-    """
-    shelf.install("dist-r", {"floods": skill("floods", floods, effects="Effects.READ")})
-    async with opened() as hosted:
-        wallet = await hosted.stand.wallet()
-        assert await hosted.run("floods", wallet.id) == "too_many_reads"
-        assert await hosted.run("floods", wallet.id) == "too_many_reads"
-
-
 @promise("reads-of-a-call-counted")
 @pytest.mark.more
 @pytest.mark.parametrize(

@@ -366,49 +366,16 @@ def test_synchronous_httpx_says_what_to_use() -> None:
 # Where requests go.
 
 
+# The table of what is no declared site is in tests/registry/test_manifests.py.
 @pytest.mark.parametrize(
     "url",
     [
         "http://api.example.com/",
         "https://evil.example.com/",
-        "https://api.example.com.evil.com/",
-        "https://api.example.com./",
-        "https://api.example.com:8443/",
-        "https://api.example.com:22/",
         "https://api.example.com:0443/x",
         "https://evil.com@api.example.com/",
-        "https://api.example.com@evil.com/",
-        "https://api.example.com:443@127.0.0.1/",
-        "https://api.example.com\\@127.0.0.1/",
-        "https://127.0.0.1\\.api.example.com/",
-        "https://127.0.0.1#@api.example.com/",
-        "https://127.0.0.1?@api.example.com/",
         "https://127.0.0.1/",
-        "https://127.1/",
-        "https://2130706433/",
-        "https://017700000001/",
-        "https://0x7f000001/",
-        "https://0x7f.0.0.1/",
-        "https://0/",
-        "https://[::1]/",
-        "https://[::ffff:127.0.0.1]/",
-        "https://[::ffff:7f00:1]/",
-        "https://[fe80::1%25lo]/",
-        "https://169.254.169.254/latest/meta-data/",
-        "https://metadata.google.internal/",
-        "https://localhost/",
-        "https://API.EXAMPLE.COM/",
-        "https://api\u3002example\uff0ecom/",
-        "https://\u24d0pi.example.com/",
-        "https://api.example.com%00.evil.com/",
-        "https://api.example.com%2f@evil.com/",
-        "https://api.example.com\t.evil.com/",
         "https://api.example.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\nGET /",
-        "https:\\\\api.example.com/",
-        "https:api.example.com/",
-        "//api.example.com/",
-        "file:///etc/passwd",
-        "gopher://api.example.com/",
         "unix:///run/solward.sock",
     ],
 )
@@ -1101,10 +1068,6 @@ async def test_one_that_is_cancelled_while_it_closes_still_hangs_up(net: Net) ->
     egress = Egress()
     call = EgressCall("acme", "acme-plugin", Manifest(), (net.configured,))
     request = m.HttpRequest("GET", f"{net.configured}/", ())
-
-    async def nothing() -> AsyncIterator[m.HttpBody]:
-        return
-        yield
 
     async def reads() -> None:
         async for _ in egress.request(call, request, nothing()):

@@ -203,6 +203,7 @@ def test_what_it_needs_is_shown_and_more_at_an_upgrade_is_asked_about(
         ("acme", {"settings": "{'type': 'object'}"}, "bad_schema: settings: schema: an object"),
         ("acme", {"examples": "({'x': 1},)"}, "bad_contract: examples[0]: unknown field 'x'"),
         ("transfer", {}, "name_conflict: also provided by solward"),
+        ("acme", {"extra": "raise RuntimeError('no luck')"}, "import_failed"),
         ("Acme", {}, "bad_contract: an entry point's name must be like my_skill"),
     ],
 )
@@ -290,14 +291,6 @@ def test_effects_and_variables_that_were_not_accepted_are_not_loaded(
     solward("remove", "acme-tools")
     path = wheel(tmp_path, source=loaded, group=group)
     assert f"acme needs {words}" in solward("install", str(path), status=2).stdout
-
-
-@pytest.mark.more
-def test_one_that_cannot_be_loaded_is_not_installed(home: Path, tmp_path: Path) -> None:
-    path = wheel(tmp_path, source="raise RuntimeError('no luck')")
-    said = solward("install", str(path), "--yes", status=2).stderr
-    assert "acme of acme-tools 1.0 cannot be loaded: import_failed" in said
-    assert layout.installed(home) == ([], {})
 
 
 @pytest.mark.more

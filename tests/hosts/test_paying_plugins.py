@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import httpcore
 import pytest
-from tests.hosts.test_egress import ADDRESS, API, LISTEN, Request, Site, authority, says
+from tests.hosts.test_egress import ADDRESS, API, LISTEN, Site, authority, says
 from tests.promises import promise
 from tests.support.hosts import Opened, opened_hosts
 from tests.support.market import USDC
@@ -24,7 +24,7 @@ from tests.support.sellers import Asked, FakeSeller, Reply, receipt
 
 from solward.operations.payments.sites import Sites
 from solward.service import service
-from solward.types.errors import InvalidRequest, PaymentRefused, SkillError
+from solward.types.errors import PaymentRefused, SkillError
 from solward.vault.money.request import Actor
 
 __all__ = ["authority", "shelf"]
@@ -150,55 +150,6 @@ async def test_what_a_manifest_does_not_name_is_not_asked_for(
             await hosted.run("asks", wallet.id)
         assert caught.value.code == code
         assert seller.site.requests == []
-
-
-async def test_a_skill_that_reads_pays_nothing(
-    shelf: Shelf, opened: Opened, seller: Seller
-) -> None:
-    asks = f"await context.pay(url={URL!r}, max='1 USDC')"
-    # A READ skill names no operation.
-    manifest = f"Manifest(sites=({API!r},))"
-    shelf.install("acme", {"asks": source("asks", asks, manifest, "Effects.READ")})
-    async with opened() as hosted:
-        wallet = await hosted.stand.wallet()
-        with pytest.raises(SkillError) as caught:
-            await hosted.run("asks", wallet.id)
-        assert caught.value.code == "read_only"
-        assert seller.site.requests == []
-
-
-@pytest.mark.parametrize(
-    "given",
-    ["max='1'", "max='free'", "max='1 USDC', method='G ET'", "max='1 USDC', body=b'x' * 70_000"],
-    ids=["no-asset", "no-amount", "method", "body"],
-)
-async def test_what_is_no_request_is_named(
-    shelf: Shelf, opened: Opened, seller: Seller, given: str
-) -> None:
-    shelf.install("acme", {"asks": source("asks", f"await context.pay(url={URL!r}, {given})")})
-    async with opened() as hosted:
-        wallet = await hosted.stand.wallet()
-        with pytest.raises(InvalidRequest, match=r"max|method|body"):
-            await hosted.run("asks", wallet.id)
-        assert seller.site.requests == []
-
-
-async def test_a_large_answer_comes_whole_up_to_a_mebibyte(
-    shelf: Shelf, opened: Opened, seller: Seller
-) -> None:
-    async def large(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + b"a" * 3_000_000)
-        await writer.drain()
-
-    seller.site.answer = large
-    asks = f"""
-        answer = await context.pay(url={URL!r}, max="0.01 USDC")
-        return f"{{len(answer.body)}} {{answer.truncated}}"
-    """
-    shelf.install("acme", {"asks": source("asks", asks)})
-    async with opened() as hosted:
-        wallet = await hosted.stand.wallet()
-        assert await hosted.run("asks", wallet.id) == f"{1 << 20} True"
 
 
 async def test_a_plugin_pays_once_however_often_its_call_is_repeated(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from solward.plugins import open_registry
 from solward.plugins.discovery import environment
 from solward.plugins.loaded import LoadedPayment
 from solward.support.base58 import b58encode
-from solward.types.errors import InvalidRequest, SkillError
+from solward.types.errors import SkillError
 from solward.types.payment import (
     HttpAnswer,
     PaymentMode,
@@ -68,16 +67,10 @@ async def payment_offers(answer):
         os._exit(1)
     if wanted == "bug":
         raise ValueError("a seller's words")
-    if wanted == "refuse":
-        raise InvalidRequest("X-Acme: no price")
     if wanted == "not a list":
         return (each for each in ())
     if wanted == "not offers":
         return [5]
-    if wanted == "many":
-        return [offer()] * 33
-    if wanted == "no amount":
-        return [offer(units=0)]
     if wanted == "odd amount":
         return [offer(units="5")]
     if wanted == "fetch":
@@ -98,10 +91,6 @@ def offer(**fields):
 
 @hookimpl
 async def payment_headers(offer, proof):
-    if offer.description == "smuggle":
-        return {"X-Acme": "a\\r\\nHost: evil"}
-    if offer.description == "not headers":
-        return ["X-Acme"]
     shown = proof.wire.hex() if proof.wire else proof.signature
     return {"X-Acme-Paid": f"{offer.raw['half']} {offer.units} {shown}"}
 
@@ -159,22 +148,6 @@ async def test_it_is_given_a_seller_s_answer_and_gives_offers_headers_and_a_rece
     assert await acme.receipt(offer, HttpAnswer(URL, "GET", 500)) is None
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ("refuse", "acme: X-Acme: no price"),
-        ("no amount", r"acme: offers\[0\]\.units must be an integer"),
-        ("many", "at most 32, not 33"),
-    ],
-)
-async def test_an_answer_or_an_offer_that_is_wrong_is_refused_in_words(
-    acme: LoadedPayment, value: str, words: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=words):
-        await acme.offers(asked(value))
-    assert len(await acme.offers(asked())) == 1
-
-
 @promise("protocol-gets-offer-only")
 @pytest.mark.parametrize("value", ["bug", "odd amount", "not a list", "not offers", "fetch", "die"])
 async def test_one_that_fails_says_so_and_is_asked_again(acme: LoadedPayment, value: str) -> None:
@@ -183,15 +156,6 @@ async def test_one_that_fails_says_so_and_is_asked_again(acme: LoadedPayment, va
     assert failed.value.code == "payment_protocol"
     assert "seller" not in str(failed.value)
     assert len(await acme.offers(asked())) == 1
-
-
-async def test_headers_that_are_none_are_refused(acme: LoadedPayment) -> None:
-    (offer,) = await acme.offers(asked())
-    proof = PaymentProof(PaymentMode.PUSH, SPONSOR, signature=SIGNATURE)
-    with pytest.raises(InvalidRequest, match="header X-Acme must be printable ASCII"):
-        await acme.headers(replace(offer, description="smuggle"), proof)
-    with pytest.raises(SkillError, match="failed: TypeError"):
-        await acme.headers(replace(offer, description="not headers"), proof)
 
 
 @promise("protocol-gets-offer-only")
@@ -221,29 +185,6 @@ async def test_one_that_hangs_is_not_waited_for_and_holds_up_nobody(
         await acme.offers(asked(value))
     task.cancel()
     assert turns > 5
-
-
-async def test_three_faulty_calls_are_a_problem_of_the_plugin(
-    acme: LoadedPayment, hosts: PluginHosts
-) -> None:
-    for _ in range(3):
-        with pytest.raises(SkillError):
-            await acme.offers(asked("bug"))
-    [problem] = hosts.faults()
-    assert (problem.code, problem.plugin, problem.group) == (
-        "faulty_calls",
-        "acme",
-        "solward.payments",
-    )
-
-
-async def test_one_that_declares_another_name_is_left_out(shelf: Shelf, hosts: PluginHosts) -> None:
-    source = PROTOCOL.replace('PaymentSpec("acme")', 'PaymentSpec("x402")')
-    shelf.install("acme", {"acme": source}, "solward.payments")
-    registry = await open_registry(entry_points=shelf.entry_points(), hosts=hosts)
-    [problem] = registry.problems
-    assert problem.code == "bad_contract"
-    assert dict(registry.payments) == {}
 
 
 @promise("built-in-protocol-names-kept")

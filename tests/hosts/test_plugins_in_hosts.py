@@ -652,9 +652,6 @@ async def test_what_a_manifest_does_not_name_is_refused(shelf: Shelf, opened: Op
         usdc = context.tokens.resolve("USDC", "mint")
         return (await context.transact(tokens_out={usdc: 1}, details={})).status
     """
-    buys = """
-        await context.pay(url="https://api.example.com/report", max="0.01 USDC")
-    """
     manifests = {
         "none": "operations=()",
         "stakes": "operations=('stake',)",
@@ -676,15 +673,6 @@ async def test_what_a_manifest_does_not_name_is_refused(shelf: Shelf, opened: Op
                 manifest="Manifest(assets=('USDC',))",
             ),
             "asks": skill("asks", asks),
-            "buys": skill("buys", buys),
-            **{
-                name: skill(name, buys, manifest=f"Manifest({declared})")
-                for name, declared in {
-                    "buys_nowhere": "sites=('solward.test',)",
-                    "buys_by_sol": "sites=('api.example.com',), assets=('SOL',)",
-                    "buys_by_transfer": "sites=('api.example.com',), operations=('transfer',)",
-                }.items()
-            },
             "elsewhere": skill("elsewhere", asks, manifest="Manifest(sites=('solward.test',))"),
         },
     )
@@ -697,8 +685,4 @@ async def test_what_a_manifest_does_not_name_is_refused(shelf: Shelf, opened: Op
         assert await wallet.records() == []
         assert await hosted.run("pays", wallet.id) == "confirmed"
         await refused(hosted, "asks", wallet.id, "no_network")
-        await refused(hosted, "buys", wallet.id, "no_network")
-        await refused(hosted, "buys_nowhere", wallet.id, "site_not_declared")
-        await refused(hosted, "buys_by_sol", wallet.id, "asset_not_declared")
-        await refused(hosted, "buys_by_transfer", wallet.id, "operation_not_declared")
         await refused(hosted, "elsewhere", wallet.id, "site_not_declared")

@@ -237,11 +237,6 @@ async def test_a_flood_of_lines_ends_it(hosts: Hosts) -> None:
     assert await ended(host, "raw_frames", hex=frames.hex(), times=60) == "it flooded the log"
 
 
-async def test_it_cannot_fork(hosts: Hosts) -> None:
-    host = await hosts.start(host_config(), {})
-    assert await run_in(host, "fork") == "PermissionError"
-
-
 async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
     disabled: list[Host] = []
     hosts = await opened(on_fault=disabled.append)

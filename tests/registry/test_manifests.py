@@ -6,7 +6,6 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import pytest
 
 from solward import (
@@ -19,8 +18,6 @@ from solward import (
     SkillSpec,
     VenueSpec,
 )
-from solward.hosts.wire.values import SKILL_SPEC
-from solward.hosts.wire.values import SkillSpec as WireSpec
 from solward.operations.declared import OPERATIONS
 from solward.plugins.load import check_manifest
 from solward.plugins.problems import ProblemCode, Rejected
@@ -197,6 +194,14 @@ def test_a_provider_or_a_venue_moves_no_money(field: str) -> None:
         ("file:///etc/passwd", "bad_http_request"),
         ("ftp://api.example.com/", "bad_http_request"),
         ("HTTPS://api.example.com/", "bad_http_request"),
+        ("https://127.0.0.1?@api.example.com/", "site_not_declared"),
+        ("https://017700000001/", "site_not_declared"),
+        ("https://0/", "site_not_declared"),
+        ("https://[fe80::1%25lo]/", "bad_http_request"),
+        ("https://169.254.169.254/latest/meta-data/", "site_not_declared"),
+        ("https://api.example.com%2f@evil.com/", "bad_http_request"),
+        ("https:\\\\api.example.com/", "bad_http_request"),
+        ("gopher://api.example.com/", "bad_http_request"),
         ("https://api.example.com/ HTTP/1.1\r\nHost: evil.com", "bad_http_request"),
         ("https://api.example.com/\n", "bad_http_request"),
         ("https://api.example.com/\x00", "bad_http_request"),
@@ -343,12 +348,6 @@ def test_it_is_shown_in_words_and_read_again() -> None:
     assert needs(None) == needs(Manifest()) == ()
     for manifest in (None, Manifest(), FULL, Manifest(operations=())):
         assert read_manifest(manifest_json(manifest)) == manifest
-
-
-@pytest.mark.parametrize("manifest", [None, Manifest(), FULL])
-def test_it_comes_over_a_hosts_channel_as_it_was_declared(manifest: Manifest | None) -> None:
-    written = msgspec.msgpack.encode(SKILL_SPEC.to_wire(skill(manifest)))
-    assert SKILL_SPEC.from_wire(msgspec.msgpack.decode(written, type=WireSpec)) == skill(manifest)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from solward.hosts.wire.methods import (
     ProviderComplete,
     SkillExecute,
 )
-from solward.types.errors import SkillError
 
 _kept: list[Any] = []
 
@@ -182,18 +181,6 @@ def close_channel(params: dict[str, Any], setup: Setup) -> None:
 
 
 @_skill
-def fork(params: dict[str, Any], setup: Setup) -> str:
-    """Make a process."""
-    try:
-        pid = os.fork()
-    except OSError as error:
-        return type(error).__name__
-    if pid == 0:
-        time.sleep(60)
-    return "forked"
-
-
-@_skill
 def burn_on(params: dict[str, Any], setup: Setup) -> str:
     """Return, and leave a thread behind that burns a processor."""
     threading.Thread(target=spin, args=({}, setup), daemon=True).start()
@@ -237,12 +224,6 @@ def bring(params: dict[str, Any], setup: Setup) -> str:
         return str(importlib.import_module(params["module"]).__file__)
     except ImportError as error:
         return type(error).__name__
-
-
-@_skill
-def refuse(params: dict[str, Any], setup: Setup) -> None:
-    """Refuse as a plugin does."""
-    raise SkillError("no_tip", "There is no tip")
 
 
 def _channel() -> int:
