@@ -161,10 +161,6 @@ async def test_a_route_may_need_no_lookup_table(tables: Any) -> None:
     assert (await instructions(answers({"addressesByLookupTableAddress": tables}))).tables == {}
 
 
-async def test_an_answer_without_a_price_impact_has_none() -> None:
-    assert (await instructions(answers({"priceImpactPct": None}))).quote.price_impact == 0
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -214,11 +210,6 @@ async def test_what_is_not_used_may_be_missing(missing: str) -> None:
     else:
         with pytest.raises(LedgerUnavailable, match="unexpected shape"):
             await instructions(handler)
-
-
-async def test_what_the_venue_refuses_is_the_callers_to_change() -> None:
-    with pytest.raises(InvalidRequest, match="The swap venue refused: No routes found"):
-        await instructions(answers(b'{"error": "No routes found"}', 400))
 
 
 async def test_the_localnets_market_answers_what_the_venue_asks() -> None:

@@ -169,14 +169,6 @@ async def test_a_price_is_asked_once(two: Both) -> None:
         assert await two[1][name].price(spec.default_model, {}) is not None, name
 
 
-async def test_a_vendors_failure_is_the_same_here(two: Both, server: VendorServer) -> None:
-    with pytest.raises(ProviderError, match="refused the key in OPENAI_API_KEY") as refused:
-        await ask(two, server, "401")
-    assert not refused.value.retryable
-    assert not refused.value.may_cost
-    assert KEY not in repr(refused.value)
-
-
 @promise("stop-ends-the-vendor-call")
 async def test_nobody_waiting_ends_the_work_over_there(two: Both, server: VendorServer) -> None:
     waiting = asyncio.create_task(ask(two, server, "drip"))

@@ -154,10 +154,3 @@ async def test_a_refusal_in_openais_responses_is_one_too(said: str | None) -> No
             assert caught.value.usage is not None
             assert caught.value.usage.tokens == 15
     assert paths == ["/v1/responses"]
-
-
-async def test_an_answer_that_is_merely_empty_is_none() -> None:
-    async with vendor_server() as server:
-        for vendor in VENDORS.values():
-            completion = await complete(vendor, server, "empty")
-            assert (completion.text, completion.tool_calls) == (None, ())

@@ -10,7 +10,7 @@ from tests.support.models import KEY, VENDORS, WAIT, Waits, asked_of, lent, load
 from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
 
-from solward import ProviderContext, ProviderError
+from solward import ProviderError
 from solward_plugins.llm import call
 from solward_plugins.llm.vendor import Vendor
 
@@ -73,7 +73,3 @@ async def test_keys_and_addresses_of_the_environment_are_not_used(
         await loaded(vendor.name).complete(asked_of(vendor), {}, lent(vendor, server))
         assert KEY in repr(server.requests[-1].headers)
         assert not stray.requests
-
-
-def test_a_key_is_not_in_the_representation_of_what_is_lent() -> None:
-    assert KEY not in repr(ProviderContext(KEY, "http://127.0.0.1"))

@@ -25,7 +25,6 @@ from solward.types.payment import (
     offer_json,
     read_offer,
 )
-from solward_plugins.payments import mpp
 
 URL = "https://api.example.com/weather"
 MINT = "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU"
@@ -469,8 +468,3 @@ async def test_noise_is_refused_or_offers_what_stands_there(
     offers = await offered(protocol, asking("".join(pieces)))
     assert len(offers) <= pieces.count(ONE)
     assert {offer.units for offer in offers} <= {10_000}
-
-
-async def test_it_answers_the_same_each_time(protocol: LoadedPayment) -> None:
-    assert mpp.payment_spec() == mpp.payment_spec()
-    assert await protocol.offers(asking(ONE)) == await protocol.offers(asking(ONE))

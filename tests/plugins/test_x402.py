@@ -25,7 +25,6 @@ from solward.types.payment import (
     offer_json,
     read_offer,
 )
-from solward_plugins.payments import x402
 
 URL = "https://api.example.com/weather"
 MINT = "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU"
@@ -421,8 +420,3 @@ async def test_noise_is_refused_or_offers_nothing(
 ) -> None:
     assert await offered(protocol, answer(body=body)) == ()
     assert await offered(protocol, answer(body=body, PAYMENT_REQUIRED=header)) == ()
-
-
-async def test_it_answers_the_same_each_time(protocol: LoadedPayment) -> None:
-    assert x402.payment_spec() == x402.payment_spec()
-    assert await protocol.offers(answer(REQUIRED)) == await protocol.offers(answer(REQUIRED))

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from tests.promises import promise
-from tests.support.plugins import CLOSED, HEAD, Shelf, built_ins, skill_source
+from tests.support.plugins import Shelf, built_ins, skill_source
 
 from solward.hosts.plugins import plugin_hosts
 from solward.plugins import Problem, load_registry, open_registry
@@ -356,59 +352,3 @@ def test_entry_points_that_cannot_be_read_are_a_problem_of_their_distribution(
     assert {"good", "transfer"} <= {candidate.name for candidate in candidates}
     problem = only(tuple(problems))
     assert (problem.code, problem.distribution) == ("import_failed", "mangled")
-
-
-@pytest.fixture
-def discovered(shelf: Shelf) -> Callable[[], dict[str, object]]:
-    """What a fresh process finds by itself with the shelf first on its path."""
-
-    def run() -> dict[str, object]:
-        program = (
-            "import json\n"
-            "from solward.plugins import load_registry\n"
-            "registry = load_registry()\n"
-            "print(json.dumps({'skills': {n: s.distribution for n, s in registry.skills.items()},"
-            " 'problems': {p.distribution: p.code for p in registry.problems}}))\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONPATH": str(shelf.path)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
-
-    return run
-
-
-@pytest.mark.more
-@promise("broken-import-stops-no-start")
-def test_a_fresh_process_starts_with_every_hostile_distribution_installed(
-    shelf: Shelf, discovered: Callable[[], dict[str, object]]
-) -> None:
-    shelf.install("exits", {"exits": "raise SystemExit"})
-    shelf.install("opens", {"opens": skill_source("opens", schema=OPEN)})
-    shelf.install("rival", {"transfer": skill_source("transfer")})
-    shelf.install("blocking", {"blocking": skill_source("blocking").replace("async def", "def")})
-    shelf.install("good", {"good": skill_source("good")})
-    shelf.install("solward", {"wait": skill_source("wait")})
-    found = discovered()
-    assert found["problems"] == {
-        "exits": "import_failed",
-        "opens": "bad_schema",
-        "rival": "name_conflict",
-        "blocking": "bad_contract",
-        "solward": "name_conflict",
-    }
-    skills = found["skills"]
-    assert isinstance(skills, dict)
-    assert skills["good"] == "good"
-    assert skills["transfer"] == "solward"
-
-
-def test_the_closed_schema_of_these_tests_is_one_that_loads(shelf: Shelf) -> None:
-    shelf.install("good", {"good": HEAD + skill_source("good", schema=CLOSED)})
-    assert not load_registry(entry_points=shelf.entry_points()).problems

@@ -9,7 +9,6 @@ from tests.support.plugins import HEAD, Shelf, skill_source
 
 from solward import Effects, Message, SkillSpec, hookimpl
 from solward.plugins import load_registry
-from solward.plugins.containment import PluginCrash
 from solward.plugins.hooks import Manager, SealedError
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
@@ -107,13 +106,6 @@ async def test_a_provider_is_called_with_its_options_defaulted(shelf: Shelf) -> 
     assert (await provider.complete(request(), {"heat": 1})).text == "acme m-1 1"
     with pytest.raises(InvalidRequest, match="unknown field 'cold'"):
         await provider.complete(request(), {"cold": 1})
-
-
-async def test_a_provider_that_exits_does_not_end_the_process(shelf: Shelf) -> None:
-    shelf.install("dist-p", {"acme": provider_source("acme")}, "solward.providers")
-    provider = load_registry(entry_points=shelf.entry_points()).providers["acme"]
-    with pytest.raises(PluginCrash):
-        await provider.complete(request("exit"))
 
 
 def test_a_demo_provider_is_loaded_only_on_demand(shelf: Shelf) -> None:

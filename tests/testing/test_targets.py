@@ -169,13 +169,3 @@ async def test_a_host_imports_by_name_so_an_object_needs_this_process() -> None:
         await check_skill(bad_plugins.Skill())
     with pytest.raises(InvalidRequest, match="neither an installed plugin's name nor a module"):
         await check_skill("tests.testing.bad_plugins:made.Nothing")
-
-
-@pytest.mark.more
-def test_a_report_is_found_by_its_checks(shelf: Shelf) -> None:
-    shelf.install("kind-words", {"rude": RUDE})
-    [report] = check_path_or_name("rude")
-    assert report.finding("outcome").outcome is Outcome.FAILED
-    with pytest.raises(KeyError):
-        report.finding("taste")
-    assert "  failed   outcome: the outcome is empty" in str(report).splitlines()

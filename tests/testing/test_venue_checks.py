@@ -16,7 +16,7 @@ from tests.testing.test_bad_plugins_are_found import IN_HOST, IN_PROCESS, given
 
 from solward import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueSpec, hookimpl
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.testing.conformance import Outcome, Report, check_venue, venue_test
+from solward.testing.conformance import Outcome, Report, check_venue
 from solward_localnet.market import POOLS, genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -47,11 +47,6 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 async def test_the_built_in_venue_conforms(http: httpx.AsyncClient) -> None:
     report = await check_venue("jupiter", http=http, requests=REQUESTS)
     assert {each.outcome for each in report.findings} == {Outcome.OK}, str(report)
-
-
-@pytest.mark.more
-def test_without_a_server_only_its_failures_are_checked() -> None:
-    venue_test("jupiter")()
 
 
 def same(value: Any) -> Any:
