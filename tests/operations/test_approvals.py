@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -60,12 +60,6 @@ def asks_while(strict: set[str]) -> Callable[..., Ask | None]:
         return asks(intent, effects) if strict else None
 
     return rule
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path) as opened:
-        yield opened
 
 
 @promise("held-reserves-nothing", "held-has-no-record")

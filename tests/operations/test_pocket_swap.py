@@ -20,7 +20,6 @@ from solders.transaction import VersionedTransaction
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import select
-from tests.operations.test_swap import plan
 from tests.promises import promise
 from tests.support.engine import front_run
 from tests.support.swaps import (
@@ -221,24 +220,6 @@ async def test_a_quote_of_more_than_an_account_can_hold_is_a_failed_record(
     swaps.plugin.remake = remake
     with pytest.raises(TransactionFailed, match="promises more than an account can hold"):
         await swaps.swap("SOL", "USDC", 1)
-
-
-@promise("theft-found-in-simulation")
-async def test_a_plain_theft_in_place_of_a_swap_fails_before_it_is_signed(
-    swaps: SwapBench,
-) -> None:
-    maker = MAKER.pubkey()
-    opening = [create_idempotent_associated_token_account(maker, maker, WSOL)]
-    await swaps.bench.ledger.send(await swaps.wire(opening, MAKER, payer=maker))
-
-    async def steal(made: SwapInstructions, taker: str, _destination: str) -> SwapInstructions:
-        return replace(made, swap=pay(WSOL, 9, Pubkey.from_string(taker), maker, SOL))
-
-    swaps.plugin.remake = steal
-    before, sent = await swaps.lamports(), await swaps.sent()
-    with pytest.raises(TransactionFailed, match="The transaction would fail"):
-        await swaps.swap("SOL", "USDC", 1)
-    assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
 
 
 async def somebody_buys(swaps: SwapBench) -> None:
@@ -479,20 +460,6 @@ async def test_a_swap_that_moves_the_price_too_far_is_blocked(
         # A tenth of it moves the price by less than 5 %.
         swaps.plugin.build = None
         assert (await swaps.swap("SOL", "USDC", 1_000)).guardrails_applied == RULES
-
-
-@promise("slippage-and-impact-bounded")
-async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBench) -> None:
-    """A venue that says 0 for a trade of a tenth of its pool is not believed."""
-    plugin = swaps.plugin
-    plugin.requote = lambda quote: replace(quote, price_impact=Decimal(0))
-
-    async def impact(amount: int) -> Any:
-        return (await plan(swaps, amount=amount)).intent.price_impact_bps
-
-    # 100,000 SOL in the pool: a tenth of it moves the price by a tenth and a little more.
-    assert 900 <= await impact(10_000) <= 910
-    assert await impact(1) <= 2
 
 
 async def test_a_warm_swap_costs_few_ledger_calls_and_as_many_commits_as_a_transfer(

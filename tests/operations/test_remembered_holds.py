@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from tests.promises import promise
-from tests.support.approvals import KEY, Desk, open_desk
+from tests.support.approvals import KEY, Desk
 
 from solward import LAMPORTS_PER_SOL, Intent, Put, TransactionStatus
 from solward.types.entries import HistoryRequest
@@ -21,12 +19,6 @@ from solward.vault.money.request import Actor, Draft
 
 _EVERYTHING = HistoryRequest()
 PLUGIN = replace(KEY, via=("skill:buy", "plugin:acme"))
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path) as opened:
-        yield opened
 
 
 def remembering(*puts: Put, actor: Actor = PLUGIN) -> Actor:

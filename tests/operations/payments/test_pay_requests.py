@@ -72,12 +72,6 @@ def test_what_is_no_address_of_a_site_is_refused(url: str) -> None:
     refused("url must be an https:// address", url)
 
 
-def test_a_site_has_no_second_name() -> None:
-    refused("url: a host in lower case", "https://api.example.com./")
-    refused("url: a host in lower case", "https://2130706433/")
-    refused("url: a host in lower case", "https://127.1/")
-
-
 @pytest.mark.parametrize(
     "name",
     ["Host", "content-length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Expect"],

@@ -12,6 +12,7 @@ from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.engine import Bench
 from tests.support.tokens import TokenBench, tokens
+from tests.vault.ledger.test_failover import Clock, clock
 
 from solward.service.display_reads import BEHIND_S, FRESH_S, LISTED_S, Display
 from solward.solana.programs import TOKEN_PROGRAM
@@ -21,28 +22,13 @@ from solward.types.ledger import ReadLedger
 from solward.types.record import TransactionStatus
 from solward.vault.ledger.patience import within
 
-__all__ = ["tokens"]
+__all__ = ["clock", "tokens"]
 
 SOL = 1_000_000_000
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 # A token account of nobody's.
 LISTED = "7UX2i7SucgLMQcfZ75s3VXmZZY4YRUyJN9X1RgfMoDUi"
 ACCOUNTS, LISTS = "getMultipleAccounts", "getTokenAccountsByOwner"
-
-
-class Clock:
-    """Monotonic seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
