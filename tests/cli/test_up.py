@@ -123,6 +123,7 @@ def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: P
             ended(process, signal.SIGINT)
 
 
+@pytest.mark.long
 @promise("start-prints-addresses")
 def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -160,6 +161,7 @@ def test_a_taken_rpc_port_is_a_notice(tmp_path: Path) -> None:
             ended(process, signal.SIGINT)
 
 
+@pytest.mark.long
 def test_a_wrong_passphrase_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     home = tmp_path / "home"
     up = ("up", "--no-rpc", "--port", "0")

@@ -49,7 +49,7 @@ async def vendor() -> AsyncIterator[str]:
 
 
 IN_HOST, IN_PROCESS = "in-host", "in-process"
-# `make test` has these in a plugin host, and all in this process.
+# All run in this process; in a plugin host these, and the others in `make test-long`.
 SAMPLES = {
     "BackDoor", "GoesOn", "SharedState", "SpendingReader", "CarriesOn", "Scribbles",
 }  # fmt: skip
@@ -71,8 +71,8 @@ def both(*rows: Any) -> Any:
         values, marks = (row.values, row.marks) if hasattr(row, "values") else (row, ())
         name = values[0].__name__
         every.append(pytest.param(IN_PROCESS, *values, marks=marks, id=name))
-        more = () if name in SAMPLES else (pytest.mark.more,)
-        every.append(pytest.param(IN_HOST, *values, marks=more, id=f"{name}-{IN_HOST}"))
+        rest = () if name in SAMPLES else (pytest.mark.long,)
+        every.append(pytest.param(IN_HOST, *values, marks=rest, id=f"{name}-{IN_HOST}"))
     return every
 
 

@@ -64,6 +64,7 @@ def quiet(proxy: Between, for_s: float, within_s: float = 30.0) -> bool:
     return False
 
 
+@pytest.mark.long
 @promise("dashboard-refreshes")
 @pytest.mark.parametrize("path", rest_is_long(EVERY_S, "/transactions"))
 def test_a_page_asks_as_often_as_the_contract_says_and_past_caches(
@@ -91,6 +92,7 @@ def test_a_closed_page_does_not_poll(browser: Browser, watched: Between) -> None
     assert quiet(watched, 7.0)
 
 
+@pytest.mark.long
 def test_a_page_in_the_background_does_not_poll_and_is_fresh_when_seen_again(
     browser: Browser, watched: Between
 ) -> None:

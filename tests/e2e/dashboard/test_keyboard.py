@@ -27,6 +27,8 @@ OFTEN = (
     "pages.agents.strategy_editor.reviewed",
     "dialogs.shown_once",
 )
+# Pages with more to stop at than others.
+BUSY = ("/", "/agents/{agent_id}", "/policy", "/wallets/{wallet_id}")
 # Over another dialog, which stays.
 NESTED = {"pages.agents.strategy_editor.reviewed"}
 _PLACE = "return [scrollY, getSelection().toString()]"
@@ -81,7 +83,7 @@ def keys(browser: Browser) -> Keyboard:
 
 
 @promise("tab-reaches-everything")
-@pytest.mark.parametrize("path", paths())
+@pytest.mark.parametrize("path", rest_is_long(paths(), *BUSY))
 @pytest.mark.parametrize("look", ["desktop", pytest.param("phone-dark", marks=pytest.mark.long)])
 def test_tab_comes_to_everything_on_a_page(
     keys: Keyboard, browser: Browser, ids: dict[str, str], path: str, look: str
