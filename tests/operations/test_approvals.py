@@ -437,6 +437,21 @@ async def test_a_refusal_beats_a_hold(tmp_path: Path) -> None:
         assert await desk.all() == []
 
 
+async def test_a_rule_that_refuses_later_refuses_what_was_approved(tmp_path: Path) -> None:
+    is_open = [True]
+
+    def changes_its_mind(_intent: Intent, _effects: TransactionEffects) -> Ask | str:
+        return Ask("look") if is_open[0] else "closed"
+
+    async with open_desk(tmp_path, rules=(changes_its_mind,)) as desk:
+        hold = await desk.held(1)
+        is_open[0] = False
+        after = await desk.approvals.approve(hold.id, "admin")
+        assert after.state is HoldState.REFUSED
+        [record] = await desk.bench.history()
+        assert record.error == "closed"
+
+
 MEMO = Pubkey.from_string(MEMO_PROGRAM)
 AGENT = Actor("agent:agent-1", agent_id="agent-1")
 

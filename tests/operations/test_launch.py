@@ -61,6 +61,12 @@ async def test_the_largest_and_the_smallest_token_fit_a_transaction(
     assert (mint.name, mint.symbol, mint.supply) == (asked["name"], asked["symbol"], units)
 
 
+async def test_what_is_launched_must_arrive(tokens: TokenBench) -> None:
+    values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
+    draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
+    assert draft.intent.tokens_in == {draft.intent.details["mint"]: 10**15}
+
+
 async def test_equal_launches_at_once_make_two_tokens(tokens: TokenBench) -> None:
     records = await asyncio.gather(launch(tokens), launch(tokens))
     mints = {record.details["mint"] for record in records}

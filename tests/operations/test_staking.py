@@ -107,17 +107,6 @@ async def test_a_stake_lives_from_delegation_to_withdrawal_over_real_epochs(
     assert await tokens.bench.reserved_units() == 2_500_000_000
 
 
-async def test_a_stake_taken_back_in_its_first_epoch_is_inactive_at_once(
-    tokens: TokenBench,
-) -> None:
-    account = await staked(tokens)
-    await tokens.refuses(withdraw(tokens, account), "is activating; unstake it first$")
-    await unstake(tokens, account)
-    assert await state(tokens, account) is StakeState.INACTIVE
-    await withdraw(tokens, account)
-    assert await tokens.lamports() == 10 * SOL - 3 * FEE
-
-
 async def test_a_large_stake_takes_epochs_to_warm_up_and_to_cool_down(tmp_path: Path) -> None:
     # The cluster has 1,000,000 SOL of stake, of which 9% may change in an epoch.
     async with open_tokens(tmp_path, sol=300_000) as tokens:
@@ -136,13 +125,6 @@ async def test_a_large_stake_takes_epochs_to_warm_up_and_to_cool_down(tmp_path: 
         assert await state(tokens, account) is StakeState.INACTIVE
         await withdraw(tokens, account)
         assert await tokens.lamports() == 300_000 * SOL - 3 * FEE
-
-
-async def test_equal_stakes_are_accounts_of_their_own(tokens: TokenBench) -> None:
-    accounts = {await staked(tokens, 2) for _ in range(2)}
-    stakes = await read_stakes(tokens.bench.ledger, tokens.address)
-    assert [each.address for each in stakes] == sorted(accounts)
-    assert len(accounts) == 2
 
 
 @promise("small-stake-is-400")

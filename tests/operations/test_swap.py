@@ -159,10 +159,6 @@ async def test_what_cannot_be_meant_is_refused_by_field_before_the_venue_is_aske
     assert await swaps.bench.history() == []
 
 
-async def test_a_whole_slippage_may_be_written_as_a_decimal(swaps: SwapBench) -> None:
-    assert (await plan(swaps, slippage_bps=Decimal("100.0"))).intent.details["slippageBps"] == 100
-
-
 @pytest.mark.parametrize("swapping", [False, True], ids=["price", "swap"])
 async def test_a_venue_that_is_away_is_a_failed_record(swaps: SwapBench, swapping: bool) -> None:
     served = swaps.http

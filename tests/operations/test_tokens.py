@@ -25,7 +25,9 @@ from tests.support.tokens import (
     open_tokens,
 )
 
+from solward.operations.tokens import plan_mint_supply
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import token_list
 from solward.types.errors import InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.money.request import ADMIN
@@ -104,6 +106,19 @@ async def test_a_supply_can_be_filled_to_the_last_unit_and_no_further(
     await tokens.refuses(call, r"^amount is larger than the ledger can hold: at most 10 more")
     await mint_supply(tokens, mint, 10)
     assert (await tokens.read(mint)).supply == 2**64 - 1
+
+
+async def test_what_is_minted_must_arrive(tokens: TokenBench) -> None:
+    mint = await tokens.mint()
+    draft = await plan_mint_supply(
+        tokens.address,
+        ledger=tokens.bench.ledger,
+        tokens=token_list("localnet"),
+        mint=mint,
+        amount=1,
+        decimals=None,
+    )
+    assert draft.intent.tokens_in == {mint: 1_000_000}
 
 
 @promise("mint-decimals-must-match")

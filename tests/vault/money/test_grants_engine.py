@@ -19,7 +19,7 @@ from tests.vault.store.test_alerts import alerts
 from solward.database.tables import judged_effects, reservations
 from solward.operations.policies.changes import replace_policy, replace_set
 from solward.support.durations import DAY_MS, HOUR_MS
-from solward.types.errors import GuardrailBlocked, TransactionFailed
+from solward.types.errors import GuardrailBlocked, Held, TransactionFailed
 from solward.types.guardrail import COSTS, Operation
 from solward.types.record import TransactionRecord
 from solward.vault.grants.model import Grant, NewRecipient
@@ -209,6 +209,18 @@ async def test_somebody_new_is_refused_until_a_payment_to_them_is_confirmed(
     await refused(bench.transfer(Decimal("0.1"), actor()), "grant 1 of agent a pays nobody new.")
     await bench.transfer(Decimal("0.1"), ADMIN)
     await bench.transfer(Decimal("0.1"), actor())
+
+
+async def test_a_person_is_asked_about_somebody_new_in_words_that_do_not_refuse(
+    bench: Bench,
+) -> None:
+    await under(bench, grant(AGENT, new=NewRecipient.HOLD, SOL=limit("SOL", 10**9)))
+    with pytest.raises(Held) as found:
+        await bench.transfer(Decimal("0.1"), actor())
+    (reason,) = found.value.hold.reasons
+    assert reason.endswith(
+        " was never paid from this wallet; grant 1 of agent a asks a person about such."
+    )
 
 
 # What counts, and for how long.

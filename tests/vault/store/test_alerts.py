@@ -182,12 +182,6 @@ async def test_costs_near_their_ceiling_are_told_once_before_they_are_refused(
         assert len(await alerts(bench)) == 2
 
 
-async def test_a_service_without_a_ceiling_is_never_near_it(tmp_path: Path) -> None:
-    async with open_bench(tmp_path, limits=replace(LIMITS, daily_costs_lamports=None)) as bench:
-        await bench.transfer(1)
-        assert await alerts(bench) == []
-
-
 async def test_an_unknown_fate_is_told_once_though_it_is_noted_again(tmp_path: Path) -> None:
     before = raised("attempt_unknown")
     async with open_bench(tmp_path) as bench:

@@ -6,17 +6,15 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.support.database import WALLET_ROW, query_plans, refuse_changes_of_ended_records
+from tests.support.database import WALLET_ROW, query_plans
 from tests.support.engine import Bench
 
 from solward.database.database import Database
 from solward.service.record_pages import RecordPages
 from solward.support import jsontext
 from solward.support.kept_texts import KeptTexts
-from solward.types.errors import StoreError, TransactionError
+from solward.types.errors import TransactionError
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import attempts, transactions, wallets
 from solward.vault.store.attempts import Settlement
@@ -100,17 +98,6 @@ async def test_a_record_never_changes_after_its_end(bench: Bench) -> None:
         await attempts.settle(connection, [other, replace(other, transaction_id=failed.id)])
         assert not await transactions.set_signature(connection, ended.id, "another")
     assert await bench.history() == [failed, ended]
-
-
-async def test_the_check_of_ended_records_can_fail(database: Database) -> None:
-    await refuse_changes_of_ended_records(database)
-    await store(database, record(1), record(2, PENDING))
-    change = "UPDATE transactions SET error = 'x' WHERE id = :id"
-    async with database.write() as connection:
-        await connection.execute(text(change), {"id": "t2"})
-    with pytest.raises((StoreError, DBAPIError), match="an ended record was changed"):
-        async with database.write() as connection:
-            await connection.execute(text(change), {"id": "t1"})
 
 
 @pytest.mark.sqlite("its driver's note of each statement")
