@@ -21,6 +21,7 @@ import httpx
 import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
+from tests.support.clock import wait_until
 from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.support import jsontext
@@ -34,11 +35,13 @@ CLIENTS = 4
 BACKUPS = 3
 
 
-def solward(home: Path, *arguments: str | Path) -> str:
+def solward(home: Path, *arguments: str | Path, typed: str | None = None) -> str:
+    """What the command prints, in a home of its own; `typed` is its input."""
     done = subprocess.run(
         [sys.executable, "-m", "solward_cli", *map(str, arguments)],
         env={"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)},
         cwd=home.parent,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=60,
@@ -66,13 +69,12 @@ def records(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
 
 def settled(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
     """Its records, once none of them is pending."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
+
+    def ended() -> list[dict[str, Any]] | None:
         found = records(client, wallet)
-        if all(record["status"] != "pending" for record in found):
-            return found
-        time.sleep(0.2)
-    raise AssertionError("transactions stay pending")
+        return None if any(record["status"] == "pending" for record in found) else found
+
+    return list(wait_until(ended, "the end of every transaction", 90))
 
 
 def agrees(client: httpx.Client, wallet: str) -> set[str]:

@@ -7,14 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.support.clock import wait_until
 from tests.support.processes import SECRET, free_port
 from tests.support.repository import ROOT
 
@@ -53,7 +53,7 @@ def up(home: Path, port: int) -> Iterator[tuple[httpx.Client, subprocess.Popen[s
     base = f"http://127.0.0.1:{port}/api/v1"
     try:
         with httpx.Client(base_url=base, headers=headers, timeout=10) as client:
-            wait(lambda: process.poll() is not None or answers(client), 60)
+            wait_until(lambda: process.poll() is not None or answers(client), within_s=60)
             assert process.poll() is None, process.communicate()
             yield client, process
     finally:
@@ -74,23 +74,14 @@ def answers(client: httpx.Client) -> bool:
         return False
 
 
-def wait(condition: Callable[[], Any], seconds: float) -> Any:
-    """Wait for a truthy answer and return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-    return found
-
-
 def live_and_live_again(parent: Path) -> None:
     """Start, watch the agent act, stop, start again, and compare."""
     home, port = parent / "home", free_port()
     with up(home, port) as (client, _process):
         [agent] = client.get("/agents").json()["agents"]
         assert (agent["status"], agent["isLlm"]) == ("running", False)
-        wait(lambda: confirmed(client), 30)
-        wait(lambda: decisions(client, agent["id"]), 30)
+        wait_until(lambda: confirmed(client), within_s=30)
+        wait_until(lambda: decisions(client, agent["id"]), within_s=30)
         wallets = client.get("/wallets").json()
         records = client.get("/transactions").json()["transactions"]
         made = decisions(client, agent["id"])
@@ -103,7 +94,7 @@ def live_and_live_again(parent: Path) -> None:
         kept = client.get("/transactions?limit=500").json()["transactions"]
         assert [record for record in kept if record in records] == records
         assert client.get(f"/wallets/{agent['walletId']}/balance").json()["sol"] > 0
-        wait(lambda: len(decisions(client, agent["id"])) > len(made), 30)
+        wait_until(lambda: len(decisions(client, agent["id"])) > len(made), within_s=30)
 
 
 def test_an_agent_acts_and_a_restart_goes_on_without_a_network(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.environments import require_node
+from tests.support.environments import npm_environment
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 from solward_mcp import paying
@@ -67,15 +66,8 @@ class Inspector:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    require_node()
-    installed: Path = tmp_path_factory.mktemp("inspector")
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(LOCKED / name, installed / name)
-    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    done = subprocess.run(install, cwd=installed, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return installed
+def folder() -> Path:
+    return npm_environment(LOCKED, "inspector").parent
 
 
 @pytest.fixture(scope="module")

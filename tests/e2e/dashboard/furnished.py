@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.support.clock import wait_until
 from tests.support.plugins import install_keeping
 from tests.support.processes import Service, funded_wallet
 
@@ -89,10 +89,8 @@ def _agents(api: httpx.Client, wallet: str) -> str:
             _done(api, f"/agents/{made[name]}/start", {})
     _done(api, f"/agents/{made['resting']}/pause", {})
     _done(api, f"/agents/{made['retired']}/stop", {})
-    deadline = time.monotonic() + 60
-    while len(_got(api, f"/agents/{made['watcher']}/decisions")["decisions"]) < 2:
-        assert time.monotonic() < deadline, "no decisions"
-        time.sleep(0.1)
+    told = f"/agents/{made['watcher']}/decisions"
+    wait_until(lambda: len(_got(api, told)["decisions"]) > 1, "decisions")
     return made["watcher"]
 
 

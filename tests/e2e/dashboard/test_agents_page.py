@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -15,6 +14,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from tests.e2e.dashboard.talker import Talker, talker
 from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.clock import wait_until
 from tests.support.processes import Service
 from tests.support.vendors.process import vendor_process
 
@@ -199,10 +199,8 @@ def test_decisions_are_opened_and_stay_open_while_others_come(
     wide: Browser, api: httpx.Client
 ) -> None:
     agent = _made(api, "veteran")
-    deadline = time.monotonic() + 120
-    while len(api.get(f"/agents/{agent}/decisions").json()["decisions"]) < 24:
-        assert time.monotonic() < deadline, "too few decisions"
-        time.sleep(0.2)
+    told = f"/agents/{agent}/decisions"
+    wait_until(lambda: len(api.get(told).json()["decisions"]) > 23, "24 decisions", 120)
     wide.open("/agents")
     _shows(wide, "veteran", "running")
     wide.click("Decisions of veteran")

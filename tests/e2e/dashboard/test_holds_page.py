@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from selenium.webdriver import ActionChains
-from selenium.webdriver.remote.webelement import WebElement
+from tests.e2e.dashboard.furnished import GRANT
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.processes import Service, funded_wallet, sol_of
 from websockets.sync.client import connect
@@ -21,7 +21,6 @@ from websockets.typing import Origin
 pytestmark = pytest.mark.more
 
 _numbers = itertools.count()
-GRANT = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "3"}, "hold": "0.1"}}}
 
 
 @dataclass(frozen=True)
@@ -104,19 +103,6 @@ def decide(browser: Browser, hold: str, way: str, note: str = "") -> None:
     browser.press("confirm")
 
 
-def at_rest(browser: Browser, testid: str) -> WebElement:
-    """The element, once it does not move: a dialog does while it opens."""
-    found = browser.marked(testid)
-    where: list[dict[str, Any]] = [{}]
-
-    def rests() -> bool:
-        where.append(found.rect)
-        return where[-1] == where[-2]
-
-    browser.until(rests, f"{testid} to rest")
-    return found
-
-
 def ends(browser: Browser, hold: str, text: str) -> None:
     where = f'[data-testid="end-{hold}"]'
     browser.until(lambda: any(text in each.text for each in browser.all(where)), text)
@@ -166,7 +152,9 @@ def test_a_double_click_pays_once(browser: Browser, till: Till) -> None:
     browser.open(f"/holds/{hold}")
     # Twice each, on the button and in the dialog, on a desktop.
     for button in (f"approve-{hold}", "confirm"):
-        ActionChains(browser.driver).double_click(at_rest(browser, button)).perform()
+        element = browser.marked(button)
+        browser.still()
+        ActionChains(browser.driver).double_click(element).perform()
     ends(browser, hold, "Approved and carried out.")
     assert till.paid() == Decimal("0.5")
     assert not browser.all('[data-testid="confirm"]')

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.hostile.test_hostile_plugins import install
 from tests.support.agents import agent_body
 from tests.support.browser import PHONE, Browser, Pages
+from tests.support.clock import wait_until
 from tests.support.examples import rest_is_long
+from tests.support.plugins import Shelf
 from tests.support.processes import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
@@ -36,12 +36,12 @@ PATHS = ("/", "/agents", "/wallets", "/transactions", "/api-keys", "/plugins")
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service whose models and plugins are hostile."""
-    site = tmp_path_factory.mktemp("site")
-    install(site, "evil-skills", {"evil_skill": PLUGIN})
+    shelf = Shelf(tmp_path_factory.mktemp("site"))
+    shelf.install("evil-skills", {"evil_skill": PLUGIN})
     with vendor_process() as vendor:
         service = Service(
             tmp_path_factory.mktemp("service") / "home",
-            PYTHONPATH=str(site),
+            PYTHONPATH=str(shelf.path),
             OPENAI_API_KEY=f"k~text:{MODEL}",
             ANTHROPIC_API_KEY=f"k~{ACT}",
             **vendor.base_urls,
@@ -74,11 +74,9 @@ def crew(api: httpx.Client) -> dict[str, str]:
         assert made.status_code == 200, made.text
         agents[provider] = str(made.json()["id"])
         api.post(f"/agents/{agents[provider]}/start")
-    deadline = time.monotonic() + 60
     for agent in agents.values():
-        while not api.get(f"/agents/{agent}/decisions").json()["decisions"]:
-            assert time.monotonic() < deadline, "no decision"
-            time.sleep(0.1)
+        told = f"/agents/{agent}/decisions"
+        wait_until(lambda told=told: api.get(told).json()["decisions"], "a decision")
     return {"wallet": wallet, **agents}
 
 

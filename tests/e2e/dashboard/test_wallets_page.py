@@ -36,10 +36,6 @@ def shown(browser: Browser, wallet: str) -> Browser:
     return browser
 
 
-def _holds(api: httpx.Client, wallet: str) -> Decimal:
-    return Decimal(loads(api.get(f"/wallets/{wallet}/balance").content)["sol"])
-
-
 def _records(api: httpx.Client, wallet: str) -> list[dict[str, Any]]:
     return list(loads(api.get(f"/wallets/{wallet}/transactions").content)["transactions"])
 
@@ -94,15 +90,15 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     assert "wallet shop" in shown.one(".q-dialog").text
     shown.click("Cancel")
     shown.wait_gone("Left of the wallet's limits after it")
-    assert _holds(api, other) == 0
+    assert sol_of(api, other) == 0
     shown.press("run-transfer")
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     shown.wait_for("3.699994999 SOL")
     shown.wait_for("0.300000001 of 10 SOL")
     shown.wait_for("they add up exactly")
-    assert _holds(api, other) == Decimal("0.300000001")
-    assert _holds(api, wallet) == 4 - Decimal("0.300000001") - FEE
+    assert sol_of(api, other) == Decimal("0.300000001")
+    assert sol_of(api, wallet) == 4 - Decimal("0.300000001") - FEE
 
 
 @promise("name-becomes-address-once")
@@ -124,7 +120,7 @@ def test_a_recipient_is_given_by_name_and_one_of_two_is_not_guessed(
     assert f"{_address(api, others[0])}\nwallet bakery" in shown.one(".q-dialog").text
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
-    assert [_holds(api, each) for each in others] == [Decimal("0.1"), 0, 0]
+    assert [sol_of(api, each) for each in others] == [Decimal("0.1"), 0, 0]
 
 
 @promise("preview-promises-nothing")
@@ -140,7 +136,7 @@ def test_what_is_refused_after_its_preview_is_told_in_the_words_of_the_service(
     _outcome(shown, "transfer")("transactions are frozen: incident 9")
     assert "blocked by guardrail freeze" in shown.one(".q-notification").text
     shown.wait_for("blocked")
-    assert _holds(api, wallet) == 4
+    assert sol_of(api, wallet) == 4
 
 
 @promise("changed-form-sends-nothing")
@@ -163,7 +159,7 @@ def test_a_form_that_is_changed_under_its_preview_sends_nothing(
     shown.press("run-transfer")
     shown.wait_for("0.6 SOL")
     shown.click("Cancel")
-    assert _holds(api, wallet) == 4
+    assert sol_of(api, wallet) == 4
     assert len(_records(api, wallet)) == 2
 
 
@@ -179,7 +175,7 @@ def test_a_double_click_sends_once(shown: Browser, api: httpx.Client, wallet: st
     _outcome(shown, "transfer")("Transfer confirmed")
     assert not shown.all('[data-testid="confirm"]')
     assert [each["type"] for each in _records(api, wallet)].count("transfer") == 1
-    assert _holds(api, other) == Decimal("0.25")
+    assert sol_of(api, other) == Decimal("0.25")
 
 
 def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wallet: str) -> None:

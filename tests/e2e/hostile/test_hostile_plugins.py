@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.hostile.broken import PLUGINS
 from tests.promises import promise
+from tests.support.plugins import Shelf, skill_source
 from tests.support.processes import Service, funded_wallet, sol_of
 
 THEFTS = Path(__file__).with_name("thefts.py").read_text()
 
+# Entry point -> its source, and what it is reported with; None where it loads.
+PLUGINS: dict[str, tuple[str, str | None]] = {
+    "quits": ("raise SystemExit(3)", "import_failed"),
+    "open_schema": (skill_source("open_schema", schema="{'type': 'object'}"), "bad_schema"),
+    "transfer": (skill_source("transfer", body="return 'mine'"), "name_conflict"),
+    "not_async": (skill_source("not_async").replace("async def", "def"), "bad_contract"),
+    "sleeper": (skill_source("sleeper", body="await asyncio.sleep(60)", timeout_s="0.2"), None),
+}
 # What each theft is refused by.
 RULES = {
     "drain": "simulated_effects",
@@ -23,30 +31,15 @@ RULES = {
 }
 
 
-def install(site: Path, distribution: str, plugins: dict[str, str]) -> None:
-    """Lay a distribution out as pip would: modules, metadata, entry points."""
-    info = site / f"{distribution}-0.1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1\n")
-    lines = ["[solward.skills]"]
-    for name, source in plugins.items():
-        module = f"{distribution.replace('-', '_')}_{name}"
-        (site / f"{module}.py").write_text(source)
-        lines.append(f"{name} = {module}")
-    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-
-
 @pytest.fixture
 def service(services: Any, tmp_path: Path) -> Service:
-    site = tmp_path / "site"
-    install(site, "broken-skills", {name: source for name, (source, _) in PLUGINS.items()})
+    shelf = Shelf(tmp_path / "site")
+    shelf.path.mkdir()
+    shelf.install("broken-skills", {name: source for name, (source, _) in PLUGINS.items()})
     names = [*RULES, "open_account"]
-    install(
-        site,
-        "thieves",
-        {name: THEFTS.replace('THEFT = "drain"', f'THEFT = "{name}"') for name in names},
-    )
-    started: Service = services(PYTHONPATH=str(site)).start()
+    thefts = {name: THEFTS.replace('THEFT = "drain"', f'THEFT = "{name}"') for name in names}
+    shelf.install("thieves", thefts)
+    started: Service = services(PYTHONPATH=str(shelf.path)).start()
     return started
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
@@ -14,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.promises import promise
-from tests.support.processes import Service, free_port, funded_wallet, sol_of
+from tests.support.clock import wait_until
+from tests.support.localnet import localnet_process
+from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.vault.money.steps import PAID_STEPS, Step
 
@@ -87,37 +86,23 @@ def settled(
     client: httpx.Client, path: str, body: dict[str, Any], key: dict[str, str]
 ) -> httpx.Response:
     """The answer to the retried request once it is not in progress any more."""
-    deadline = time.monotonic() + 30
-    while True:
+
+    def asked() -> httpx.Response | None:
         answer = client.post(path, json=body, headers=key)
         if answer.status_code != 409:
             return answer
         assert int(answer.headers["Retry-After"]) >= 1
-        assert time.monotonic() < deadline, "still in progress"
-        time.sleep(0.1)
+        return None
+
+    settled: httpx.Response = wait_until(asked, "the answer", 30)
+    return settled
 
 
 @pytest.fixture
 def localnet(tmp_path: Path) -> Iterator[str]:
-    """A `solward localnet` of its own; yields its RPC address."""
-    port, ws_port = free_port(), free_port()
-    command = [sys.executable, "-m", "solward_cli", "localnet", "--port", str(port)]
-    command += ["--ws-port", str(ws_port), "--ledger", str(tmp_path / "ledger.db")]
-    with (tmp_path / "localnet.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path)
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            if httpx.get(f"{url}/health", timeout=2).status_code == 200:
-                break
-        except httpx.TransportError:
-            assert process.poll() is None, (tmp_path / "localnet.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    yield url
-    process.terminate()
-    process.wait(30)
+    """The RPC address of a `solward localnet` of its own."""
+    with localnet_process(tmp_path / "ledger.db") as process:
+        yield process.http
 
 
 @promise("durable-before-sent", "kill-at-each-step")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.promises import promise
 from tests.support.examples import rest_is_long
-from tests.support.plugins import HEAD, skill_source
+from tests.support.plugins import Shelf, skill_source
 from tests.support.processes import Service, funded_wallet, sol_of
 from tests.support.repository import ROOT
 
@@ -44,25 +44,16 @@ PRICE = Decimal("0.01")
 DURABLE = (Step.WRITTEN_AHEAD, Step.SENT, Step.LANDED, Step.SETTLED)
 
 
-def buying(folder: Path) -> str:
-    """A folder with the skill `buy` installed."""
-    source = skill_source("buy", schema=SCHEMA, body=BODY, effects="Effects.SPEND")
-    imports = "from decimal import Decimal\nfrom solward import Put\n"
-    (folder / "buying.py").write_text(f"{HEAD}\n{imports}{source}")
-    metadata = folder / "buying-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: buying\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[solward.skills]\nbuy = buying\n")
-    return str(folder)
-
-
 @pytest.fixture
 def service(services: Any, tmp_path: Path) -> Service:
-    """A service whose plugin host runs the skill."""
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
+    """A service whose plugin host runs the skill `buy`."""
+    shelf = Shelf(tmp_path / "shelf")
+    shelf.path.mkdir()
+    source = skill_source("buy", schema=SCHEMA, body=BODY, effects="Effects.SPEND")
+    imports = "from decimal import Decimal\nfrom solward import Put\n"
+    shelf.install("buying", {"buy": f"{imports}{source}"})
     sources = [str(ROOT / each) for each in ("framework", "plugins", "server")]
-    path = os.pathsep.join([buying(shelf), *sources])
+    path = os.pathsep.join([str(shelf.path), *sources])
     made: Service = services(PYTHONPATH=path, SOLWARD_PLUGINS_UNCONFINED="buying")
     return made
 

@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,6 +16,7 @@ from typing import Any
 
 import httpx
 from tests.e2e.payments.stage import Ledger, Seller
+from tests.support.clock import wait_until
 from tests.support.processes import ARMED, Service, free_port
 
 # A service whose wallets pay sellers, on a ledger that sellers settle on as well.
@@ -176,13 +176,12 @@ class Buyer:
 
     def ended(self, payment_id: str, within_s: float = 60) -> Any:
         """The payment once its end is known."""
-        deadline = time.monotonic() + within_s
-        while True:
+
+        def known() -> Any:
             payment = self.payment(payment_id)
-            if payment["status"] != "pending":
-                return payment
-            assert time.monotonic() < deadline, payment
-            time.sleep(0.05)
+            return None if payment["status"] == "pending" else payment
+
+        return wait_until(known, f"the end of payment {payment_id}", within_s)
 
     def left(self) -> int:
         """Units that the wallet holds, by the ledger."""

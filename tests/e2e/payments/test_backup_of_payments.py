@@ -3,7 +3,6 @@ pays nobody twice."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -17,27 +16,13 @@ from solders.keypair import Keypair
 from tests.e2e.payments.buyers import Buyer, may_pay, rpc_of, with_ledger
 from tests.e2e.payments.settling_seller import SettlingSeller
 from tests.e2e.payments.stage import Ledger
+from tests.e2e.test_backup_in_flight import PASSPHRASE, solward
 from tests.promises import promise
 from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(240)]
 
 PRICE = 50_000
-PASSPHRASE = "correct horse battery"
-
-
-def solward(home: Path, *arguments: str | Path, typed: str | None = None) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "solward_cli", *map(str, arguments)],
-        env={"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)},
-        cwd=home.parent,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @dataclass

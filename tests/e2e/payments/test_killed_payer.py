@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.e2e.payments.buyers import Buyer, armed, beside, may_pay, rpc_of, wit
 from tests.e2e.payments.settling_seller import Handed, Reply, SettlingSeller
 from tests.e2e.payments.stage import Counterparts, Ledger
 from tests.promises import promise
+from tests.support.clock import wait_until
 from tests.support.processes import Service
 
 from solward.vault.money.steps import Step
@@ -37,8 +37,6 @@ STEPS = (
     Step.LANDED,
     Step.SETTLED,
 )
-# Nothing is stored: the request that is made again is a first one.
-UNSTORED = (Step.BUILT, Step.ASSESSED)
 # Reserved, and nothing was signed that could be shown.
 RELEASED = (Step.RESERVED, Step.SIGNED)
 
@@ -72,13 +70,13 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def again_until_known(buyer: Buyer, url: str, key: str) -> httpx.Response:
     """The answer to the request made again once it is not in progress any more."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def asked() -> httpx.Response | None:
         answer = buyer.pay(url, key=key)
-        if answer.status_code != 409:
-            return answer
-        assert time.monotonic() < deadline, "still in progress"
-        time.sleep(0.1)
+        return None if answer.status_code == 409 else answer
+
+    known: httpx.Response = wait_until(asked, "the answer")
+    return known
 
 
 def killed(place: Place, step: Step, settling: str, turn: int) -> Callable[[], bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import httpx
 import pytest
 from tests.e2e.plugin_author.environments import Environment
 from tests.support.agents import agent_body
+from tests.support.clock import wait_until
 from tests.support.processes import Service, funded_wallet
 
 # pip and a service's start, several times over: minutes on a busy machine.
@@ -163,12 +163,10 @@ def agent(client: httpx.Client, wallet: str, provider: str, strategy: str, **mor
 
 def outcome(client: httpx.Client, agent_id: str, part: str) -> str:
     """The agent's latest outcome, once it has `part`."""
-    deadline = time.monotonic() + 60
-    said = ""
-    while time.monotonic() < deadline:
+
+    def said() -> str | None:
         decisions = client.get(f"/agents/{agent_id}/decisions?limit=1").json()["decisions"]
-        said = decisions[0]["outcome"] if decisions else ""
-        if part in said:
-            return str(said)
-        time.sleep(0.05)
-    raise AssertionError(said)
+        found = str(decisions[0]["outcome"]) if decisions else ""
+        return found if part in found else None
+
+    return str(wait_until(said, f"an outcome with {part!r}"))

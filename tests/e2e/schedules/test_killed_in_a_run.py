@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +16,8 @@ import pytest
 from tests.e2e.agents.paying_agents import RELEASED
 from tests.e2e.agents.supervised import Supervised
 from tests.promises import promise
+from tests.support.clock import wait_until
+from tests.support.plugins import Shelf
 from tests.support.processes import funded_wallet, sol_of
 from tests.support.repository import ROOT
 
@@ -98,15 +99,13 @@ def payee(client: httpx.Client, name: str) -> tuple[str, str]:
 
 def run_of(client: httpx.Client, wallet: str, schedule: str) -> dict[str, Any]:
     """The one run of a schedule, once it has ended."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer = client.get(f"/wallets/{wallet}/schedules/{schedule}/runs").json()["runs"]
-        if answer and answer[0]["status"] != "running":
-            (run,) = answer
-            found: dict[str, Any] = run
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it does not go on")
+
+    def ended() -> Any:
+        found = client.get(f"/wallets/{wallet}/schedules/{schedule}/runs").json()["runs"]
+        return found if found and found[0]["status"] != "running" else None
+
+    (run,) = wait_until(ended, "the end of the run")
+    return dict(run)
 
 
 def live_and_die(service: Supervised, deaths: list[tuple[StrEnum, int]]) -> None:
@@ -222,16 +221,10 @@ def test_nine_deaths_at_one_point(service: Supervised, point: StrEnum) -> None:
 @pytest.mark.timeout(300)
 def test_a_payroll_killed_at_each_step_of_its_payments_pays_everybody_once(tmp_path: Path) -> None:
     """The example of examples/payroll, in a plugin host as any third party's."""
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    shutil.copytree(ROOT / "examples" / "payroll" / "payroll", shelf / "payroll")
-    installed = shelf / "solward_example_payroll-0.1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: solward-example-payroll\nVersion: 0.1.0\n"
-    )
-    (installed / "entry_points.txt").write_text("[solward.skills]\npayroll = payroll.payroll\n")
-    paths = [str(shelf), *map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(":"))]
+    shelf = Shelf(tmp_path / "shelf")
+    shutil.copytree(ROOT / "examples" / "payroll" / "payroll", shelf.path / "payroll")
+    shelf.metadata("solward-example-payroll", "[solward.skills]\npayroll = payroll.payroll")
+    paths = [str(shelf.path), *map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(":"))]
     service = Supervised(tmp_path / "home", PYTHONPATH=":".join(paths))
     try:
         service.live()
