@@ -820,24 +820,6 @@ async def test_an_operators_client_adds_headers_that_the_host_neither_sees_nor_s
 # Bounds.
 
 
-async def test_an_endless_body_is_cut_off(net: Net) -> None:
-    async def endless(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        while True:
-            writer.write(b"x" * 65536)
-            await writer.drain()
-
-    net.plain.answer = endless
-    net.begin(Manifest(), configured=(net.configured,))
-    assert await refused(get(net.configured)) == "too_large"
-    assert net.read < LIMITS.response_bytes + 2 * PIECE
-    async with asyncio.timeout(10):
-        await net.plain.closed.wait()
-
-
-EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
-
-
 def endlessly(head: bytes, more: bytes) -> Answer:
     async def endless(_request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(head)
@@ -846,6 +828,18 @@ def endlessly(head: bytes, more: bytes) -> Answer:
             await writer.drain()
 
     return endless
+
+
+async def test_an_endless_body_is_cut_off(net: Net) -> None:
+    net.plain.answer = endlessly(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536)
+    net.begin(Manifest(), configured=(net.configured,))
+    assert await refused(get(net.configured)) == "too_large"
+    assert net.read < LIMITS.response_bytes + 2 * PIECE
+    async with asyncio.timeout(10):
+        await net.plain.closed.wait()
+
+
+EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
 
 
 async def test_heads_before_an_answer_come_to_an_end(net: Net) -> None:
@@ -914,13 +908,7 @@ async def test_headers_are_bounded_both_ways(net: Net) -> None:
         net.api.answer = says("hi", f"HTTP/1.1 200 OK\r\n{lines}")
         assert await refused(get(f"https://{API}/")) == "too_large"
 
-    async def endless(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n")
-        while True:
-            writer.write(b"X-A: " + b"x" * 1000 + b"\r\n")
-            await writer.drain()
-
-    net.api.answer = endless
+    net.api.answer = endlessly(b"HTTP/1.1 200 OK\r\n", b"X-A: " + b"x" * 1000 + b"\r\n")
     assert await refused(get(f"https://{API}/")) == "too_large"
     # The channel stands: none of these was more than a frame takes.
     net.api.answer = ok

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -42,22 +41,16 @@ def source(name: str, body: str, manifest: str = MANIFEST, effects: str = "Effec
     return f"{HEAD}\nfrom solward import Manifest\n{made}"
 
 
-@dataclass
-class Seller:
-    """A site of the Internet, as the service's payments find it."""
-
-    site: Site
-
-
 @pytest.fixture
 async def seller(
     authority: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Seller]:
+) -> AsyncIterator[Site]:
+    """A site of the Internet, as the service's payments find it."""
     ca, certificate = authority
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    made = Seller(Site(says("42", "HTTP/1.1 200 OK\r\nX-Report: 7")))
-    server = await asyncio.start_server(made.site.serve, LISTEN, 0, ssl=context)
+    made = Site(says("42", "HTTP/1.1 200 OK\r\nX-Report: 7"))
+    server = await asyncio.start_server(made.serve, LISTEN, 0, ssl=context)
     found_at(monkeypatch, ca, server.sockets[0].getsockname()[1])
     yield made
     server.close()
@@ -84,7 +77,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
 
 
 async def test_a_plugin_asks_and_the_service_makes_the_request(
-    shelf: Shelf, opened: Opened, seller: Seller
+    shelf: Shelf, opened: Opened, seller: Site
 ) -> None:
     asks = f"""
         answer = await context.pay(
@@ -98,16 +91,16 @@ async def test_a_plugin_asks_and_the_service_makes_the_request(
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
         assert await hosted.run("asks", wallet.id) == "200 7 b'42'"
-        [request] = seller.site.requests
+        [request] = seller.requests
         assert request.line == "POST /report?day=1 HTTP/1.1"
         assert (request.header("x-day"), request.body) == ("1", b"what?")
         assert await wallet.records() == []
 
 
 async def test_what_may_not_be_paid_is_refused_with_its_code_in_the_plugin(
-    shelf: Shelf, opened: Opened, seller: Seller
+    shelf: Shelf, opened: Opened, seller: Site
 ) -> None:
-    seller.site.answer = says("pay me", "HTTP/1.1 402 Pay")
+    seller.answer = says("pay me", "HTTP/1.1 402 Pay")
     asks = f"""
         from solward.types import errors
         try:
@@ -141,7 +134,7 @@ async def test_what_may_not_be_paid_is_refused_with_its_code_in_the_plugin(
     ids=["site", "asset", "operation", "no-manifest"],
 )
 async def test_what_a_manifest_does_not_name_is_not_asked_for(
-    shelf: Shelf, opened: Opened, seller: Seller, manifest: str, request_: str, code: str
+    shelf: Shelf, opened: Opened, seller: Site, manifest: str, request_: str, code: str
 ) -> None:
     shelf.install("acme", {"asks": source("asks", f"await context.pay({request_})", manifest)})
     async with opened() as hosted:
@@ -149,7 +142,7 @@ async def test_what_a_manifest_does_not_name_is_not_asked_for(
         with pytest.raises(SkillError) as caught:
             await hosted.run("asks", wallet.id)
         assert caught.value.code == code
-        assert seller.site.requests == []
+        assert seller.requests == []
 
 
 async def test_a_plugin_pays_once_however_often_its_call_is_repeated(

@@ -82,12 +82,6 @@ def test_the_first_matching_line_wins() -> None:
     assert chosen(strategy, seen("1", cycle=3)) == ("wait", {})
 
 
-def test_amounts_are_exact() -> None:
-    [(_, params)] = [chosen("do transfer amount=0.1 to=x", seen()) or ("", {})]
-    assert params["amount"] == Decimal("0.1")
-    assert isinstance(params["amount"], Decimal)
-
-
 @pytest.mark.parametrize(
     ("strategy", "why"),
     [
