@@ -31,7 +31,7 @@ POSTGRES_HEART := $(addprefix tests/,vault/money/test_engine.py store/test_agent
 	server/test_idempotent_requests.py)
 POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/money/test_,rolling_limits.py \
 	reconcile.py takeover.py fates.py dry_run.py transaction_events.py wrong_clocks.py \
-	grants_attacks.py) database vault/custody vault/store \
+	grants_attacks.py) database vault/custody/test_wallets.py vault/custody/test_pockets.py vault/store \
 	audit store/test_retention.py agents/test_agents_on_localnet.py agents/test_agent_service.py agents/test_lifecycle.py \
 	server/test_agent_routes.py server/test_key_routes.py server/test_resource_routes.py \
 	e2e/test_contract_money.py e2e/money/test_idempotency_race.py)
@@ -141,10 +141,14 @@ lock:
 	$(LOCKER)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
 	PATH="$(abspath $(LOCKER))/bin:$$PATH" $(LOCKER)/bin/python requirements/lock.py $(UPGRADE)
 
+# While mypy has one processor, the other collects every test: none fails to be imported, and none of
+# the processes of `make test` compiles them again.
 lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	mkdir -p .pytest_cache
+	$(BIN)/python -m pytest -n 0 --collect-only -q >.pytest_cache/collected & collected=$$!; \
+		$(BIN)/mypy && { wait $$collected || { tail -50 .pytest_cache/collected; exit 1; }; }
 	$(BIN)/lint-imports
 	$(PYTEST) -m '$(BRIEF) and not more and tables' $(addprefix tests/,docs packaging settings)
 
