@@ -1,9 +1,9 @@
 """The 31 attacks of the reliability reference, each with the tests that mount it.
 
-`ATTACKS` of `attacks.py` are named by number and mounted four ways in
-`test_attacks_are_refused.py` (top level, behind a lookup table, inside an allowed router, by bytes
-or traces alone) and among harmless instructions in `test_generated_attacks.py`. What has tests of
-its own beside or instead of that stands in `TESTS`.
+`ATTACKS` of `attacks.py` are named by number and mounted at top level in
+`test_every_rule_is_needed.py`, three ways in `test_attacks_are_refused.py` (behind a lookup table,
+inside an allowed router, by bytes or traces alone) and among harmless instructions in
+`test_generated_attacks.py`. What has tests of its own beside or instead of that stands in `TESTS`.
 
 | # | attack | where |
 |---|---|---|

@@ -1,7 +1,8 @@
 """Everything a hostile plugin, model or venue can hand the engine is refused by its rule.
 
 Each attack declares a transfer of 0.01 SOL. It is judged as the engine judges it, and by what the
-simulation shows alone: at top level, behind a lookup table, and inside a program that calls it.
+simulation shows alone: behind a lookup table, and inside a program that calls it. At top level it
+is judged in `test_every_rule_is_needed.py`.
 """
 
 from __future__ import annotations
