@@ -16,6 +16,14 @@ STRANGERS = (
     "http://evil.example",
     "null",
 )
+# What a script of the dashboard may read of an answer.
+READ = {
+    "Idempotent-Replayed",
+    "Retry-After",
+    "Solward-Rule",
+    "Solward-Transaction",
+    "X-Request-Id",
+}
 
 
 def preflight(origin: str, method: str = "POST") -> dict[str, str]:
@@ -28,25 +36,6 @@ def preflight(origin: str, method: str = "POST") -> dict[str, str]:
 
 def granted(headers: object) -> list[str]:
     return [name for name, _ in headers if name.lower().startswith("access-control")]  # type: ignore[attr-defined] # werkzeug's
-
-
-@promise("origins-as-configured")
-@pytest.mark.parametrize("origin", DASHBOARD)
-async def test_a_preflight_of_the_dashboard_needs_no_credential(api: Api, origin: str) -> None:
-    for path in ("/wallets", f"/agents/{NOBODY}/start", "/keys", "/nowhere"):
-        for method in ("POST", "GET", "DELETE", "PATCH"):
-            answer = await api.call("OPTIONS", path, token=None, headers=preflight(origin, method))
-            assert answer.status == 204
-            assert answer.headers["Access-Control-Allow-Origin"] == origin
-            assert answer.headers["Access-Control-Allow-Credentials"] == "true"
-            assert method in answer.headers["Access-Control-Allow-Methods"]
-            allowed = answer.headers["Access-Control-Allow-Headers"].lower()
-            assert {part.strip() for part in allowed.split(",")} == {
-                "authorization",
-                "content-type",
-                "idempotency-key",
-            }
-            assert "Origin" in answer.headers["Vary"]
 
 
 @promise("origins-as-configured")
@@ -80,9 +69,8 @@ async def test_errors_carry_the_headers_too(api: Api, origin: str) -> None:
     for answer in answers:
         assert answer.headers["Access-Control-Allow-Origin"] == origin
         assert answer.headers["Access-Control-Allow-Credentials"] == "true"
-        exposed = answer.headers["Access-Control-Expose-Headers"]
-        assert "Retry-After" in exposed
-        assert "Idempotent-Replayed" in exposed
+        exposed = answer.headers["Access-Control-Expose-Headers"].split(", ")
+        assert set(exposed) >= READ
 
 
 async def test_the_origins_are_the_configured_ones(tmp_path: Path) -> None:

@@ -84,16 +84,3 @@ async def test_what_is_no_transaction_has_none_of_them(api: Api) -> None:
     answer = await api.post(f"/wallets/{wallet}/transfer?dryRun=true", {"to": STRANGER,
                                                                        "amount": 100})  # fmt: skip
     assert (answer.status, told(answer)) == (200, (None, None, None))
-
-
-async def test_a_page_of_another_origin_may_read_them(api: Api) -> None:
-    origin = api.service.settings.cors_origins[0]
-    wallet = await api.wallet(1)
-    answer, _ = await refused(
-        api,
-        f"/wallets/{wallet}/transfer",
-        {"to": STRANGER, "amount": 100},
-        headers={"Origin": origin},
-    )
-    exposed = {each.strip() for each in answer.headers["Access-Control-Expose-Headers"].split(",")}
-    assert {name.lower() for name in HEADERS} <= {name.lower() for name in exposed}

@@ -157,12 +157,6 @@ async def test_errors_carry_an_id_too_and_each_request_another(
     assert len({answer.headers["X-Request-Id"] for answer in answers}) == 2
 
 
-async def test_a_page_of_the_dashboard_may_read_the_id(api: Api) -> None:
-    headers = {"Origin": "http://localhost:3000"}
-    answer = await api.get("/health", headers=headers)
-    assert "X-Request-Id" in answer.headers["Access-Control-Expose-Headers"]
-
-
 async def test_a_bugs_traceback_names_the_request(
     api: Api, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

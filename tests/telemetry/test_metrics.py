@@ -54,12 +54,6 @@ async def test_a_gauge_that_cannot_be_filled_hides_no_other(
     assert sorted(line["error"] for line in logs) == ["LookupError", "TimeoutError"]
 
 
-async def test_openmetrics_is_written_for_who_asks_for_it() -> None:
-    body, content_type = await metrics.scrape("application/openmetrics-text; version=1.0.0")
-    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
-    assert body.endswith(b"# EOF\n")
-
-
 def test_a_block_is_timed_also_where_it_raises() -> None:
     before = value("solward_database_transaction_seconds_count", kind="read") or 0
     with pytest.raises(LookupError), metrics.timed(metrics.DATABASE_READ):
