@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.promises import promise
-from tests.support.approvals import asks, guardrails
 from tests.support.services import STRANGER, several_apis
 
-from solward.service import service as service_module
 from solward.types.errors import HoldDecided
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import HoldState
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.more, pytest.mark.usefixtures("asking")]
 
 PAYMENTS = 8
-
-
-@pytest.fixture(autouse=True)
-def _asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = service_module._engine_options
-
-    def options(*given: Any) -> Any:
-        return replace(made(*given), plugin_guardrails=guardrails(asks))
-
-    monkeypatch.setattr(service_module, "_engine_options", options)
 
 
 @promise("approval-used-up-at-reserve")

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.support.approvals import asks, guardrails
 from tests.support.services import STRANGER, Api, serving_api
 
-from solward.service import service as service_module
-from solward.types.errors import HoldDecided
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import HoldState
 
@@ -20,18 +15,7 @@ PAY = {"to": STRANGER, "amount": 1}
 
 
 @pytest.fixture
-def _asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plugin's guardrail asks a person of whatever leaves."""
-    made = service_module._engine_options
-
-    def options(*given: Any) -> Any:
-        return replace(made(*given), plugin_guardrails=guardrails(asks))
-
-    monkeypatch.setattr(service_module, "_engine_options", options)
-
-
-@pytest.fixture
-async def api(tmp_path: Path, _asking: None) -> AsyncIterator[Api]:
+async def api(tmp_path: Path, asking: None) -> AsyncIterator[Api]:
     async with serving_api(tmp_path / "home") as opened:
         yield opened
 
@@ -72,22 +56,6 @@ async def test_the_key_answers_202_and_then_the_record_byte_for_byte(api: Api) -
     assert await paid(api) == LAMPORTS_PER_SOL
 
 
-async def test_denied_the_key_answers_500_with_a_blocked_record(api: Api) -> None:
-    wallet = await api.wallet(2)
-    token, _ = await api.key()
-    path, again = f"/wallets/{wallet}/transfer", {"Idempotency-Key": "invoice-7"}
-    await api.post(path, PAY, token=token, headers=again)
-    [hold] = await api.service.holds()
-    await api.service.deny_hold(hold.id, "admin", "not this one")
-    answer = await api.post(path, PAY, token=token, headers=again)
-    assert answer.status == 500
-    assert "grants: the operator denied it: not this one" in answer.error
-    assert (await api.post(path, PAY, token=token, headers=again)).text == answer.text
-    [record] = [each for each in await api.records(wallet) if each["type"] == "transfer"]
-    assert (record["status"], record["guardrailsApplied"][-1]) == ("blocked", "grants")
-    assert await paid(api) == 0
-
-
 async def test_a_dry_run_says_that_it_would_be_held_and_holds_nothing(api: Api) -> None:
     wallet = await api.wallet(2)
     token, _ = await api.key()
@@ -112,35 +80,6 @@ async def test_a_skill_with_a_key_is_held_and_then_answers_with_its_payment(api:
     answer = await api.post(path, body, token=token, headers=again)
     assert answer.status == 200, answer.text
     assert await paid(api) == LAMPORTS_PER_SOL
-
-
-async def test_a_key_that_was_revoked_or_has_expired_gets_nothing(api: Api) -> None:
-    wallet = await api.wallet(2)
-    token, key_id = await api.key()
-    assert (await api.post(f"/wallets/{wallet}/transfer", PAY, token=token)).status == 202
-    [hold] = await api.service.holds()
-    await api.call("DELETE", f"/keys/{key_id}")
-    after = await api.service.approve_hold(hold.id, "admin")
-    assert after.state is HoldState.REFUSED
-    assert await paid(api) == 0
-    with pytest.raises(HoldDecided):
-        await api.service.deny_hold(hold.id, "admin")
-
-
-@pytest.mark.more
-async def test_the_limit_of_the_key_is_that_of_now(api: Api) -> None:
-    wallet = await api.wallet(2)
-    token, _ = await api.key(spendingLimitSol=1)
-    for amount in (1, 0.5):
-        body = PAY | {"amount": amount}
-        assert (await api.post(f"/wallets/{wallet}/transfer", body, token=token)).status == 202
-    # Nothing was reserved while both waited.
-    states = {
-        (await api.service.approve_hold(hold.id, "admin")).state
-        for hold in await api.service.holds()
-    }
-    assert states == {HoldState.EXECUTED, HoldState.REFUSED}
-    assert await paid(api) in (LAMPORTS_PER_SOL, LAMPORTS_PER_SOL // 2)
 
 
 async def test_the_backlog_is_measured(api: Api) -> None:

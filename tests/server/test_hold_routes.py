@@ -146,20 +146,6 @@ async def test_what_is_denied_is_told_to_its_caller_and_never_paid(desk: Desk) -
     assert (await desk.api.records(desk.wallet))[0]["status"] == "blocked"
 
 
-async def test_an_idempotency_key_answers_the_state_of_its_hold(desk: Desk) -> None:
-    hold = await desk.held(Idempotency_Key="pay-1")
-    other = await desk.held(Idempotency_Key="pay-2")
-    assert other != hold
-    assert (await desk.ask(Idempotency_Key="pay-1")).json["holdId"] == hold
-    assert (await desk.decide(hold)).status == 200
-    answer = await desk.ask(Idempotency_Key="pay-1")
-    assert (answer.status, answer.json["status"]) == (200, "confirmed")
-    assert answer.headers["Idempotent-Replayed"] == "true"
-    assert (await desk.ask("0.6", Idempotency_Key="pay-1")).status == 422
-    assert await desk.paid() == Decimal("0.5")
-    assert await desk.state(other) == "held"
-
-
 @promise("approval-used-once")
 async def test_only_who_was_granted_it_and_asks_for_nothing_approves(desk: Desk) -> None:
     hold = await desk.held()
@@ -235,26 +221,6 @@ async def test_holds_are_listed_by_wallet_state_and_page(desk: Desk) -> None:
     ):
         answer = await desk.api.get(f"/holds?{query}")
         assert (answer.status, answer.error) == (404 if "Wallet" in text else 400, text)
-
-
-async def test_a_note_is_one_short_line_and_an_unknown_hold_is_404(desk: Desk) -> None:
-    hold = await desk.held()
-    for note in ("x" * 501, "two\nlines", 5):
-        answer = await desk.decide(hold, body={"note": note})
-        assert (answer.status, answer.error.startswith("note must be ")) == (400, True)
-    assert await desk.state(hold) == "held"
-    for way in ("approve", "deny"):
-        answer = await desk.decide(NOBODY, way)
-        assert (answer.status, answer.error) == (404, "Hold not found")
-
-
-@pytest.mark.more
-async def test_the_operators_own_payment_is_not_held(desk: Desk) -> None:
-    grants = {"grants": [ASKS]}
-    assert (await desk.api.call("PUT", f"/policy/wallet:{desk.wallet}", grants)).status == 200
-    body = {"to": desk.recipient, "amount": Decimal("0.5")}
-    sent = await desk.api.post(f"/wallets/{desk.wallet}/transfer", body)
-    assert (sent.status, await desk.paid()) == (200, Decimal("0.5"))
 
 
 async def test_keys_in_memory_ask_and_approve_too(tmp_path: Path) -> None:

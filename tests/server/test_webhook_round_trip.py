@@ -18,13 +18,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.promises import promise
-from tests.support.approvals import asks, guardrails
 from tests.support.processes import NO_TLS, free_port
 from tests.support.repository import ROOT
 from tests.support.services import SECRET, STRANGER, settings
 
 from solward.client import Delivery, sign_decision, verify_delivery
-from solward.service import service as service_module
 from solward.service.service import Solward
 from solward_server.serve import serve
 
@@ -79,22 +77,11 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch | None = None,
-    receiver_url: str | None = None,
-    grants: list[dict[str, Any]] | None = None,
+    home: Path, receiver_url: str | None = None, grants: list[dict[str, Any]] | None = None
 ) -> AsyncIterator[Desk]:
     """Args:
-    monkeypatch: to hold whatever leaves, by a plugin's rule.
     grants: of the key.
     """
-    made = service_module._engine_options
-
-    def asking(*given: Any) -> Any:
-        return replace(made(*given), plugin_guardrails=guardrails(asks))
-
-    if monkeypatch is not None:
-        monkeypatch.setattr(service_module, "_engine_options", asking)
     heard: list[Delivery] = []
 
     async def hear(request: web.Request) -> web.Response:
@@ -133,8 +120,8 @@ async def open_desk(
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path / "home", monkeypatch) as opened:
+async def desk(tmp_path: Path, asking: None) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path / "home") as opened:
         yield opened
 
 
@@ -178,33 +165,6 @@ async def test_denied_by_the_webhook_nothing_is_paid_and_nothing_can_be(desk: De
     assert (await desk.until_told("hold:denied")).by == "webhook"
 
 
-@promise("approved-pays-once")
-async def test_two_approvals_at_once_pay_once(desk: Desk) -> None:
-    await desk.pay(0.5)
-    told = await desk.until_told("hold:created")
-    before = await desk.paid()
-    answers = await asyncio.gather(*(desk.decide(told, "approve") for _ in range(5)))
-    assert {answer.json()["state"] for answer in answers} <= {"approved", "executed"}
-    await desk.until_told("hold:executed")
-    assert await desk.paid() == before + 500_000_000
-    assert len(await desk.records()) == 1
-
-
-@promise("denied-is-final")
-async def test_approved_and_denied_at_once_it_is_one_of_both(desk: Desk) -> None:
-    before = await desk.paid()
-    for number in range(4):
-        desk.heard.clear()
-        await desk.pay(0.1, f"invoice-{number}")
-        told = await desk.until_told("hold:created")
-        yes, no = await asyncio.gather(desk.decide(told, "approve"), desk.decide(told, "deny"))
-        states = {each.json().get("state") for each in (yes, no)}
-        assert len(states & {"executed", "denied"}) == 1, states
-        last = await desk.service.hold(told.hold["id"])
-        before += 100_000_000 * (last.state == "executed")
-        assert await desk.paid() == before
-
-
 @promise("approval-passes-no-limit")
 async def test_what_a_grant_holds_is_paid_by_the_webhooks_word_and_never_beyond_the_grant(
     tmp_path: Path,
@@ -240,7 +200,7 @@ async def test_an_unknown_hold_is_said_to_be_one_to_who_has_the_secret(desk: Des
 
 @pytest.mark.more
 async def test_the_example_receiver_shows_a_person_and_sends_back_what_is_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asking: None
 ) -> None:
     port = free_port()
     environment = {"APPROVAL_WEBHOOK_SECRET": WEBHOOK_SECRET, "RECEIVER_PORT": str(port)}
@@ -253,7 +213,7 @@ async def test_the_example_receiver_shows_a_person_and_sends_back_what_is_typed(
     assert process.stdout is not None
     try:
         url = f"http://127.0.0.1:{port}/"
-        async with open_desk(tmp_path / "home", monkeypatch, url) as desk:
+        async with open_desk(tmp_path / "home", url) as desk:
             process.stdin.write("approve\n")
             process.stdin.flush()
             before = await desk.paid()
