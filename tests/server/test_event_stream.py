@@ -12,7 +12,7 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.clock import until
-from tests.support.database import audit_places, audit_seq_at
+from tests.support.database import audit_seq_at
 from tests.support.services import NOBODY, Served, serving_events, settings
 
 from solward.service.service import Solward
@@ -218,15 +218,3 @@ async def test_streams_end_with_the_service_and_do_not_hold_it_up(served: Served
             await served.ended
         with pytest.raises(EOFError):
             await quiet.block()
-
-
-async def test_the_log_is_listed_newest_first_and_pages(served: Served) -> None:
-    await served.append(5)
-    page = (await served.client.get("/audit?limit=2")).json()["entries"]
-    rest = (await served.client.get(f"/audit?before={page[-1]['seq']}")).json()["entries"]
-    numbers = [entry["seq"] for entry in page + rest]
-    assert await audit_places(served.service.database, *numbers) == [5, 4, 3, 2, 1]
-    assert rest[-1].keys() == {"seq", "timestamp", "event", "data", "chain", "number", "hash"}
-    assert rest[-1]["data"] == {"number": 0}
-    refused = await served.client.get("/audit?before=x")
-    assert (refused.status_code, "before" in refused.json()["error"]) == (400, True)

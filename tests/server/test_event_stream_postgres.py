@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -83,24 +81,6 @@ async def test_an_event_of_one_process_is_told_by_the_other_at_once(
     assert sorted(took)[5] < 0.5
 
 
-async def test_a_whole_life_is_told_alike_by_every_process(two: tuple[Served, Served]) -> None:
-    one, other = two
-    async with one.listening() as mine, other.listening() as heard:
-        wallet = (await one.post("/wallets", {"name": "Ada"}))["walletId"]
-        await other.post(f"/wallets/{wallet}/airdrop", {"amount": 1})
-        await one.post("/freeze", {"walletId": wallet})
-        await other.post("/unfreeze", {"walletId": wallet})
-        told = await heard.events(5)
-        assert told == await mine.events(5)
-    assert [kind for _, kind, _ in told] == [
-        "wallet:created",
-        "transaction:pending",
-        "transaction:confirmed",
-        "switch:frozen",
-        "switch:thawed",
-    ]
-
-
 @pytest.mark.usefixtures("told_alone")
 async def test_nothing_is_lost_or_told_twice_while_the_connections_are_killed(
     two: tuple[Served, Served], postgres_url: str
@@ -170,22 +150,3 @@ async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
                     await asyncio.sleep(0.01)
             assert not any(pages)
         assert (await heard.event())[2] == {"number": 0}
-
-
-def test_nothing_of_postgresql_is_imported_for_sqlite(tmp_path: Path) -> None:
-    program = f"""
-import asyncio, sys
-from pathlib import Path
-from solward.service.service import Solward
-from solward.settings import Settings
-
-async def main():
-    async with Solward.open(Settings(_env_file=None, solward_home=Path({str(tmp_path)!r}))):
-        print(sorted({{"psycopg", "procrastinate", "opentelemetry"}} & set(sys.modules)))
-
-asyncio.run(main())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={}, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"

@@ -11,39 +11,6 @@ from tests.support.services import STRANGER, several_apis
 
 pytestmark = pytest.mark.more
 
-AGENT = {
-    "name": "shared",
-    "llmProvider": "openai",
-    "llmModel": "gpt",
-    "strategy": "Hold.",
-}
-
-
-async def test_a_wallet_its_tags_and_its_payments_are_the_same_everywhere(
-    postgres_url: str, tmp_path: Path
-) -> None:
-    async with several_apis(postgres_url, tmp_path / "home", 2) as (first, second):
-        wallet = await first.wallet(1)
-        path = f"/wallets/{wallet}"
-        assert (await second.get(path)).json == (await first.get(path)).json
-        changed = await first.call("PATCH", path, {"tags": ["mine"]})
-        assert changed.json["tags"] == ["mine"]
-        # A wallet that a process knew before another changed it, too.
-        assert (await second.get(path)).json["tags"] == ["mine"]
-        assert (await second.call("PATCH", path, {"tags": ["a", "b"]})).status == 200
-        assert (await first.get(path)).json["tags"] == ["a", "b"]
-        confined, _ = await first.key(walletId=wallet)
-        (listed,) = (await first.get("/wallets", token=confined)).json["wallets"]
-        assert listed["tags"] == ["a", "b"]
-
-        paid = await second.post(f"{path}/transfer", {"to": STRANGER, "amount": 0.1})
-        assert paid.status == 200, paid.text
-        assert [record["type"] for record in await first.records(wallet)] == ["transfer", "airdrop"]
-        (found,) = [each for each in await first.records(wallet) if each["type"] == "transfer"]
-        assert (found["id"], found["status"]) == (paid.json["id"], "confirmed")
-        limits = (await first.get(f"{path}/limits")).json
-        assert limits == (await second.get(f"{path}/limits")).json
-
 
 async def test_equal_payments_of_several_processes_are_all_made(
     postgres_url: str, tmp_path: Path
@@ -76,22 +43,3 @@ async def test_a_freeze_at_one_process_stops_the_others(postgres_url: str, tmp_p
         assert (stopped.status, "frozen: stop" in stopped.error) == (500, True)
         assert (await second.post("/unfreeze", {"walletId": wallet})).status == 200
         assert (await first.post(f"{path}/transfer", body)).status == 200
-
-
-async def test_agents_are_listed_and_counted_by_every_process(
-    postgres_url: str, tmp_path: Path
-) -> None:
-    async with several_apis(postgres_url, tmp_path / "home", 2) as (first, second):
-        wallet = await first.wallet()
-        made = [
-            (await api.post("/agents", AGENT | {"walletId": wallet, "name": f"agent {n}"})).json
-            for n, api in enumerate((first, second, first))
-        ]
-        for api in (first, second):
-            listed = (await api.get("/agents")).json["agents"]
-            assert [agent["id"] for agent in listed] == [agent["id"] for agent in made]
-            health = (await api.get("/health", token=None)).json["agents"]
-            assert (health["total"], health["running"], health["idleAgents"]) == (3, 0, 3)
-        assert (await second.call("DELETE", f"/agents/{made[0]['id']}")).status == 200
-        assert (await first.get(f"/agents/{made[0]['id']}")).status == 404
-        assert (await first.get("/health", token=None)).json["agents"]["total"] == 2
