@@ -20,7 +20,6 @@ from solward.database.database import Database
 from solward.database.tables import audit
 from solward.support import jsontext
 from solward.types.errors import (
-    AgentNotFound,
     InvalidRequest,
     ProviderError,
     TokenBudgetReached,
@@ -91,15 +90,6 @@ async def test_bad_bodies_and_unknown_wallets_create_nothing(service: AgentServi
     assert await service.list() == ()
 
 
-async def test_the_second_form_makes_a_wallet_of_the_agents_name(service: AgentService) -> None:
-    agent = await service.create(
-        {"name": "Bo", "strategy": "s", "maxSolPerTransaction": Decimal("0.000000001")}
-    )
-    assert agent.wallet_id == "id-of-Bo-wallet"
-    assert (agent.llm_provider, agent.llm_model) == ("scripted", "model-2")
-    assert (await service.get(agent.id)).guardrails.max_lamports_per_transaction == 1
-
-
 @promise("start-and-stop-repeat")
 async def test_the_states_follow_the_contracts_table(host: Host, service: AgentService) -> None:
     agent = await service.create(BODY)
@@ -137,19 +127,6 @@ async def test_the_states_follow_the_contracts_table(host: Host, service: AgentS
     ]
 
 
-async def test_unknown_agents_are_not_found(service: AgentService) -> None:
-    for ask in (
-        service.get, service.start, service.stop, service.pause, service.delete,
-        service.decisions, service.memory,
-    ):  # fmt: skip
-        with pytest.raises(AgentNotFound):
-            await ask("nobody")
-    with pytest.raises(AgentNotFound):
-        await service.update("nobody", {})
-    with pytest.raises(AgentNotFound):
-        await service.chat("nobody", "hello")
-
-
 @promise("decision-is-audited")
 async def test_a_started_agent_decides_and_the_decision_is_audited(
     host: Host, service: AgentService
@@ -184,14 +161,6 @@ async def test_a_started_agent_decides_and_the_decision_is_audited(
     ]
     assert [(row.event, jsontext.loads(row.data)) for row in rows] == told
     assert host.published == told
-
-
-async def test_memory_reaches_the_next_cycle(host: Host, service: AgentService) -> None:
-    agent = await service.create(BODY | {"loopIntervalMs": 1000})
-    await service.start(agent.id)
-    await host.decisions(2)
-    assert "No previous actions are recorded." in host.requests[0].messages[0].content
-    assert '"cycle":1,"action":null' in host.requests[1].messages[0].content
 
 
 async def test_three_failed_cycles_show_error_and_start_recovers(
@@ -382,13 +351,3 @@ async def test_a_chat_counts_whole_or_in_pieces(host: Host, service: AgentServic
     await service.stop(agent.id)
     with pytest.raises(InvalidRequest, match="Agent is not running"):
         await anext(service.chat_stream(agent.id, "hello"))
-
-
-async def test_a_chat_whose_stream_breaks_says_so(host: Host, service: AgentService) -> None:
-    agent = await service.create(BODY)
-    await service.start(agent.id)
-    await host.decisions(1)
-    host.answer = lambda: ValueError("secret of the plugin")
-    with pytest.raises(ProviderError, match="internal error") as raised:
-        await anext(service.chat_stream(agent.id, "hello"))
-    assert "secret" not in str(raised.value)

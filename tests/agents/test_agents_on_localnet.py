@@ -22,7 +22,7 @@ from solward.service.service import Solward
 from solward.settings import Settings
 from solward.types.errors import StoreError
 from solward.types.record import TransactionStatus
-from solward_cli.up.demo import DemoSeed, seed_demo
+from solward_cli.up.demo import seed_demo
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SOL = 10**9
@@ -44,11 +44,10 @@ async def service(tmp_path: Path) -> AsyncIterator[Solward]:
         yield service
 
 
-async def decided(service: Solward, agent: Agent, *, start: bool = True) -> Decision:
+async def decided(service: Solward, agent: Agent) -> Decision:
     """Start an agent and wait for its next decision."""
     with service.events.subscribe() as events:
-        if start:
-            await service.agents.start(agent.id)
+        await service.agents.start(agent.id)
         async with asyncio.timeout(30):
             async for event in events:
                 if event.event == "agent:decision" and event.data["agentId"] == agent.id:
@@ -58,40 +57,6 @@ async def decided(service: Solward, agent: Agent, *, start: bool = True) -> Deci
 
 async def on_ledger(service: Solward, address: str) -> int:
     return await service.ledger.balance(address)
-
-
-@pytest.mark.more
-async def test_the_demo_agent_acts_by_itself_and_survives_a_restart(tmp_path: Path) -> None:
-    async def first_decision(service: Solward, seed: DemoSeed) -> Decision:
-        with service.events.subscribe() as events:
-            found = await service.agents.decisions(seed.agent.id, limit=1)
-            if not found:
-                async with asyncio.timeout(30):
-                    async for event in events:
-                        if event.event == "agent:decision":
-                            break
-                found = await service.agents.decisions(seed.agent.id, limit=1)
-        return found[0]
-
-    async with opened(tmp_path) as service:
-        seed = await seed_demo(service)
-        decision = await first_decision(service, seed)
-        assert decision.action == 'airdrop({"amount":2})'
-        assert "not a language model" in decision.reasoning
-        [record] = await service.transactions(seed.wallet.id)
-        assert (record.type, record.status) == ("airdrop", TransactionStatus.CONFIRMED)
-        assert record.agent_id == seed.agent.id
-        assert await on_ledger(service, seed.wallet.address) == 2 * SOL
-        assert (await service.agents.get(seed.agent.id)).to_json()["isLlm"] is False
-        assert (await service.audit.verify()).entries >= 1
-    async with opened(tmp_path) as service:
-        again = await seed_demo(service)
-        assert again.agent.id == seed.agent.id
-        assert (again.wallet.id, again.savings.id) == (seed.wallet.id, seed.savings.id)
-        assert again.agent.status == "running"
-        following = await decided(service, again.agent, start=False)
-        assert following.cycle > decision.cycle
-        assert len(await service.agents.list()) == 1
 
 
 async def test_a_demo_agent_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
@@ -131,21 +96,6 @@ async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service
     assert (await service.agents.get(agent.id)).status == "running"
     [blocked, _airdrop] = await service.transactions(agent.wallet_id)
     assert (blocked.status, blocked.agent_id) == (TransactionStatus.BLOCKED, agent.id)
-
-
-async def test_invalid_parameters_are_the_outcome(service: Solward) -> None:
-    agent = await hire(service, strategy=f"always do transfer to={RECIPIENT} amount=-1")
-    decision = await decided(service, agent)
-    assert decision.outcome.startswith("amount")
-    assert (await service.agents.get(agent.id)).failures == 0
-
-
-async def test_prose_is_refused_by_the_rules_provider_and_shown(service: Solward) -> None:
-    agent = await hire(service, strategy="Buy low and sell high.")
-    decision = await decided(service, agent)
-    assert decision.action is None
-    assert "'Buy low and sell high.' is not a rule" in decision.outcome
-    assert (await service.agents.get(agent.id)).failures == 1
 
 
 class Dying:
