@@ -83,14 +83,6 @@ def test_a_whole_log_is_told_with_its_times_and_its_head(
     assert lines[4] == f"Head:    {hash_}"
 
 
-def test_an_empty_log_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    asyncio.run(write(tmp_path / "new", 0))
-    result = verify(tmp_path / "new")
-    assert (result.exit_code, result.output.splitlines()[0]) == (0, "Entries: 0")
-    assert verify(tmp_path / "new", "--head", head_of(result)).exit_code == 0
-
-
 def test_the_first_broken_entry_is_named(home: Path, connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM audit WHERE seq = 2")
     result = verify(home)

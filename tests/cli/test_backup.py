@@ -288,14 +288,6 @@ def test_an_unattended_backup_reads_its_passphrase_from_a_file_of_its_owner(
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.more
-def test_two_different_passphrases_are_asked_for_again(home: Path, file: Path) -> None:
-    home_with_wallets(home, 1)
-    result = solward(home, "backup", file, typed=f"{PASSPHRASE}\nanother one\n{TWICE}")
-    assert result.exit_code == 0, result.output
-    assert solward(home, "backup", "verify", file, typed=ONCE).exit_code == 0
-
-
 def test_a_backup_overwrites_nothing_and_leaves_nothing_where_it_fails(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
@@ -374,24 +366,6 @@ def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
     # What a process left that only locked it does not count.
     assert solward(target, "restore", file, typed=ONCE).exit_code == 0
     assert len(addresses_that_sign(target)) == 3
-
-
-@pytest.mark.more
-def test_a_damaged_file_is_refused_and_leaves_nothing(
-    tmp_path: Path, home: Path, file: Path, temporary: Path, subtests: pytest.Subtests
-) -> None:
-    home_with_wallets(home)
-    whole = backed_up(home, file).read_bytes()
-    target = tmp_path / "restored"
-    for place in (3, 0.2, 0.5, 0.999):
-        with subtests.test(place=place):
-            data = bytearray(whole)
-            data[int(place * len(data)) if place < 1 else int(place)] ^= 1
-            file.write_bytes(data)
-            for command in (("restore", file), ("backup", "verify", file)):
-                refused(solward(target, *command, typed=ONCE))
-            assert not target.exists()
-            assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.more

@@ -386,12 +386,6 @@ def test_an_amount_that_is_none_is_told_in_a_line(live: Live) -> None:
     assert (option.exit_code, "--dry-run" in option.stderr) == (2, True)
 
 
-def test_a_yes_is_enough(live: Live) -> None:
-    agent = live.agent()
-    assert live.invoke("agent", "delete", agent, given="y\n").exit_code == 0
-    assert agent not in live.run("agent", "list")
-
-
 @pytest.mark.parametrize("name", ["[red]gone[/red]", "[/]", ":smile:", "grüße 世界", "--help"])
 def test_a_name_is_no_markup(live: Live, name: str) -> None:
     wallet = live.post("/wallets", name=name)["walletId"]

@@ -107,14 +107,3 @@ def test_only_the_embedded_ledger_can_be_reset(solward: CliRunner) -> None:
     result = run(solward, "up", "--reset", "--port", "0", **given)
     assert result.exit_code == 2
     assert "--reset" in result.stderr
-
-
-def test_plugins_are_listed(solward: CliRunner) -> None:
-    plugins = run(solward, "plugins", "list")
-    assert plugins.exit_code == 0
-    lines = [line.split() for line in plugins.output.splitlines()]
-    transfer = ["transfer", "skill", "solward", __version__, "loaded", "effects:", "spend"]
-    # Where a cell is empty, `-` stands in it.
-    said = [[word for word in line if word != "-"] for line in lines]
-    assert transfer in said
-    assert ["rules", "provider", "solward", __version__, "with", "--demo"] in said

@@ -23,7 +23,6 @@ from solward.service.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.support import jsontext
-from solward.types.errors import ConfigError
 from solward.types.guardrail import SOL
 from solward_cli import main
 from solward_cli.doctor import home, ledger
@@ -330,14 +329,6 @@ async def test_a_home_open_to_others_and_a_secret_that_opens_nothing_fail(tmp_pa
     assert "is missing" in lost.found
 
 
-async def test_settings_that_may_not_be_served_with_fail(tmp_path: Path) -> None:
-    given = settings(tmp_path, api_host="0.0.0.0", api_secret="short-canary")
-    async with Subject(given) as subject:
-        [line] = of(await home.settings(subject), Status.FAIL)
-    assert "at least 32 bytes" in line
-    assert "short-canary" not in line
-
-
 async def test_without_a_word_models_are_not_asked(tmp_path: Path) -> None:
     given = settings(tmp_path, openai_api_key="sk-canary-0123456789abcdef")
     async with Subject(given) as subject:
@@ -427,8 +418,3 @@ def test_lines_are_of_80_columns_and_hold_no_control_characters() -> None:
     shown = text("rpc", [Line("x", "word " * 40 + "\x1b[2J", "do this")])
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "\x1b" not in shown
-
-
-def test_a_wrong_setting_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="SOLANA_NETWORK"):
-        settings(tmp_path, solana_network="devnet")

@@ -18,13 +18,12 @@ from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.http import served
-from tests.support.recordings import Replay, UnrecordedRequest, replaying
+from tests.support.recordings import replaying
 
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAM
 from solward.support.base58 import b58decode
-from solward.types.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.client import RpcLedger
+from solward.types.errors import LedgerRejected
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
 from solward_cli.doctor import ledger
@@ -182,31 +181,6 @@ async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
     ]
     [refused] = [line.found for line in again if line.status is Status.FAIL]
     assert "code -32010" in refused
-
-
-async def test_a_request_that_is_not_recorded_fails(tmp_path: Path, localnet: Localnet) -> None:
-    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
-        async with recorded(settings(tmp_path, node.url)) as (relayed, recorder):
-            reader = RpcLedger(HttpTransport(relayed.rpc_urls[0]))
-            await reader.rent_exempt_minimum(165)
-            await reader.close()
-        [file] = recorder.write(tmp_path)
-    with pytest.raises(UnrecordedRequest, match="getSlot"):
-        await _read_more_than_is_recorded(file)
-    replay = Replay.of(file)
-    body = {"jsonrpc": "2.0", "id": 7, "method": "getMinimumBalanceForRentExemption"}
-    for params in ([82, {"commitment": "confirmed"}], [165], [165, {"commitment": "finalized"}]):
-        with pytest.raises(UnrecordedRequest):
-            replay.answer("POST", "/", json.dumps(body | {"params": params}).encode())
-
-
-async def _read_more_than_is_recorded(file: Path) -> None:
-    async with replaying(file) as url:
-        reader = RpcLedger(HttpTransport(url))
-        await reader.rent_exempt_minimum(165)
-        with pytest.raises(LedgerUnavailable):
-            await reader.slot()
-        await reader.close()
 
 
 async def test_the_venue_of_a_recording_swaps_with_another_taker(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from solward.vault.store import processes
 from solward_cli import main
 
 pytestmark = pytest.mark.more
-
-Work = Callable[[Database], object]
 
 
 def cli(url: str, home: Path, *arguments: str, typed: str | None = None) -> Result:
@@ -97,18 +94,3 @@ def test_they_wait_until_no_process_of_the_database_lives(
     exported = cli(postgres_url, home, *commands[1], typed=typed)
     assert exported.exit_code == 0, exported.output
     assert json.loads(out.read_text()) == address
-
-
-def test_backup_and_restore_leave_postgresql_to_its_own_tools(
-    postgres_url: str, tmp_path: Path
-) -> None:
-    home, passphrase = tmp_path / "home", tmp_path / "passphrase"
-    passphrase.touch(0o600)
-    passphrase.write_text("correct horse\n")
-    file = tmp_path / "backup"
-    given = ("--passphrase-file", str(passphrase), str(file))
-    made = cli(postgres_url, home, "backup", *given)
-    assert (made.exit_code, "pg_dump" in made.stderr) == (2, True)
-    file.touch()
-    restored = cli(postgres_url, home, "restore", *given)
-    assert (restored.exit_code, "pg_dump" in restored.stderr) == (2, True)

@@ -197,19 +197,6 @@ async def test_sol_leaves_in_the_parts_that_the_limit_allows_to_the_last_lamport
         assert await stand.lamports(stand.to) == 4 * SOL - 3 * FEE
 
 
-async def test_a_part_leaves_no_dust_that_the_ledger_would_refuse(tmp_path: Path) -> None:
-    # After 2 + 2 SOL, a tenth of the rent minimum would be left.
-    async with standing(tmp_path, sol=4) as stand:
-        gift = await stand.api.wallet(1)
-        address = (await stand.client.wallets.get(stand.wallet)).address
-        amount = Decimal("0.0001")
-        await stand.client.wallets.transfer(gift, to=address, amount=amount)
-        swept = await stand.sweep()
-        assert (swept.left, await stand.lamports()) == ([], 0)
-        assert len(swept.sent) == 3
-        assert await stand.lamports(stand.to) == 4 * SOL + 100_000 - 3 * FEE
-
-
 LIMIT = st.none() | st.integers(0, 5 * SOL)
 
 
