@@ -54,15 +54,6 @@ async def test_a_key_may_not_do_what_is_the_admins(client: SolwardClient, carrie
             await confined.wallets.create()
 
 
-async def test_what_does_not_exist_is_not_found(client: SolwardClient) -> None:
-    with pytest.raises(NotFoundError, match="Wallet not found"):
-        await client.wallets.balance(NOBODY)
-    with pytest.raises(NotFoundError, match="Agent not found"):
-        await client.agents.get(NOBODY)
-    with pytest.raises(NotFoundError, match="API key not found"):
-        await client.keys.revoke(NOBODY)
-
-
 async def test_a_bad_field_is_named(client: SolwardClient) -> None:
     wallet = await client.wallets.create()
     with pytest.raises(BadRequest, match="to "):

@@ -10,15 +10,13 @@ from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner
-from tests.client.conftest import URL
 from tests.promises import promise
 from tests.support.plugins import keeping_context, keeping_module
-from tests.support.services import Api, Carrier
+from tests.support.services import Api
 
 from solward import Put
 from solward.audit import log as audit_log
 from solward.client import BadRequest, NotFoundError, SolwardClient
-from solward.client.errors import ClientError
 from solward.plugins.state import PluginSettings
 from solward.support import jsontext
 from solward.testing.stand import open_stand
@@ -185,24 +183,6 @@ async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_pa
             (told,) = await audit_log.latest(connection, 1)
         assert (told.event, jsontext.loads(told.data)["principal"]) == ("plugin:purged", "cli")
         await stand.service.audit.verify()
-
-
-@pytest.mark.usefixtures("keeps")
-async def test_an_api_key_reaches_none_of_it(client: SolwardClient, carrier: Carrier) -> None:
-    wallet = await client.wallets.create("kept")
-    key = await client.keys.create(name="k", wallet_id=wallet.id)
-    async with SolwardClient(URL, key.api_key, transport=carrier) as others:
-        state = others.plugin_state
-        for call in (
-            state.settings("keeps"),
-            state.set("keeps", "hours", 1),
-            state.unset("keeps", "hours"),
-            state.entries("keeper", wallet.id),
-            state.delete("keeper", wallet.id, "a"),
-            state.purge("keeper"),
-        ):
-            with pytest.raises(ClientError, match="admin API secret required"):
-                await call
 
 
 def test_a_secret_is_no_argument_of_a_command() -> None:

@@ -264,12 +264,3 @@ async def test_every_answer_fits_the_output_schema_of_its_tool(api: Api) -> None
         result = await call(api, name, {"wallet": wallet, **arguments}, token=token)
         assert result["isError"] is False, result
         Draft202012Validator(schemas[name]).validate(result["structuredContent"])
-
-
-async def test_a_confined_key_reads_its_own_wallet_only(api: Api) -> None:
-    mine, other = await api.wallet(1), await api.wallet(1)
-    key, _ = await api.key(walletId=mine)
-    for name in ("get_limits", "get_history"):
-        own = await call(api, name, {}, token=key)
-        assert own["isError"] is False
-        assert (await call(api, name, {"wallet": other}, token=key))["isError"] is True

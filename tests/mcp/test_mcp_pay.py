@@ -86,12 +86,6 @@ async def test_a_price_that_cannot_be_paid_is_an_error_with_the_reason(
     assert len(shop.site.requests) == 1
 
 
-async def test_a_site_that_the_operator_did_not_name_stays_out_of_reach(shop: Shop) -> None:
-    refused = await shop.call("pay", url="http://127.0.0.1:9/metadata")
-    assert refused["isError"] is True
-    assert "https_only" in refused["content"][0]["text"]
-
-
 async def test_a_model_gets_the_beginning_of_a_long_body_and_knows_it(shop: Shop) -> None:
     shop.site.answer = says("a" * (MOST_TEXT + 1))
     response = (await shop.call("pay"))["structuredContent"]["response"]
@@ -111,12 +105,6 @@ async def test_a_wallet_must_be_named_where_there_are_several(shop: Shop) -> Non
     assert refused["isError"] is True
     assert "wallet is required" in refused["content"][0]["text"]
     assert shop.site.requests == []
-
-
-async def test_the_skill_is_no_second_tool_beside_it(shop: Shop) -> None:
-    listed = {each["name"] for each in (await post(shop.api)).json["result"]["tools"]}
-    assert {"pay", "quote_payment"} <= listed
-    assert "pay_request" not in listed
 
 
 @pytest.mark.parametrize(
