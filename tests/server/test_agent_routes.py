@@ -92,16 +92,6 @@ async def test_the_second_form_makes_the_agents_wallet(api: Api) -> None:
     assert (wallet["id"], wallet["name"]) == (made.json["walletId"], "watcher-wallet")
 
 
-@promise("agent-create-fields")
-@pytest.mark.parametrize("field", ["name", "walletId", "llmProvider", "llmModel", "strategy"])
-async def test_a_missing_field_is_400_and_named(api: Api, field: str) -> None:
-    sent = body(await api.wallet())
-    del sent[field]
-    answer = await api.post("/agents", sent)
-    assert answer.status == 400
-    assert field in answer.error
-
-
 @promise("404-texts")
 @pytest.mark.parametrize(
     ("method", "path"),
@@ -120,18 +110,6 @@ async def test_a_missing_field_is_400_and_named(api: Api, field: str) -> None:
 async def test_an_unknown_agent_is_404(api: Api, method: str, path: str) -> None:
     answer = await api.call(method, f"/agents/{NOBODY}{path}")
     assert (answer.status, answer.error) == (404, "Agent not found")
-
-
-@promise("chat-needs-running-agent")
-async def test_chat_needs_a_message_and_a_running_agent(api: Api) -> None:
-    wallet = await api.wallet()
-    agent = (await api.post("/agents", body(wallet))).json["id"]
-    missing = await api.post(f"/agents/{agent}/chat", {})
-    assert (missing.status, missing.error) == (400, "message is required and must be a string")
-    idle = await api.post(f"/agents/{agent}/chat", {"message": "hello"})
-    assert (idle.status, idle.error) == (400, "Agent is not running")
-    unknown = await api.post(f"/agents/{NOBODY}/chat", {"message": "hello"})
-    assert (unknown.status, unknown.error) == (404, "Agent not found")
 
 
 async def test_a_confined_key_sees_only_its_wallets_agents(api: Api) -> None:

@@ -282,18 +282,6 @@ async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
     assert (await api.post(path, {"to": STRANGER, "amount": 0.1})).status == 200
 
 
-@promise("key-limit-is-guardrail", "zero-key-signs-nothing")
-async def test_a_key_with_nothing_to_spend_only_reads(api: Api) -> None:
-    wallet = await api.wallet(1)
-    key, _ = await api.key(spendingLimitSol=0)
-    answer = await api.post(
-        f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1}, token=key
-    )
-    assert answer.status == 500
-    assert "spending_limit_check" in answer.error
-    assert (await api.get(f"/wallets/{wallet}/balance", token=key)).status == 200
-
-
 @promise("keys-stored-as-hashes")
 async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
     options = {"api_key_store": "memory"}

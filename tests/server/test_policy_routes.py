@@ -179,11 +179,6 @@ async def test_a_body_without_grants_takes_no_bound_away(
     assert await policy(api) == before
 
 
-async def test_a_field_that_stands_twice_is_refused(api: Api) -> None:
-    answer = await api.call("PUT", "/policy", data=b'{"readOnly": [], "readOnly": []}')
-    assert (answer.status, "readOnly stands twice" in answer.error) == (400, True)
-
-
 async def test_a_policy_that_was_changed_meanwhile_is_not_replaced(api: Api) -> None:
     _, key = await api.key(name="ci")
     first = (await policy(api))["policy"]

@@ -64,16 +64,6 @@ async def test_a_transfer_answers_with_its_record(api: Api) -> None:
     assert body["timestamp"].endswith("Z")
 
 
-@promise("airdrop-at-most-two")
-async def test_an_airdrop_is_one_sol_unless_said_otherwise(api: Api) -> None:
-    wallet = await api.wallet()
-    answer = await api.post(f"/wallets/{wallet}/airdrop")
-    assert answer.status == 200
-    assert answer.json["status"] == "confirmed"
-    assert answer.json["signature"]
-    assert (await api.get(f"/wallets/{wallet}/balance")).json["sol"] == 1
-
-
 @promise("failure-is-stored-500")
 async def test_too_little_balance_is_500_and_a_failed_record(api: Api) -> None:
     wallet = await api.wallet()

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
-import structlog
 from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.services import Api
-
-from solward.context import SkillContext, WalletView
-from solward.operations.perform import SkillCalls
-from solward.types.errors import SkillError
-from solward.types.skill import Effects
-from solward.vault.money.request import ADMIN
 
 TO = str(Keypair().pubkey())
 
@@ -50,28 +42,6 @@ async def test_a_dry_run_tells_tokens_and_rent_and_sends_nothing(api: Api) -> No
     assert effects["tokensOut"] == {mint: "1000000"}
     assert (effects["rent"], effects["solOut"]) == (Decimal("0.00207408"), 0)
     assert len(await api.records(wallet)) == 2
-
-
-async def test_a_skill_sends_tokens_by_its_context_if_it_declares_that_it_spends(
-    api: Api,
-) -> None:
-    wallet, mint = await holding_tokens(api)
-    found = await api.service.wallets.get(wallet)
-    for effects in (Effects.READ, Effects.SPEND):
-        context = SkillContext(
-            wallet=WalletView(found.id, found.name, found.address),
-            agent=None,
-            ledger=api.service.ledger,
-            tokens=api.service.tokens,
-            calls=SkillCalls(api.service.operations, found.id, ADMIN, effects),
-            log=structlog.get_logger("test"),
-        )
-        if effects is Effects.READ:
-            with pytest.raises(SkillError, match="READ"):
-                await context.transfer_token(mint=mint, to=TO, amount=1)
-            continue
-        record = await context.transfer_token(mint=mint, to=TO, amount=1)
-        assert (record.type, record.details["amount"]) == ("token_transfer", 1)
 
 
 async def test_emptied_accounts_are_told_on_request_and_nothing_else_is_taken(api: Api) -> None:
