@@ -188,7 +188,7 @@ def bash(folder: Path, live: Live) -> Iterator[Callable[[str], list[str]]]:
         os.waitpid(pid, 0)
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 @pytest.mark.parametrize(
     "quote", ["", *(pytest.param(each, marks=pytest.mark.long) for each in ("'", '"'))]
