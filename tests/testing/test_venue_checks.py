@@ -109,6 +109,7 @@ def readonly(accounts: list[AccountMeta]) -> list[AccountMeta]:
     return [AccountMeta(each.pubkey, each.is_signer, False) for each in accounts]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("broken", "check", "text"),
     [
