@@ -27,7 +27,7 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
 from solward.hosts.wire.methods import METHODS, Method, StreamMethod
 from solward.hosts.wire.values import Pair, Unreadable, Wire
-from solward.types import errors, guardrail, provider, record
+from solward.types import errors, provider, record
 
 PAIRS = {name: each for name, each in vars(values).items() if isinstance(each, Pair)}
 BUILT_IN = (int, str, bool, bytes, float, Decimal, types.NoneType, Pubkey, Instruction)
@@ -234,12 +234,6 @@ def test_every_dataclass_arrives_equal(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", sorted(PAIRS))
-def test_a_struct_has_the_fields_of_its_dataclass(name: str) -> None:
-    own, wire = PAIRS[name].own, PAIRS[name].wire
-    assert {each.name for each in dataclasses.fields(own)} == set(wire.__struct_fields__)
-
-
 RECORD = record.TransactionRecord(
     "r1",
     "w1",
@@ -425,11 +419,6 @@ async def test_what_cannot_be_read_ends_the_channel_and_not_another() -> None:
         values.from_json("{")
     assert isinstance(await service.closed, HostileFrame)
     there.close()
-
-
-def test_guardrails_hold_is_not_a_held_transaction() -> None:
-    made = values.GUARDRAIL_HOLD.from_wire(values.GuardrailHold("a person is to decide"))
-    assert made == guardrail.Hold("a person is to decide")
 
 
 @pytest.mark.parametrize("number", [-1, 2**40 + 1, 2**63, 2**64 - 1])
