@@ -343,3 +343,27 @@ async def test_a_grant_that_ends_within_a_day_is_told_when_it_is_used(tokens: To
     [told] = await alerts(bench)
     assert told["alert"] == "grant_near_end"
     assert f"Grant 1 of {AGENT} ends at " in told["detail"]
+
+
+async def test_another_process_judges_by_a_change_at_once(tokens: TokenBench) -> None:
+    bench = tokens.bench
+    made = grant(AGENT, SOL=limit("SOL", 10**9))
+    await under(bench, made)
+    await bench.transfer(Decimal("0.1"), actor())
+    await under(bench)
+    await refused(bench.transfer(Decimal("0.1"), actor()))
+    await replace_set(bench.database, AGENT, None)
+    sent = await bench.transfer(Decimal("0.1"), actor())
+    assert "grants" not in sent.guardrails_applied
+
+
+@promise("inflow-restores-nothing")
+async def test_wrapped_sol_counts_where_sol_does(tokens: TokenBench) -> None:
+    made = grant(AGENT, SOL=limit("SOL", 10**9))
+    await under(tokens.bench, made)
+    wrap = {"amount": Decimal("0.3")}
+    await tokens.operations.perform("wrap_sol", tokens.wallet, actor(), wrap)
+    assert await counted(tokens.bench, made, "SOL") == 3 * 10**8
+    await tokens.operations.perform("unwrap_sol", tokens.wallet, actor(), {})
+    # What comes back restores nothing.
+    assert await counted(tokens.bench, made, "SOL") == 3 * 10**8

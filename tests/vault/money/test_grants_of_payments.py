@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.instructions import (
     create_idempotent_associated_token_account,
@@ -234,3 +236,37 @@ async def test_one_unit_many_times_is_counted_to_the_unit(shop: Shop, times: int
     assert await shop.received() == times
     assert await counted(shop.bench, made, shop.mint) == await shop.counted() == times
     await refused(shop, actor(), "has 0 of", units=1)
+
+
+@pytest.mark.parametrize("who", [AGENT, KEY])
+async def test_without_a_grant_no_token_is_paid(shop: Shop, who: str) -> None:
+    await refused(shop, actor(who), f"has no grant to pay {shop.mint}")
+    await under(shop, grant(who, [Operation.TRANSFER, Operation.FUND], **at(shop, PRICE)))
+    await refused(shop, actor(who), f"has no grant to pay {shop.mint}")
+
+
+async def test_a_grant_to_pay_does_not_let_transfer(shop: Shop) -> None:
+    await under(shop, grant(AGENT, PAY, **at(shop, PRICE)))
+    params = {"mint": shop.mint, "to": shop.bench.recipient, "amount": Decimal("0.001")}
+    sender = replace(actor(), via=())
+    with pytest.raises(GuardrailBlocked, match="no grant to transfer"):
+        await shop.tokens.operations.perform("transfer_token", shop.tokens.wallet, sender, params)
+
+
+async def test_a_seller_is_known_by_his_address_whoever_owns_the_site(shop: Shop) -> None:
+    seller, other = str(shop.seller.pubkey()), str(Keypair().pubkey())
+    await under(shop, grant(AGENT, PAY, to=(other,), **at(shop, PRICE)))
+    await refused(shop, actor(), f"does not let agent a pay {shop.mint} to {seller}")
+    await under(shop, grant(AGENT, PAY, to=(seller,), **at(shop, PRICE)))
+    await shop.hand_over(actor=actor())
+
+
+@promise("empty-grants-sign-nothing")
+async def test_a_key_that_may_spend_nothing_pays_nothing_though_another_pays_the_fee(
+    shop: Shop,
+) -> None:
+    await under(shop, grant(KEY, PAY, **at(shop, PRICE)))
+    with pytest.raises(GuardrailBlocked, match="signs nothing") as found:
+        await shop.hand_over(actor=actor(KEY, daily_lamports=0))
+    assert found.value.rule == "spending_limit_check"
+    await shop.hand_over(actor=actor(KEY))

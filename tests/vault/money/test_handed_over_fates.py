@@ -552,3 +552,14 @@ async def test_after_the_expiry_what_counts_is_what_the_seller_has(tmp_path: Pat
         paid = [1_000 + at for at, r in enumerate(ended) if r.status is TransactionStatus.CONFIRMED]
         assert 0 < len(paid) < len(handed)
         assert await shop.received() == sum(paid) == await shop.counted()
+
+
+@promise("payment-dead-needs-proof")
+async def test_what_the_wallets_other_records_took_is_explained(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        dead, paid = await shop.hand_over(), await shop.hand_over(7 * PRICE)
+        await shop.answer(paid, await shop.settle(paid))
+        assert (await shop.ended(paid)).status is TransactionStatus.CONFIRMED
+        await shop.expire()
+        assert (await shop.ended(dead)).status is TransactionStatus.FAILED
+        assert await shop.counted() == 7 * PRICE
