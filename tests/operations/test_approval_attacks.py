@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.promises import promise
-from tests.support.approvals import Desk, open_desk
+from tests.support.approvals import KEY, Desk, open_desk
 
-from solward.types.errors import HoldDecided
+from solward.types.errors import Held, HoldDecided
 from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
@@ -95,3 +95,13 @@ async def test_a_plugin_cannot_make_what_a_person_reads_look_like_something_else
         assert f"asks to transfer 1 SOL to {desk.bench.recipient}" in asked
         assert said.isprintable()
         assert 0 < len(said) <= 500
+
+
+async def test_an_approval_of_one_payment_is_none_of_another(desk: Desk) -> None:
+    hold = await desk.held(1)
+    other = await desk.held(2)
+    await desk.approvals.approve(hold.id, "admin")
+    with pytest.raises(Held):
+        await desk.ask(2, KEY)
+    assert (await desk.approvals.get(other.id)).state is HoldState.HELD
+    assert await desk.paid() == LAMPORTS_PER_SOL

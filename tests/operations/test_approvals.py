@@ -587,3 +587,15 @@ async def test_a_plugins_bytes_take_their_approval_when_they_come_again(desk: De
     with pytest.raises(Held):
         await transact(memo=b"and others")
     assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_what_an_agent_asks_for_again_is_not_paid_beside_its_hold(tmp_path: Path) -> None:
+    strict = {"strict"}
+    async with open_desk(tmp_path, rules=(asks_while(strict),)) as desk:
+        await set_agent(desk)
+        hold = await desk.held(1, cycle(1))
+        strict.clear()
+        await set_agent(desk, cycle_no=2, fence=2)
+        assert (await desk.held(1, cycle(2))).id == hold.id
+        await desk.approvals.approve(hold.id, "admin")
+        assert await desk.paid() == LAMPORTS_PER_SOL

@@ -73,3 +73,11 @@ async def test_nothing_that_the_operator_asks_for_is_held(desk: Desk) -> None:
     await under(desk, grant(wallet, SOL=limit("SOL", 9 * SOL, hold=1)), who=wallet)
     assert (await desk.ask(1, ADMIN)).status is TransactionStatus.CONFIRMED
     assert await desk.all() == []
+
+
+async def test_an_approval_is_no_grant(desk: Desk) -> None:
+    hold = await desk.held(1)
+    await under(desk)
+    after = await desk.approvals.approve(hold.id, "admin")
+    assert after.state is HoldState.REFUSED
+    assert await desk.paid() == 0

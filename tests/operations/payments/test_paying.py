@@ -473,3 +473,22 @@ async def _is(holds: bool) -> bool:
 
 async def _served(shop: Shop) -> bool:
     return [each["served"] for each in await shop.payments()] == ["yes"]
+
+
+@promise("no-second-payment")
+async def test_a_payment_of_another_is_no_receipt(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await shop.buys()
+    assert other.payment is not None
+    said = str(other.payment.signature)
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.1)
+
+    async def sells(asked: Asked) -> Reply:
+        return Reply(200, (receipt(said),), b"ok") if asked.paid else shop.asks()
+
+    shop.seller.answer = sells
+    found = await shop.buys()
+    assert found.payment is not None
+    assert found.payment.status is TransactionStatus.PENDING
+    assert found.payment.signature is None
