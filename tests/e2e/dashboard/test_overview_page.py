@@ -56,7 +56,7 @@ def test_what_is_held_and_can_leave_is_added_up(browser: Browser, api: httpx.Cli
     held = sum(loads(api.get(f"/wallets/{each['id']}/balance").content)["sol"] for each in wallets)
     browser.open("/")
     row = browser.marked("asset-SOL")
-    assert f"{held:,f}" in row.text
+    assert f"{Decimal(held).normalize():,f}" in row.text
     assert "of fees and rent" in row.text
     assert f"Of {len(wallets)} wallets" in browser.marked("exposure").text
     assert "not bounded in" in browser.marked("exposure").text
