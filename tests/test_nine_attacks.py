@@ -133,7 +133,7 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
         ),
     },
     7: {
-        "vault/store/test_file_lock.py": (
+        "database/test_file_lock.py": (
             "test_a_second_service_on_the_file_from_another_home_is_refused",
             "test_another_process_has_it_until_it_is_killed",
         ),
