@@ -211,11 +211,12 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
 def made_once() -> Iterator[None]:
     """Until the block ends, give a home without a database a copy of an empty one, which takes a
     hundredth of the 90 ms of making it, and compile each statement once for all databases."""
-    folder = Path(tempfile.mkdtemp(prefix="solward-empty-"))
+    temporary = tempfile.TemporaryDirectory(prefix="solward-empty-")
+    folder = Path(temporary.name)
     empty = folder / "solward.db"
     open_database = Database.open
     make_engine = database.create_async_engine
-    options = {"compiled_cache": _Compiled()}
+    options = {"compiled_cache": CompiledStatements()}
 
     async def open_copy(url: str | SecretStr | None, home: Path) -> Database:
         file = database.database_file(url, home)
@@ -230,14 +231,14 @@ def made_once() -> Iterator[None]:
         return make_engine(url, execution_options=options, **given)
 
     with (
+        temporary,
         mock.patch.object(Database, "open", open_copy),
         mock.patch.object(database, "create_async_engine", engine),
     ):
         yield
-    shutil.rmtree(folder)
 
 
-class _Compiled(dict[tuple[Any, ...], Any]):
+class CompiledStatements(dict[tuple[Any, ...], Any]):
     """Statements as Core compiled them, for the engines of one kind of database together."""
 
     def get(self, key: tuple[Any, ...], default: Any = None) -> Any:

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode
 
 import httpx
@@ -26,9 +26,6 @@ from solward.client.errors import (
 from solward.support import jsontext
 from solward.support.tls import tls_context
 from solward.types.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)
