@@ -266,8 +266,15 @@ class FreezeSwitch:
                     _wallets(frozen)
 
     async def _toggle(self) -> None:
+        if self._frozen is None and self._refresh is not None:
+            # Pressed before the page's first poll was answered.
+            self._button.disable()
+            try:
+                await self._refresh()
+            finally:
+                self._button.enable()
         if self._frozen is None:
-            ui.notify("The service has not said yet whether it is frozen.", type="warning")
+            ui.notify("The service does not say whether it is frozen. Try again.", type="warning")
             return
         thaws = self._frozen.service
         with self._dialogs:

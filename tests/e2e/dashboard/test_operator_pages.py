@@ -88,6 +88,23 @@ def test_everything_is_frozen_and_unfrozen_from_any_page_only_when_confirmed(
     assert browser.errors() == []
 
 
+def test_freeze_all_waits_for_a_service_that_has_not_answered_yet(
+    browser: Browser, service: Service
+) -> None:
+    assert service.process is not None
+    service.process.send_signal(signal.SIGSTOP)
+    try:
+        browser.open("/payments")
+        browser.press("freeze-all")
+        browser.until(lambda: browser.all('[data-testid="freeze-all"]:disabled'), "that it waits")
+    finally:
+        service.process.send_signal(signal.SIGCONT)
+    browser.wait_for("Freeze everything?")
+    browser.click("Cancel")
+    browser.wait_gone("Freeze everything?")
+    assert browser.errors() == []
+
+
 def test_a_frozen_wallet_is_named_on_every_page(
     browser: Browser, api: httpx.Client, wallet: str
 ) -> None:
