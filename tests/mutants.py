@@ -425,18 +425,24 @@ class Imports:
     def tests_of(self, path: str, function: str) -> list[str]:
         """Returns the paths of the test files that import a module, nearest first.
 
-        They import it directly or through one or two helpers of the tests. If no test does, those
-        that import a module which imports it are returned.
+        They import it directly or through one or two helpers of the tests; tests of its own package
+        may import another module of it that does. If no test does, those that import a module which
+        imports it are returned.
         """
         target = self.module(path)
+        package = target.rpartition(".")[0]
+        importers = {
+            name
+            for name in self._paths
+            if not name.startswith("tests.") and target in self.imported(name)
+        }
         levels = self._levels({target})
-        if not levels:
-            importers = {
-                name
-                for name in self._paths
-                if not name.startswith("tests.") and target in self.imported(name)
-            }
-            levels = self._levels(importers)
+        siblings = {name for name in importers if name.rpartition(".")[0] == package}
+        beside = package.replace(package.partition(".")[0], "tests", 1)
+        for test, level in self._levels(siblings).items():
+            if test.rpartition(".")[0] == beside:
+                levels.setdefault(test, level + 1)
+        levels = levels or self._levels(importers)
         names = {each for each in function.split(".") if not each.startswith(("_", "<"))}
         names |= self._callers(target, function)
         return [

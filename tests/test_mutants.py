@@ -145,6 +145,7 @@ def test_the_tests_of_a_module_are_those_that_import_it_nearest_first(tmp_path: 
         "framework/solward/vault/rules.py": "def judge(): return _sum()\ndef _sum(): return 1\n",
         "framework/solward/vault/hidden.py": "",
         "framework/solward/user.py": "from solward.vault import hidden\n",
+        "framework/solward/vault/front.py": "from solward.vault import rules\n",
         "tests/conftest.py": "import solward.vault.rules\n",
         "tests/support/world.py": "from tests.support import base\n",
         "tests/support/base.py": "from solward.vault.rules import judge\n",
@@ -153,6 +154,8 @@ def test_the_tests_of_a_module_are_those_that_import_it_nearest_first(tmp_path: 
         "tests/vault/test_rules_more.py": "from solward import rules\n",
         "tests/vault/test_helped.py": "from tests.support.world import a\n",
         "tests/vault/test_other.py": "import solward.user\n",
+        "tests/vault/test_front.py": "import solward.vault.front\n",
+        "tests/mcp/test_front.py": "import solward.vault.front\n",
         "tests/cli/conftest.py": "import tests.support.base\n",
         "tests/cli/test_by_conftest.py": "",
     }
@@ -164,6 +167,8 @@ def test_the_tests_of_a_module_are_those_that_import_it_nearest_first(tmp_path: 
         "tests/vault/test_rules_more.py",
         "tests/vault/test_near.py",
         "tests/test_far.py",
+        # Through a module of the same package.
+        "tests/vault/test_front.py",
         "tests/vault/test_helped.py",
         "tests/cli/test_by_conftest.py",
     ]

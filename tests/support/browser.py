@@ -448,10 +448,10 @@ class Keyboard:
         """Press Tab until what is called `name` has the focus; every stop on the way is seen."""
         step = by or (lambda: self.press(Keys.TAB))
         passed: list[str] = []
+        stop = self.stop()
         for _ in range(_MOST_STOPS):
-            found = self.stop()
-            if found is not None and found.name.casefold() == name.casefold():
-                return found
+            if stop is not None and stop.name.casefold() == name.casefold():
+                return stop
             step()
             stop = self.stop()
             if stop is not None:
@@ -461,6 +461,8 @@ class Keyboard:
 
     def _at_rest(self, stop: Stop) -> Stop:
         """The stop once the page stands still: what arrives above it moves it, and it back."""
+        if stop.seen:
+            return stop
         found = stop
 
         def is_seen() -> bool:
