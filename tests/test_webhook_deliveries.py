@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,15 @@ from tests.promises import promise
 from tests.support.clock import until
 from tests.support.database import query_plans
 from tests.support.processes import free_port
-from tests.support.webhooks import FAST, TOKEN, deliveries_ended, delivery_states, webhook_process
+from tests.support.webhooks import (
+    FAST,
+    ONCE_MORE,
+    TOKEN,
+    day_ends,
+    deliveries_ended,
+    delivery_states,
+    webhook_process,
+)
 
 from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
@@ -249,13 +258,14 @@ async def test_a_receiver_that_does_not_answer_in_time_is_asked_again(
         return web.Response()
 
     receiver.answers = [wait]
-    async with webhook(database, receiver.url, FAST).delivering():
+    async with webhook(database, receiver.url, replace(FAST, timeout_s=0.5)).delivering():
         with capture_logs() as lines:
             await tell(database, "hold:created")
             await deliveries_ended(database, "delivered")
     gate.set()
-    assert len(receiver.heard) == 2
-    assert [line["error"] for line in lines] == ["no answer in time"]
+    # On a busy machine the second one is not answered in time either.
+    assert len(receiver.heard) >= 2
+    assert {line["error"] for line in lines} == {"no answer in time"}
 
 
 @promise("webhook-address-is-fixed")
@@ -349,10 +359,10 @@ async def test_after_a_day_it_is_given_up_with_an_alert(
 async def test_the_last_try_is_at_the_end_of_the_day(
     database: Database, receiver: Receiver
 ) -> None:
-    pace = Pace(first_retry_s=3600, longest_retry_s=3600, give_up_s=0.4, poll_s=0.05)
     receiver.answers = [500] * 9
-    async with webhook(database, receiver.url, pace).delivering():
+    async with webhook(database, receiver.url, ONCE_MORE).delivering():
         await tell(database, "hold:created")
+        await day_ends(database)
         await deliveries_ended(database, "given_up")
     assert len(receiver.heard) == 2
 

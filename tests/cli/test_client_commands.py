@@ -110,7 +110,8 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet withdraw-stake": (unstaked, "withdraw_stake"),
     "wallet wrap-sol": (wallet("0.5"), "wrap_sol"),
     "wallet unwrap-sol": (wrapped, "unwrap_sol"),
-    "pay list": (lambda _live: [], "Nothing was paid for."),
+    # The demo's agent pays too.
+    "pay list": (lambda live: ["--wallet", live.wallet()], "Nothing was paid for."),
     "tx list": (lambda _live: ["--limit", "5"], "TYPE"),
     "contacts add": (lambda _live: ["Landlord", STRANGER], "is called Landlord"),
     "contacts list": (lambda _live: [], "NAME"),

@@ -7,14 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import select, update
+from tests.support.clock import until
 
 from solward.database.database import Database
 from solward.database.service_tables import webhook_deliveries
 from solward.notify.webhook_sender import Pace
+from solward.support.clock import now_ms
+from solward.support.durations import DAY_MS
 
 TOKEN = "token-of-the-receivers-address"
-FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=0.5, lease_s=1, poll_s=0.1)
+FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=20, lease_s=1, poll_s=0.1)
+_TWO_DAYS_S = 2 * DAY_MS / 1000
+# The next try after a failure is the last one, at the end of the day.
+ONCE_MORE = Pace(first_retry_s=_TWO_DAYS_S, longest_retry_s=_TWO_DAYS_S, poll_s=0.05)
 
 
 async def delivery_states(database: Database) -> list[str]:
@@ -28,6 +34,23 @@ async def deliveries_ended(database: Database, *expected: str) -> None:
     async with asyncio.timeout(20):
         while await delivery_states(database) != [*expected]:
             await asyncio.sleep(0.01)
+
+
+async def day_ends(database: Database) -> None:
+    """Wait for the first failure of the one delivery that waits, and let its day be over then."""
+    row = webhook_deliveries.c
+
+    async def has_failed() -> bool:
+        async with database.read() as connection:
+            waiting = select(row.next_ms - row.created_ms, row.tries, row.lease_until_ms)
+            found = (await connection.execute(waiting)).one_or_none()
+        return found is not None and tuple(found) == (DAY_MS, 1, 0)
+
+    await until(has_failed, "a last try at the end of the day")
+    async with database.write() as connection:
+        now = now_ms()
+        over = update(webhook_deliveries).values(created_ms=now - DAY_MS, next_ms=now)
+        await connection.execute(over)
 
 
 def webhook_process(
