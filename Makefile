@@ -11,7 +11,6 @@ DOJO := .venv-agentdojo
 LOCKER := .venv-lock
 RELEASER := .venv-release
 # A small machine runs one worker more than it has processors, because tests wait for other processes.
-# Browsers and processes of `test-more` keep two processors busy with two workers.
 PROCESSORS := $(shell nproc)
 WORKERS ?= $(shell if [ $(PROCESSORS) -gt 4 ]; then echo $(PROCESSORS); else expr $(PROCESSORS) + 1; fi)
 # Each commit is synced; in memory that costs nothing.
@@ -94,7 +93,6 @@ test: install
 test-more test-postgres test-long: export SOLWARD_TEST_EXAMPLES := all
 
 # What `make test` leaves out, property tests in full, and more of the suite on PostgreSQL.
-test-more: WORKERS = $(PROCESSORS)
 test-more: install
 	$(PYTEST) -m '$(BRIEF) and (more or property)'
 	$(ON_POSTGRES) -m '$(BRIEF) and not more and not sqlite' --ignore-glob='*_postgres.py' $(POSTGRES_MORE)

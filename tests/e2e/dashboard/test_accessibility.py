@@ -1,6 +1,6 @@
 """Every page and every dialog before axe-core: light on a desktop, and pages dark on a phone too.
 
-`long` runs the other looks.
+`long` runs the other looks, and most dialogs.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
-from tests.e2e.dashboard.views import DIALOGS, makers_of_dialogs, opened_dialog, paths
+from tests.e2e.dashboard.views import DIALOGS, OFTEN, makers_of_dialogs, opened_dialog, paths
 from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser, Finding, findings
+from tests.support.examples import rest_is_long
 from tests.support.processes import Service
 
 pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
@@ -91,7 +92,7 @@ def test_a_page_has_no_finding(
 
 @promise("dialogs-are-accessible")
 @seen_in(LIGHT)
-@pytest.mark.parametrize("maker", sorted(DIALOGS))
+@pytest.mark.parametrize("maker", rest_is_long(sorted(DIALOGS), *OFTEN))
 def test_a_dialog_has_no_finding(
     browser: Browser, ids: dict[str, str], maker: str, looks: list[Look]
 ) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from selenium.webdriver.common.keys import Keys
 from tests.e2e.dashboard.furnished import held
-from tests.e2e.dashboard.views import DIALOGS, opened_dialog, paths
+from tests.e2e.dashboard.views import DIALOGS, OFTEN, opened_dialog, paths
 from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser, Keyboard, Pages, assert_seen
 from tests.support.examples import rest_is_long
@@ -20,15 +20,8 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.
 PERSISTENT = {"dialogs.shown_once"}
-# One of each kind: a question, a form, one over another, one that is shown once.
-OFTEN = (
-    "frame._confirmed",
-    "pages.wallets.dialogs.__init__",
-    "pages.agents.strategy_editor.reviewed",
-    "dialogs.shown_once",
-)
-# Pages with more to stop at than others.
-BUSY = ("/", "/agents/{agent_id}", "/policy", "/wallets/{wallet_id}")
+# What waits and is refused, and a page of forms and tabs.
+BUSY = ("/", "/wallets/{wallet_id}")
 # Over another dialog, which stays.
 NESTED = {"pages.agents.strategy_editor.reviewed"}
 _PLACE = "return [scrollY, getSelection().toString()]"
@@ -277,8 +270,8 @@ def new_hold(service: Service, ids: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("path", "name", "change"),
     [
-        ("/wallets", "shop", new_wallet),
-        ("/api-keys", "Revoke reports", new_key),
+        pytest.param("/wallets", "shop", new_wallet, marks=pytest.mark.long),
+        pytest.param("/api-keys", "Revoke reports", new_key, marks=pytest.mark.long),
         ("/holds", "Approve", new_hold),
     ],
 )

@@ -122,6 +122,14 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     ),
 }
 
+# One of each kind: a question, a form, one over another, one that is shown once.
+OFTEN = (
+    "frame._confirmed",
+    "pages.wallets.dialogs.__init__",
+    "pages.agents.strategy_editor.reviewed",
+    "dialogs.shown_once",
+)
+
 
 def makers_of_dialogs() -> set[str]:
     """The functions of the dashboard that make a dialog."""
