@@ -88,6 +88,19 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await opened.close()
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
+async def either_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Database]:
+    """An empty database of each kind, for tests that hold on both."""
+    on_server = request.param == "postgresql"
+    opened = await Database.open(
+        request.getfixturevalue("postgres_url") if on_server else None, tmp_path
+    )
+    yield opened
+    await opened.close()
+
+
 @pytest.fixture
 async def postgres_database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
     """An empty database on PostgreSQL."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,15 +71,11 @@ TAKE = Prepared(
 COUNT = Prepared(select(func.count()).select_from(things))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    on_server = request.param == "postgresql"
-    url = request.getfixturevalue("postgres_url") if on_server else None
-    opened = await Database.open(url, tmp_path)
-    async with opened.write() as connection:
+@pytest.fixture
+async def database(either_database: Database) -> Database:
+    async with either_database.write() as connection:
         await connection.run_sync(things.metadata.create_all)
-    yield opened
-    await opened.close()
+    return either_database
 
 
 def thing(number: int, **values: Any) -> dict[str, Any]:

@@ -3,8 +3,7 @@ and all or none of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -33,15 +32,11 @@ COUNT_UP = ForEachRow(
 ODD = 'a "quote", a \\ stroke, ünï ✓ \U0001f600, \x01, a\nline, %s :name {}'
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    on_server = request.param == "postgresql"
-    url = request.getfixturevalue("postgres_url") if on_server else None
-    opened = await Database.open(url, tmp_path)
-    async with opened.write() as connection:
+@pytest.fixture
+async def database(either_database: Database) -> Database:
+    async with either_database.write() as connection:
         await connection.run_sync(things.create)
-    yield opened
-    await opened.close()
+    return either_database
 
 
 async def rows_of(connection: AsyncConnection) -> list[tuple[Any, ...]]:

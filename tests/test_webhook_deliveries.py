@@ -89,13 +89,9 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield made
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    on_server = request.param == "postgresql"
-    url = request.getfixturevalue("postgres_url") if on_server else None
-    opened = await Database.open(url, tmp_path)
-    yield opened
-    await opened.close()
+@pytest.fixture
+def database(either_database: Database) -> Database:
+    return either_database
 
 
 def webhook(database: Database, url: str, pace: Pace = FAST) -> Webhook:

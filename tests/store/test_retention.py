@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -47,13 +46,9 @@ DAYS = 30
 OLD, YOUNG = NOW - DAYS * DAY_MS - 1, NOW - DAYS * DAY_MS
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    on_server = request.param == "postgresql"
-    url = request.getfixturevalue("postgres_url") if on_server else None
-    opened = await Database.open(url, tmp_path)
-    yield opened
-    await opened.close()
+@pytest.fixture
+def database(either_database: Database) -> Database:
+    return either_database
 
 
 @pytest.fixture

@@ -316,18 +316,6 @@ class Host:
         self.answer = think
         return thinking
 
-    def hold_payment(self) -> tuple[asyncio.Event, asyncio.Event]:
-        """Let the skill wait: the first event is set once it runs, the second lets it go on."""
-        paying, go = asyncio.Event(), asyncio.Event()
-
-        async def pay() -> str:
-            paying.set()
-            await go.wait()
-            return "Paid."
-
-        self.pay = pay
-        return paying, go
-
     async def decisions(self, number: int) -> None:
         """Wait until `number` more cycles have been remembered."""
         async with asyncio.timeout(10):

@@ -107,7 +107,6 @@ async def open_market(**options: Any) -> AsyncIterator[Market]:
 
 CPMM = Pubkey.from_string("CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C")
 AUTHORITY, AUTHORITY_BUMP = Pubkey.find_program_address([b"vault_and_lp_mint_auth_seed"], CPMM)
-VAULT_RENT = 2_039_280
 
 
 def discriminator(name: str) -> bytes:
