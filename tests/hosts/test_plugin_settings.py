@@ -142,10 +142,17 @@ async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
                 assert VALUE not in repr(await events.next())
 
 
+@pytest.fixture
+async def hosted(shelf: Shelf, opened: Opened) -> Any:
+    shelf.install("acme", {"tells": source("tells")})
+    async with opened() as made:
+        yield made
+
+
 @promise("plugin-settings-are-its-own")
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
+async def test_what_does_not_fit_is_named_and_a_secret_not_quoted(hosted: Hosted) -> None:
+    state = hosted.stand.service.plugin_state
+    for name, value, text in (
         ("nope", 1, "setting must be one of token, hours, name"),
         ("hours", 49, "hours"),
         ("hours", "1", "hours"),
@@ -155,39 +162,26 @@ async def test_no_error_of_a_skill_has_a_secret_in_its_text_or_code(
         ("token", "x" * 61, "token must be text of 8 to 60 characters"),
         ("token", 12345678, "token must be text of 8 to 60 characters"),
         ("token", None, "token must be text of 8 to 60 characters"),
-    ],
-)
-async def test_what_does_not_fit_is_named_and_a_secret_not_quoted(
-    shelf: Shelf, opened: Opened, name: str, value: Any, text: str
-) -> None:
-    shelf.install("acme", {"tells": source("tells")})
-    async with opened() as hosted:
+    ):
         with pytest.raises(InvalidRequest, match=text) as raised:
-            await hosted.stand.service.plugin_state.set("tells", name, value)
+            await state.set("tells", name, value)
         if name == "token":
             assert str(value) not in str(raised.value)
-        shown = await hosted.stand.service.plugin_state.shown("tells")
-        assert not any(each["set"] for each in shown["settings"])
+        shown = await state.shown("tells")
+        assert not any(each["set"] for each in shown["settings"]), (name, value)
 
 
 @promise("plugin-settings-are-its-own")
-async def test_who_takes_a_skills_name_gets_none_of_its_settings(hosted_pair: Hosted) -> None:
-    service = hosted_pair.stand.service
+async def test_who_takes_a_skills_name_gets_none_of_its_settings(hosted: Hosted) -> None:
+    service = hosted.stand.service
     await service.plugin_state.settings.put("another", "tells", "token", VALUE, secret=True)
     assert await service.plugin_state.settings.values("acme", "tells") == {}
     assert await service.plugin_state.settings.values("another", "tells") == {"token": VALUE}
 
 
-@pytest.fixture
-async def hosted_pair(shelf: Shelf, opened: Opened) -> Any:
-    shelf.install("acme", {"tells": source("tells")})
-    async with opened() as hosted:
-        yield hosted
-
-
 @promise("plugin-settings-are-its-own")
-async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted_pair: Hosted) -> None:
-    service = hosted_pair.stand.service
+async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted: Hosted) -> None:
+    service = hosted.stand.service
     await service.plugin_state.set("tells", "token", VALUE)
     path = service.settings.solward_home / "solward.db"
     if not path.is_file():
@@ -205,9 +199,9 @@ async def test_a_sealed_one_is_of_its_place_and_its_keystore(hosted_pair: Hosted
 
 
 @promise("plugin-settings-are-its-own")
-async def test_without_the_keystore_none_is_opened(hosted_pair: Hosted) -> None:
-    database = hosted_pair.stand.service.database
-    await hosted_pair.stand.service.plugin_state.set("tells", "token", VALUE)
+async def test_without_the_keystore_none_is_opened(hosted: Hosted) -> None:
+    database = hosted.stand.service.database
+    await hosted.stand.service.plugin_state.set("tells", "token", VALUE)
     key, database.audit_key = database.audit_key, None
     try:
         with pytest.raises(KeystoreError, match="The keystore is not open"):

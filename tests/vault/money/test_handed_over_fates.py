@@ -169,7 +169,13 @@ async def test_a_history_full_of_strangers_hides_no_payment(tmp_path: Path) -> N
 
 
 @promise("mentions-hide-nothing")
-@pytest.mark.parametrize("forgets", ["where the page before ended", "all but a hundred of a page"])
+@pytest.mark.parametrize(
+    "forgets",
+    [
+        "where the page before ended",
+        pytest.param("all but a hundred of a page", marks=pytest.mark.more),
+    ],
+)
 async def test_a_history_that_breaks_off_within_a_payments_life_proves_nothing(
     tmp_path: Path, forgets: str
 ) -> None:
