@@ -24,7 +24,7 @@ WATCHDOG = -o faulthandler_exit_on_timeout=true -o faulthandler_timeout=$(1)
 PYTEST = $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 $(call WATCHDOG,900)
 BRIEF := not long and not llm and not devnet and not agentdojo
 
-# Each test's database is one of its own on a PostgreSQL that the tests start themselves.
+# Each test's database is one of its own on a PostgreSQL that each worker starts itself.
 ON_POSTGRES = SOLWARD_TEST_DATABASE=postgresql $(PYTEST)
 POSTGRES_HEART := $(addprefix tests/,vault/money/test_engine.py store/test_agents_store.py \
 	server/test_idempotent_requests.py)
@@ -87,7 +87,7 @@ up: $(UP) $(if $(VENDORS),$(MODELS))
 # Every unit and contract test, and one of each kind of process, browser, kill and race.
 test: install
 	$(PYTEST) -m '$(BRIEF) and not more and not tables'
-	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' $(POSTGRES_HEART)
+	$(ON_POSTGRES) -n 2 -m '$(BRIEF) and not sqlite' $(POSTGRES_HEART)
 
 # Property tests try a tenth of their examples in `make test` and all in the larger sizes.
 test-more test-postgres test-long: export SOLWARD_TEST_EXAMPLES := all
