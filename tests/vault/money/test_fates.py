@@ -34,7 +34,7 @@ from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN
 from solward.vault.money.send.reconcile import reconcile
-from solward.vault.money.send.sender import PATIENCE_BLOCKS, Sender
+from solward.vault.money.send.sender import PATIENCE_BLOCKS, Sender, find_fates
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2
@@ -48,6 +48,7 @@ class Pair:
 
     bench: Bench
     engine: Engine
+    ledger: RpcLedger
     knows: RpcNode
     ignorant: RpcNode
 
@@ -77,6 +78,15 @@ class Pair:
     async def record(self) -> TransactionRecord:
         [record] = await self.bench.history()
         return record
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A transaction that has expired by every node."""
+
+    signature: str
+    last_valid_block_height: int = 0
+    context_slot: int = 0
 
 
 async def knows_nothing(_method: str, params: Sequence[Any]) -> Any:
@@ -117,13 +127,14 @@ async def pair(
             ]
         )
         options = EngineOptions(Policy(), UNLIMITED, close_wait_s=0.1)
-        engine = Engine(RpcLedger(transport), bench.database, bench.wallets, options)
+        ledger = RpcLedger(transport)
+        engine = Engine(ledger, bench.database, bench.wallets, options)
         engine.sender._resend_s = engine.sender._poll_s = 0.02
         engine.sender.start()
         knows, ignorant = nodes
         ignorant.faults["getSignatureStatuses"] = knows_nothing
         try:
-            yield Pair(bench, engine, knows, ignorant)
+            yield Pair(bench, engine, ledger, knows, ignorant)
         finally:
             await engine.close()
             await transport.close()
@@ -231,11 +242,18 @@ async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_pa
         nodes.knows.faults["getSignatureStatuses"] = only_in_history
         paying = nodes.paying()
         await nodes.landed()
-        # The one that has it not is in use, and so asked first.
         nodes.knows.faults["getBlockHeight"] = 500
         await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
         assert (await paying).status is TransactionStatus.CONFIRMED
-        assert nodes.ignorant.calls["getFirstAvailableBlock"] == 1
+        signature = (await nodes.record()).signature
+        assert signature is not None
+        # They take turns, so that each of them is asked first once.
+        for _ in range(2):
+            fates = await find_fates(nodes.ledger, [Expired(signature)])
+            fate = fates.ended[signature]
+            assert fate.status is not None
+            assert fate.status.err is None
+        assert nodes.ignorant.calls["getFirstAvailableBlock"] >= 1
 
 
 @promise("money-back-by-two-hosts", "two-hosts-give-back", "failed-gives-back")
