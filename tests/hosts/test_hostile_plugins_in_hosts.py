@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.promises import promise
-from tests.support.hosts import opened_hosts
+from tests.support.hosts import MANY_HOSTS, opened_hosts
 from tests.support.plugins import COSTS, OBTAINS, Shelf, hostile_source, shelf
 
-from solward.hosts.host import SupervisionLimits
 from solward.hosts.plugins import plugin_hosts
 from solward.plugins import open_registry
 from solward.testing.canaries import Canaries
@@ -34,8 +33,7 @@ async def test_thirty_hostile_plugins_obtain_nothing(
     for name, body in {**OBTAINS, **COSTS}.items():
         shelf.install(name.replace("_", "-"), {name: hostile_source(name, body, **values)})
     shelf.install("good-dist", {"good": hostile_source("good", "return str(os.getpid())")})
-    # Thirty processes share two cores: a second without an answer is no sign of malice here.
-    opened = opened_hosts(monkeypatch, tmp_path, SupervisionLimits(answer_s=4.0, watch_s=0.1))
+    opened = opened_hosts(monkeypatch, tmp_path, MANY_HOSTS)
     with canaries.in_environment():
         async with opened(canaries=canaries, **canaries.settings) as hosted:
             assert hosted.problems == {}
@@ -102,7 +100,7 @@ async def test_each_hostile_plugin_is_named(
         made = hostile_source(name, body, limit_s=limit_s, **values)
         shelf.install(name.replace("_", "-"), {name: made})
     shelf.install("good-dist", {"good": hostile_source("good", "return 'good'")})
-    opened = opened_hosts(monkeypatch, tmp_path, SupervisionLimits(answer_s=4.0, watch_s=0.1))
+    opened = opened_hosts(monkeypatch, tmp_path, MANY_HOSTS)
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
         at_once = asyncio.Semaphore(4)

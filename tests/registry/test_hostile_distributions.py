@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from tests.promises import promise
+from tests.support.hosts import MANY_HOSTS
 from tests.support.plugins import Shelf, built_ins, skill_source
 
+from solward.hosts import plugins
 from solward.hosts.plugins import plugin_hosts
 from solward.plugins import Problem, load_registry, open_registry
 from solward.plugins.discovery import discover
@@ -180,7 +183,8 @@ def test_a_broken_plugin_is_reported_with_its_code_and_stops_nothing(
 
 @pytest.mark.more
 @promise("declaration-faults-same-in-host")
-async def test_plugin_hosts_report_the_same(shelf: Shelf) -> None:
+async def test_plugin_hosts_report_the_same(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "Hosts", partial(plugins.Hosts, limits=MANY_HOSTS))
     expected = {
         "raise_interrupt": ("import_failed", "KeyboardInterrupt"),
         "ends_the_process": ("host_failed", "ended with status 3"),

@@ -18,6 +18,7 @@ from typing import Any
 from selenium import webdriver
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
+    ElementNotInteractableException,
     StaleElementReferenceException,
     TimeoutException,
 )
@@ -33,7 +34,8 @@ from tests.support.repository import ROOT
 
 # A real headless Chromium that opens the dashboard's pages, and the process that serves them.
 
-WAIT_S = 40.0
+# What takes a second on an idle machine; a busy one imports a vendor's library meanwhile.
+WAIT_S = 90.0
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 _ARGUMENTS = (
@@ -144,6 +146,14 @@ return shown.find(each => !each.matches(":disabled")
 """
 
 
+# It was drawn anew, slides in, or lies under a dialog that is still opening or closing.
+_MOVED = (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
+
+
 class Browser:
     """One Chromium on one dashboard; every wait is for a condition and ends with what was shown."""
 
@@ -214,8 +224,7 @@ class Browser:
         def held(_driver: object) -> Any:
             try:
                 return holds()
-            except (StaleElementReferenceException, ElementClickInterceptedException):
-                # It was drawn anew, or lies under a dialog that is still opening or closing.
+            except _MOVED:
                 return None
 
         try:

@@ -19,7 +19,6 @@ from tests.support.plugins import skill_source, wheel
 
 from solward.context import AgentView
 from solward.hosts import plugins
-from solward.hosts import plugins as plugins_module
 from solward.hosts.declarations import loadable_terms
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.models import ModelHosts
@@ -85,6 +84,8 @@ async def gone(*pids: int) -> None:
 
 # Short, so that no test waits; long enough for two busy cores.
 QUICK = SupervisionLimits(answer_s=2.0, watch_s=0.1, grace_s=0.3, nice=0)
+# Thirty processes share two cores with other tests: a while without an answer is no sign of malice.
+MANY_HOSTS = SupervisionLimits(answer_s=8.0, watch_s=0.1, nice=0)
 
 
 @dataclass(slots=True)
@@ -148,7 +149,7 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pip, and without long waits for callers of what was replaced."""
     without_pip(monkeypatch)
-    monkeypatch.setattr(plugins_module, "_QUIET_S", 0.5)
+    monkeypatch.setattr(plugins, "_QUIET_S", 0.5)
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
 
     @asynccontextmanager
     async def opened(**settings: Any) -> AsyncIterator[Hosted]:
-        monkeypatch.setattr(plugins_module, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
+        monkeypatch.setattr(plugins, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
         async with open_stand(home, **settings) as stand:
             yield Hosted(stand)
 

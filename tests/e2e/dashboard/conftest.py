@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from tests.e2e.dashboard.furnished import demo, furnish
 from tests.support.browser import Browser, Pages
 from tests.support.processes import Service
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test here, of a browser and three processes, more time than others have."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.support.browser import DESKTOP, PHONE, Browser, Finding, findings
 from tests.support.examples import rest_is_long
 from tests.support.processes import Service
 
-pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.more
 
 
 class Look(NamedTuple):

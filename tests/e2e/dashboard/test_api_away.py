@@ -127,7 +127,7 @@ def test_an_api_that_goes_away_is_told_and_its_return_is_seen(
     assert not browser.all('[data-testid="banner"]')
     service.stop(signal.SIGKILL)
     try:
-        banner = browser.one('[data-testid="banner"]', timeout_s=40)
+        banner = browser.one('[data-testid="banner"]')
         assert "What you see is of" in banner.text
         assert "Trying again" in banner.text
         assert SECRET not in banner.text
@@ -149,7 +149,7 @@ def test_a_page_says_of_nothing_that_there_is_none_before_it_was_answered(
     try:
         for path in OPENED_AWAY:
             browser.open(path)
-            browser.one('[data-testid="banner"]', timeout_s=40)
+            browser.one('[data-testid="banner"]')
             told = {each.text for each in browser.all(".sw-empty") if each.is_displayed()}
             assert told <= {"", "Asking the service …"}, path
     finally:
@@ -162,7 +162,7 @@ def test_what_happened_meanwhile_is_shown_without_a_reload(
     browser.open("/")
     browser.script("window.sameDocument = true")
     service.stop(signal.SIGKILL)
-    browser.one('[data-testid="banner"]', timeout_s=40)
+    browser.one('[data-testid="banner"]')
     service.start()
     with service.client() as client:
         funded_wallet(client, "made-meanwhile", 0)

@@ -130,9 +130,8 @@ def test_what_it_asks_for_and_ends_with(sized: Browser, wallet: str) -> None:
     sized.answered(f"/wallets/{wallet}")
     # On a phone it is beyond the edge of the tabs, which scroll.
     sized.script("[...document.querySelectorAll('[role=tab]')].at(-1).click()")
-    field = sized.marked("skill")
-    field.click()
-    field.send_keys("evil")
+    sized.press("skill")
+    sized.marked("skill").send_keys("evil")
     sized.click("evil (evil-skills)", within=".q-menu")
     sized.wait_for(SHOWN)
     harmless(sized)

@@ -15,7 +15,7 @@ from tests.support.browser import DESKTOP, PHONE, Browser, Keyboard, Pages, asse
 from tests.support.examples import rest_is_long
 from tests.support.processes import Service, sol_of
 
-pytestmark = [pytest.mark.more, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.more
 
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.

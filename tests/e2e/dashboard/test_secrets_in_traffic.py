@@ -262,7 +262,7 @@ def test_no_secret_reaches_the_browser(
     assert later.with_any({"the key after its one time": key}) == []
 
     service.stop(signal.SIGKILL)
-    browser.one('[data-testid="banner"]', timeout_s=40)
+    browser.one('[data-testid="banner"]')
     later.collect()
 
     everything = received.texts + later.texts
