@@ -86,7 +86,7 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         assert caught.value.code == "plugin_host_ended"
         with pytest.raises(SkillNotFound):
             await hosted.run("acme", wallet.id)
-        assert hosted.problems == {"acme": "disabled"}
+        await until(lambda: hosted.problems == {"acme": "disabled"}, "it is told")
         await switch_plugin(home, "acme-tools", True)
         await until(lambda: version(hosted) == "2", "it is enabled")
         assert hosted.problems == {}

@@ -57,6 +57,8 @@ _WARM = (
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 _LIBRARIES = ("httpx", "jsonschema", "msgspec", "pluggy", "simplejson", "solders", "uvloop")
 
+# It imports the libraries of every host first, which took a busy machine more than 20 s.
+_READY_S = 60.0
 _START_S = 20.0
 _LAST_WORDS = 2000
 _log = structlog.get_logger(__name__)
@@ -152,11 +154,11 @@ class Zygote:
             ZygoteEnded: it did not become ready.
         """
         try:
-            async with asyncio.timeout(_START_S):
+            async with asyncio.timeout(_READY_S):
                 return await asyncio.shield(self._ready)
         except TimeoutError:
             self.kill()
-            raise ZygoteEnded(f"the zygote was not ready after {_START_S:g} s") from None
+            raise ZygoteEnded(f"the zygote was not ready after {_READY_S:g} s") from None
 
     async def fork(self, host: Mapping[str, Any], channel: socket.socket) -> Forked:
         """Have a host forked that gets `channel`, which the caller closes.
