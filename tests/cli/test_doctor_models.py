@@ -59,6 +59,7 @@ def _path(exchange: dict[str, dict[str, str]]) -> str:
     return exchange["request"]["url"].partition("openai")[2].partition("/chat")[0]
 
 
+@pytest.mark.long
 async def test_a_vendor_that_refuses_the_key_fails_and_names_the_variable(tmp_path: Path) -> None:
     async with vendor_server() as server:
         given = settings(tmp_path, server.base_urls["OPENAI_BASE_URL"], f"{KEY}~401")

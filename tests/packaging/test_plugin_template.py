@@ -48,7 +48,7 @@ def python(*arguments: str, cwd: Path, path: Path | None = None) -> str:
     return done.stdout
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_tests_of_new_plugins_pass(tmp_path: Path) -> None:
     for kind, name in NAMES.items():

@@ -78,6 +78,7 @@ async def test_many_at_once_each_get_their_own_answer_from_two_processes(
     assert len({host.pid for host in two[0].hosts} - {None}) == 2
 
 
+@pytest.mark.long
 @promise("hosts-yield-to-service")
 async def test_hosts_that_have_imported_litellm_stand_further_back(
     two: Both, server: VendorServer, monkeypatch: pytest.MonkeyPatch
@@ -109,6 +110,7 @@ async def test_hosts_that_have_imported_litellm_stand_further_back(
     assert told == [5, 10]
 
 
+@pytest.mark.long
 async def test_warm_hosts_have_imported_litellm_before_anybody_calls(server: VendorServer) -> None:
     async with model_hosts() as (hosts, providers):
         hosts.warm({"openai", "rules", "somebody's"}, 0.0)
