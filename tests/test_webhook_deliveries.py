@@ -225,7 +225,7 @@ async def test_where_the_database_fails_after_it_was_taken_it_is_told_again_and_
     async with enqueuing(database):
         await tell(database, "hold:created", "h-1")
         await tell(database, "hold:created", "h-2")
-    async with webhook(database, receiver.url).delivering():
+    async with webhook(database, receiver.url, replace(FAST, lease_s=1)).delivering():
         await deliveries_ended(database, "delivered", "delivered")
     assert sorted(id_ for _, id_ in receiver.told) == ["h-1", "h-1", "h-2"]
     assert {each.id for each in receiver.heard if each.hold["id"] == "h-1"} == {*failed}

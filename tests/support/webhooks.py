@@ -17,7 +17,7 @@ from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS
 
 TOKEN = "token-of-the-receivers-address"
-FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=20, lease_s=1, poll_s=0.1)
+FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=20, lease_s=30, poll_s=0.1)
 _TWO_DAYS_S = 2 * DAY_MS / 1000
 # The next try after a failure is the last one, at the end of the day.
 ONCE_MORE = Pace(first_retry_s=_TWO_DAYS_S, longest_retry_s=_TWO_DAYS_S, poll_s=0.05)
