@@ -210,6 +210,15 @@ REFUSED = {
              "program_allowlist"),
     "trailing data": ([token(b"\x0c" + u64(5) + b"\x06\x00", ACCOUNT, MINT, OTHER, W)],
                       "program_allowlist"),
+    "another instruction of the fee extension": (
+        [token(b"\x1a\x05" + u64(5) + b"\x06" + u64(1), ACCOUNT, MINT, OTHER, W,
+               program=TOKEN_2022_PROGRAM)],
+        "program_allowlist",
+    ),
+    "the fee extension on the first token program": (
+        [token(b"\x1a\x01" + u64(5) + b"\x06" + u64(1), ACCOUNT, MINT, OTHER, W)],
+        "program_allowlist",
+    ),
     "close to a stranger": ([token(b"\x09", ACCOUNT, STRANGER, W)], "program_allowlist"),
     "owner": ([token(b"\x06\x02\x01" + bytes(STRANGER), ACCOUNT, W)], "authority_change"),
     "mint authority": ([token(b"\x06\x00\x01" + bytes(STRANGER), MINT, W)], "authority_change"),
