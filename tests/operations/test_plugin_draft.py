@@ -250,6 +250,30 @@ async def test_a_number_that_lies_to_comparisons_passes_no_limit(wallet: TestWal
         await context.transfer(to=STRANGER, amount=Small(3))
 
 
+async def test_tokens_are_put_into_a_pocket_and_what_is_left_comes_home(
+    wallet: TestWallet,
+) -> None:
+    context = wallet.context("transfer")
+    launched = await context.launch_token(name="Paper", symbol="PAP", decimals=2, initial_supply=10)
+    mint = Pubkey.from_string(launched.details["mint"])
+
+    async def burns(pocket: str) -> list[Instruction]:
+        owner = Pubkey.from_string(pocket)
+        params = BurnCheckedParams(
+            program_id=PROGRAM,
+            mint=mint,
+            account=get_associated_token_address(owner, mint, PROGRAM),
+            owner=owner,
+            amount=300,
+            decimals=2,
+        )
+        return [burn_checked(params)]
+
+    await context.pocket(burns, lamports=5_000_000, tokens={str(mint): 800})
+    held = {each.mint: each.units for each in (await wallet.balances()).tokens}
+    assert held == {str(mint): 700}
+
+
 async def test_an_instruction_is_the_one_that_was_given(wallet: TestWallet) -> None:
     me = Pubkey.from_string(wallet.address)
     given = pays(1, me)
