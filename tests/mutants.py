@@ -436,13 +436,12 @@ class Imports:
             for name in self._paths
             if not name.startswith("tests.") and target in self.imported(name)
         }
-        levels = self._levels({target})
+        levels = self._levels({target}) or self._levels(importers)
         siblings = {name for name in importers if name.rpartition(".")[0] == package}
         beside = package.replace(package.partition(".")[0], "tests", 1)
         for test, level in self._levels(siblings).items():
             if test.rpartition(".")[0] == beside:
                 levels.setdefault(test, level + 1)
-        levels = levels or self._levels(importers)
         names = {each for each in function.split(".") if not each.startswith(("_", "<"))}
         names |= self._callers(target, function)
         return [

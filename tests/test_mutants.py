@@ -145,7 +145,7 @@ def test_the_tests_of_a_module_are_those_that_import_it_nearest_first(tmp_path: 
         "framework/solward/vault/rules.py": "def judge(): return _sum()\ndef _sum(): return 1\n",
         "framework/solward/vault/hidden.py": "",
         "framework/solward/user.py": "from solward.vault import hidden\n",
-        "framework/solward/vault/front.py": "from solward.vault import rules\n",
+        "framework/solward/vault/front.py": "from solward.vault import hidden, rules\n",
         "tests/conftest.py": "import solward.vault.rules\n",
         "tests/support/world.py": "from tests.support import base\n",
         "tests/support/base.py": "from solward.vault.rules import judge\n",
@@ -174,7 +174,9 @@ def test_the_tests_of_a_module_are_those_that_import_it_nearest_first(tmp_path: 
     ]
     # No test imports it: those of the modules that do.
     assert imports.tests_of("framework/solward/vault/hidden.py", "<module>") == [
-        "tests/vault/test_other.py"
+        "tests/vault/test_front.py",
+        "tests/vault/test_other.py",
+        "tests/mcp/test_front.py",
     ]
 
 

@@ -146,7 +146,7 @@ return shown.find(each => !each.matches(":disabled")
 """
 
 
-# It was drawn anew, slides in, or lies under a dialog that is still opening or closing.
+# The element was drawn anew, still slides in, or lies under a dialog that opens or closes.
 _MOVED = (
     ElementClickInterceptedException,
     ElementNotInteractableException,

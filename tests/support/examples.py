@@ -31,14 +31,3 @@ def rest_is_long(cases: Iterable[Any], *first: Any) -> list[Any]:
     For cases that take seconds each and differ little.
     """
     return [each if each in first else pytest.param(each, marks=pytest.mark.long) for each in cases]
-
-
-def first_of(cases: Iterable[Any], count: int) -> list[Any]:
-    """Returns `cases` for `parametrize`, of which only the first `count` run in `make test`.
-
-    The others are `more`. For cases of one kind that take half a second each.
-    """
-    return [
-        each if at < count else pytest.param(*each, marks=pytest.mark.more)
-        for at, each in enumerate(cases)
-    ]

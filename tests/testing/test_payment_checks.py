@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from tests.plugins import test_mpp, test_x402
-from tests.support.examples import first_of
 
 from solward import InvalidRequest, hookimpl
 from solward.testing.conformance import Outcome, check_payment
@@ -21,6 +20,12 @@ from solward.types.payment import (
     PaymentProof,
     PaymentReceipt,
     PaymentSpec,
+)
+
+pytestmark = pytest.mark.samples(
+    "test_the_one_that_is_changed_here_conforms",
+    "test_a_refusal_in_words_is_no_mistake",
+    *(f"test_each_mistake_fails_its_own_check[{each}]" for each in range(2)),
 )
 
 URL = "https://api.example.com/"
@@ -41,7 +46,6 @@ MPP = (
 )
 
 
-@pytest.mark.more
 @pytest.mark.parametrize(("name", "cases"), [("x402", X402), ("mpp", MPP)], ids=["x402", "mpp"])
 async def test_the_built_in_protocols_conform(name: str, cases: Any) -> None:
     answers, receipts = cases
@@ -56,7 +60,6 @@ async def test_the_built_in_protocols_conform(name: str, cases: Any) -> None:
     }
 
 
-@pytest.mark.more
 async def test_without_answers_what_needs_them_is_skipped() -> None:
     report = await check_payment("solward.payments:x402")
     assert report.skipped == ("offers", "headers", "receipts", "pure")
@@ -127,49 +130,42 @@ async def test_the_one_that_is_changed_here_conforms() -> None:
 
 @pytest.mark.parametrize(
     ("plugin", "check", "words"),
-    first_of(
-        [
-            (protocol(lambda _: []), "offers", r"answers\[0\]: it offers nothing"),
-            (protocol(lambda _: [offer(units=0)]), "offers", r"offers\[0\]\.units must be"),
-            (
-                protocol(lambda each: [offer(raw={"half": 1})] if each == ASKED else 1 / 0),
-                "hostile_answers",
-                "ZeroDivisionError",
-            ),
-            (
-                protocol(
-                    lambda each: [offer(raw={"half": next(counter)})] if each == ASKED else []
-                ),
-                "pure",
-                "other offers the second time",
-            ),
-            (protocol(headers=lambda _offer, _proof: {"X-Paid": "yes"}), "headers", "are the same"),
-            (
-                protocol(headers=lambda _offer, proof: {"X-Paid": f"{proof.signature}\n"}),
-                "offers",
-                "must be printable ASCII",
-            ),
-            (
-                protocol(headers=lambda _offer, _proof: {"X-Paid": str(next(counter))}),
-                "pure",
-                "its headers are others",
-            ),
-            (protocol(receipt=lambda _: None), "receipts", r"receipts\[0\]: nothing is said"),
-            (
-                protocol(receipt=lambda each: PaymentReceipt(each.headers[0][1])),
-                "hostile_answers",
-                "IndexError",
-            ),
-            (
-                protocol(
-                    receipt=lambda each: PaymentReceipt("3" * 87) if each == RECEIPT else "no"
-                ),
-                "hostile_answers",
-                "must answer PaymentReceipt or None",
-            ),
-        ],
-        2,
-    ),
+    [
+        (protocol(lambda _: []), "offers", r"answers\[0\]: it offers nothing"),
+        (protocol(lambda _: [offer(units=0)]), "offers", r"offers\[0\]\.units must be"),
+        (
+            protocol(lambda each: [offer(raw={"half": 1})] if each == ASKED else 1 / 0),
+            "hostile_answers",
+            "ZeroDivisionError",
+        ),
+        (
+            protocol(lambda each: [offer(raw={"half": next(counter)})] if each == ASKED else []),
+            "pure",
+            "other offers the second time",
+        ),
+        (protocol(headers=lambda _offer, _proof: {"X-Paid": "yes"}), "headers", "are the same"),
+        (
+            protocol(headers=lambda _offer, proof: {"X-Paid": f"{proof.signature}\n"}),
+            "offers",
+            "must be printable ASCII",
+        ),
+        (
+            protocol(headers=lambda _offer, _proof: {"X-Paid": str(next(counter))}),
+            "pure",
+            "its headers are others",
+        ),
+        (protocol(receipt=lambda _: None), "receipts", r"receipts\[0\]: nothing is said"),
+        (
+            protocol(receipt=lambda each: PaymentReceipt(each.headers[0][1])),
+            "hostile_answers",
+            "IndexError",
+        ),
+        (
+            protocol(receipt=lambda each: PaymentReceipt("3" * 87) if each == RECEIPT else "no"),
+            "hostile_answers",
+            "must answer PaymentReceipt or None",
+        ),
+    ],
     ids=range(10),
 )
 async def test_each_mistake_fails_its_own_check(plugin: ModuleType, check: str, words: str) -> None:

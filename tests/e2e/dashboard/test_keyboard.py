@@ -20,7 +20,7 @@ pytestmark = pytest.mark.more
 PASSWORD = "open sesame, please"
 # The key is shown this once: a press of Escape must not lose it.
 PERSISTENT = {"dialogs.shown_once"}
-# What waits and is refused, and a page of forms and tabs.
+# The overview, and a wallet with its forms and tabs; `long` walks over the other pages.
 BUSY = ("/", "/wallets/{wallet_id}")
 # Over another dialog, which stays.
 NESTED = {"pages.agents.strategy_editor.reviewed"}
