@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import time
@@ -28,7 +29,6 @@ from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS
 from solward.types.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
 from solward.types.provider import Usage
-from solward.types.record import TransactionStatus
 
 HOUR_MS = DAY_MS // 24
 DAILY = replace(LIMITS, max_tx_per_minute=None)
@@ -78,6 +78,15 @@ async def refused(bench: Bench, rule: str = "daily_limit") -> str:
     return caught.value.reason
 
 
+async def pay_when_the_minute_opens(bench: Bench) -> None:
+    """The ledger's clock counts whole seconds: up to one of them passes before the minute opens."""
+    while True:
+        with contextlib.suppress(GuardrailBlocked):
+            await bench.transfer(Decimal("0.1"))
+            return
+        await asyncio.sleep(0.1)
+
+
 async def left(bench: Bench) -> Any:
     report = await limits_report(bench.database, f"wallet:{bench.wallet.id}", DAILY)
     return report["dailySpendingLimitSol"]["left"]
@@ -107,16 +116,13 @@ async def test_the_rate_of_a_minute_does_not_follow_a_clock_that_is_ahead(
         for _ in range(5):
             await bench.transfer(Decimal("0.1"))
         # An hour ahead opens one more minute, which the tolerance is long, and no second one.
-        for ahead in (1, 2):
-            time_of_day.set_by(ahead * HOUR_MS)
-            with contextlib.suppress(GuardrailBlocked):
-                for _ in range(6):
-                    await bench.transfer(Decimal("0.1"))
-            await refused(bench, "rate_limit")
-        paid = [
-            each for each in await bench.history() if each.status is TransactionStatus.CONFIRMED
-        ]
-        assert len(paid) <= 10
+        time_of_day.set_by(HOUR_MS)
+        async with asyncio.timeout(30):
+            for _ in range(5):
+                await pay_when_the_minute_opens(bench)
+        await refused(bench, "rate_limit")
+        time_of_day.set_by(2 * HOUR_MS)
+        await refused(bench, "rate_limit")
 
 
 @promise("one-clock-empties-nothing")
