@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from solward.agents.cycle import run_cycle
 from solward.agents.service import parts_of
-from solward.database.service_tables import decisions
+from solward.database.tables import decisions
 from solward.service.service import Solward
 from solward.settings import Settings
 

@@ -342,12 +342,11 @@ class Mutant:
 
 
 def modules_below(root: Path, folders: Iterable[str]) -> dict[str, bytes]:
-    """Returns the Python files of the folders by their paths from the root, without migrations."""
+    """Returns the Python files of the folders by their paths from the root."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for folder in folders
         for path in sorted((root / folder).rglob("*.py"))
-        if "migrations" not in path.parts
     }
 
 

@@ -42,7 +42,7 @@ from solward.audit.log import AuditLog
 from solward.client import AlertDelivery, verify_alerts
 from solward.database import outbox
 from solward.database.database import Database
-from solward.database.service_tables import alert_groups as groups_table
+from solward.database.tables import alert_groups as groups_table
 from solward.database.tables import wallets
 from solward.notify import alert_webhook
 from solward.notify import deliveries as store

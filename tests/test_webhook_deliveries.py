@@ -36,7 +36,7 @@ from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
 from solward.database import outbox
 from solward.database.database import Database
-from solward.database.service_tables import webhook_deliveries
+from solward.database.tables import webhook_deliveries
 from solward.notify import deliveries as store
 from solward.notify.webhook import Webhook
 from solward.notify.webhook_sender import Pace

@@ -162,7 +162,6 @@ class LocalLedger:
             self.seed = seed
             self.cast = Cast.of(seed)
             self.load()
-            self._upgrade()
         except BaseException:
             self.storage.close()
             raise
@@ -178,13 +177,6 @@ class LocalLedger:
         self._put_state(ChainState(1, self.options.clock(), 0, 1))
         self.storage.commit()
         return seed
-
-    def _upgrade(self) -> None:
-        changed = self.options.upgrade(self.vm.account) if self.options.upgrade else {}
-        if changed:
-            self.vm.put(changed)
-            self.storage.put_accounts(changed)
-            self.storage.commit()
 
     def load(self) -> None:
         """Build the bank and the chain from what is stored; anything uncommitted is forgotten."""

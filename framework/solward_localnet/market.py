@@ -13,7 +13,6 @@ from fractions import Fraction
 from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.token import ID as TOKEN_PROGRAM
-from solders.token.associated import get_associated_token_address
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 
 from solward.solana.accounts import rent_exempt_minimum
@@ -28,7 +27,7 @@ from solward_localnet.market_program import (
     program_file,
     seeded,
 )
-from solward_localnet.options import LAMPORTS_PER_SOL, ReadAccount
+from solward_localnet.options import LAMPORTS_PER_SOL
 
 _NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 
@@ -99,30 +98,6 @@ def genesis_accounts() -> Mapping[Pubkey, Account]:
         accounts[pool.mint] = Account(rent_exempt_minimum(MINT_BYTES), bytes(mint), TOKEN_PROGRAM)
         accounts |= _opened(pool, pool.sol, pool.units)
     return accounts
-
-
-def upgrade(read: ReadAccount) -> Mapping[Pubkey, Account | None]:
-    """What a ledger of an older release lacks of the market; nothing where it has no market.
-
-    The program is replaced by this release's. A pool that the ledger lacks is opened with what the
-    market maker of the older release holds: a key, whose lamports and associated account were
-    the reserves.
-    """
-    if all(read(pool.mint) is None for pool in POOLS):
-        return {}
-    changed: dict[Pubkey, Account | None] = {}
-    program, present = program_account(program_file()), read(MARKET_PROGRAM)
-    if present is None or present.data != program.data:
-        changed[MARKET_PROGRAM] = program
-    for pool in POOLS:
-        if read(pool.address) is None:
-            maker = seeded(f"{pool.symbol} pool").pubkey()
-            account = get_associated_token_address(maker, pool.mint)
-            lamports, held = read(maker), read(account)
-            units = TokenAccount.from_bytes(held.data).amount if held else 0
-            changed |= _opened(pool, lamports.lamports if lamports else 0, units)
-            changed |= {maker: None, account: None}
-    return changed
 
 
 def _opened(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-ReadAccount = Callable[[Pubkey], Account | None]
-
 LAMPORTS_PER_SOL = 1_000_000_000
 
 MIN_SLOTS_PER_EPOCH = 32
@@ -33,12 +31,9 @@ class LocalnetOptions:
     `slot_ms` is the length of a slot in milliseconds of `clock`, which returns milliseconds since
     the Unix epoch and is called in the ledger's own thread. `slots_per_epoch`, the faucet's and the
     validator's lamports and `genesis` (accounts placed at genesis) count only when the ledger is
-    created: an existing one keeps what it was created with. `upgrade` reads the accounts of a
-    ledger as it is opened and returns those to replace or, by None, to delete, for ledgers of an
-    older release. `ticker`
-    wakes the node on every slot so that subscribers see slots pass; without it a slot passes when
-    somebody calls. `test_control` makes the RPC methods `solward_advanceSlots` and
-    `solward_advanceEpochs` callable.
+    created: an existing one keeps what it was created with. `ticker` wakes the node on every slot
+    so that subscribers see slots pass; without it a slot passes when somebody calls. `test_control`
+    makes the RPC methods `solward_advanceSlots` and `solward_advanceEpochs` callable.
 
     Raises:
         ValueError: an option is out of its range; the text names it.
@@ -51,7 +46,6 @@ class LocalnetOptions:
     validator_stake_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
     clock: Callable[[], int] = wall_clock_ms
     genesis: Callable[[], Mapping[Pubkey, Account]] | None = None
-    upgrade: Callable[[ReadAccount], Mapping[Pubkey, Account | None]] | None = None
     ticker: bool = True
     test_control: bool = False
 

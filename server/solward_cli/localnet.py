@@ -11,7 +11,7 @@ from solward.settings import Settings
 from solward.types.errors import ConfigError
 from solward_cli.entrypoint import loop_factory, refuse
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
-from solward_localnet.market import genesis_accounts, upgrade
+from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
 from solward_localnet.server import Addresses, serving
@@ -64,7 +64,6 @@ def localnet(
             slot_ms=slot_ms or settings.localnet_slot_ms,
             slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
             genesis=genesis_accounts,
-            upgrade=upgrade,
         )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:

@@ -66,12 +66,12 @@ async def refuse_unused(database: Database, home: Path) -> None:
         KeystoreError: it has no keystore and no audit log.
     """
     from solward.audit.log import heads
-    from solward.database import schema
+    from solward.database.schema import has_schema
     from solward.types.errors import KeystoreError
     from solward.vault.store.wallets import keystore_rows
 
     async with database.read() as connection:
-        if await schema.revision(connection) is not None and (
+        if await has_schema(connection) and (
             await keystore_rows(connection) or await heads(connection)
         ):
             return

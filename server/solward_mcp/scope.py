@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from solward.client import ApiKey, NotFoundError, SolwardClient, Wallet
+from solward.client import ApiKey, SolwardClient, Wallet
 from solward_mcp.held import HeldCalls
 
 _MAX_NAMES = 20
@@ -82,10 +82,7 @@ class WalletScope:
 
     async def _own_key(self) -> ApiKey | None:
         """The caller's key; None for the operator's secret or credential."""
-        try:
-            return await self.client.keys.own()
-        except NotFoundError:  # a service of an older release
-            return None
+        return await self.client.keys.own()
 
     async def _wallet_required(self) -> str:
         names = [wallet.name for wallet in await self.client.wallets.list()]

@@ -150,7 +150,7 @@ def test_five_dollars_a_day_are_the_default_until_somebody_chooses() -> None:
         assert changed.usd_by_default
     chosen = read_update({"llmBudget": {"maxUsdPerDay": 6}}, MODELS, agent)["llm_budget"]
     assert not chosen.usd_by_default
-    # As it is stored, and as agents of earlier releases are.
+    # As it is stored.
     for budget in (DEFAULT_BUDGET, chosen, both):
         assert budget_of(jsontext.loads(jsontext.dumps(budget.stored()))) == budget
     assert budget_of({}) == UNLIMITED

@@ -17,7 +17,7 @@ from tests.support.clock import until
 
 from solward.agents.agent import Agent, AgentStatus, DesiredState
 from solward.agents.cycle import Phase
-from solward.database.service_tables import agent_usage, agents, decisions, memory
+from solward.database.tables import agent_usage, agents, decisions, memory
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.testing import ScriptedProvider

@@ -396,7 +396,6 @@ def test_it_reads_while_a_service_owns_the_home_and_writes(home: Path) -> None:
 
 
 def test_it_changes_nothing(home: Path, connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = (home / "solward.db").read_bytes()
     assert verify(home).exit_code == 0

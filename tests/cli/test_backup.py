@@ -30,7 +30,7 @@ from tests.support.repository import TESTS
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
 from solward.database.database import Database
-from solward.database.schema import HEAD
+from solward.database.schema import schema_of
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.types.record import HoldState
@@ -406,7 +406,7 @@ UPDATE wallets SET sealed_key = (
     [
         (SWAPPED, "2 of 3 keys open and match"),
         ("UPDATE wallets SET kek_version = 7 WHERE name = 'wallet 2'", "2 of 3 keys open"),
-        ("UPDATE alembic_version SET version_num = '9999'", "newer version of Solward"),
+        ("UPDATE schema_hash SET hash = 'another'", "version that made it"),
         ("DELETE FROM keystore", "wallets and no keystore"),
     ],
 )
@@ -432,8 +432,8 @@ def test_wallets_that_are_not_the_manifests_are_refused(
     for wallets in ({}, {first.id: first.address}):
         file.unlink(missing_ok=True)
         manifest = Manifest(
-            version="0", created="", network="localnet", revision=HEAD, keystore="file",
-            wallets=wallets,
+            version="0", created="", network="localnet", schema=schema_of("sqlite"),
+            keystore="file", wallets=wallets,
             files={name: (home / name).stat().st_size for name in ("solward.db", "keystore.key")},
         )  # fmt: skip
         write_archive(file, home, manifest, PASSPHRASE)

@@ -247,16 +247,16 @@ async def test_a_database_of_another_version_is_not_read(tmp_path: Path) -> None
     async with Solward.open(given):
         pass
     with contextlib.closing(sqlite3.connect(given.solward_home / "solward.db")) as file:
-        file.execute("UPDATE alembic_version SET version_num = '0003'")
+        file.execute("UPDATE schema_hash SET hash = 'another'")
         file.execute("DROP TABLE wallets")
         file.commit()
     async with Subject(given) as subject:
         [line] = await home.database(subject)
         for check in (home.keystore, home.limits, ledger.funds, ledger.models):
             assert await check(subject)
-    assert line.status is Status.WARN
-    assert "at revision 0003" in line.found
-    assert "make a backup" in line.advice
+    assert line.status is Status.FAIL
+    assert "Another version of Solward" in line.found
+    assert line.advice == "run the version that made it"
 
 
 async def test_a_home_that_was_used_on_another_network_fails(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ async def test_a_database_that_processes_share_is_checked_too(
     await (await Database.open(postgres_url, tmp_path)).close()
     async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
         [line] = await home.database(subject)
-    assert line.found.startswith("PostgreSQL, at revision")
+    assert line.found.startswith("PostgreSQL, with this version's schema")
     away = given | {"database_url": "postgresql://nobody:canary-pass@127.0.0.1:9/nothing"}
     async with Subject(settings(tmp_path, solana_network="localnet", **away)) as subject:
         [line] = await home.database(subject)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from solders.keypair import Keypair
-from tests.database.releases import connected
 from tests.support.processes import ended, running, up_client
 
 from solward_cli import main
@@ -67,21 +66,3 @@ def test_a_second_import_and_another_file_are_refused(
     assert broken.exit_code == 2
     assert "Solana CLI keypair file" in broken.stderr
     assert "256" not in broken.stderr
-
-
-def test_nothing_is_imported_into_a_database_whose_network_is_not_known_yet(
-    tmp_path: Path, keypair: tuple[Keypair, Path]
-) -> None:
-    """As the upgrade leaves one that has wallets: this import would bind it."""
-    _, file = keypair
-    home = tmp_path / "home"
-    assert do_import(home, file).exit_code == 0
-    with connected(home) as connection:
-        connection.exec_driver_sql("UPDATE ledger_network SET network = NULL")
-    file.write_text(json.dumps(list(bytes(Keypair()))))
-    refused = do_import(home, file)
-    assert refused.exit_code == 2
-    assert "start it once on the network of its wallets, then import" in refused.stderr
-    with connected(home) as connection:
-        found = connection.exec_driver_sql("SELECT network FROM ledger_network").scalar_one()
-    assert found is None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.database.releases import connected, rows_of, taken_back
 from tests.promises import promise
 from tests.support import rpc as rpc_nodes
+from tests.support.database import connected, rows_of
 from tests.support.services import STRANGER, serving_api
 
 from solward.database.database import Database
@@ -86,16 +86,6 @@ async def test_a_network_whose_rpc_is_away_is_bound_before_the_first_transaction
             paid = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1})
             assert paid.status == 200, paid.text
             assert rows_of(tmp_path, NETWORK) == [(1, "localnet")]
-
-
-async def test_a_database_of_an_earlier_release_becomes_that_of_its_next_start(
-    tmp_path: Path,
-) -> None:
-    await started(tmp_path)
-    taken_back(tmp_path, "0001")
-    await started(tmp_path)
-    assert rows_of(tmp_path, NETWORK) == [(1, "localnet")]
-    await started(tmp_path)
 
 
 async def test_of_two_first_starts_on_two_networks_one_goes_on(tmp_path: Path) -> None:

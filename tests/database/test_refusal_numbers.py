@@ -5,19 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
-from tests.database.releases import connected, make_at, tables_of
+from sqlalchemy import insert
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, statements_of
 from tests.support.engine import UNLIMITED
 from tests.support.grants import SaidPrices, grant, limit
 
 from solward.database.database import Database
-from solward.database.tables import transactions, wallets
+from solward.database.tables import wallets
 from solward.database.window_clock import Moment
 from solward.operations.policies.changes import replace_set
 from solward.operations.policies.refusals import record_json, refusals
@@ -473,30 +471,3 @@ async def test_where_the_transaction_fails_neither_is_stored(
     await reserver_of(stored, case).reserve(record, case.actor, *case.asked)
     async with stored.read() as connection:
         assert await store.refusal_numbers(connection, [record.id]) == {record.id: case.numbers}
-
-
-async def test_what_an_earlier_release_refused_has_none(tmp_path: Path) -> None:
-    make_at(tmp_path, "0016")
-    row = {
-        "id": "t", "wallet_id": "w1", "principal": "admin", "type": "transfer", "details": "{}",
-        "status": "blocked", "guardrails_applied": ["max_per_tx"], "error": OURS,
-        "held_lamports": 0, "created_ms": 1,
-    }  # fmt: skip
-    with connected(tmp_path) as connection:
-        old = tables_of(connection).tables
-        assert "refusal_numbers" not in old["transactions"].columns
-        for name, each in (("wallets", WALLET_ROW), ("transactions", row)):
-            table = {"wallets": wallets, "transactions": transactions}[name]
-            connection.execute(insert(table).values(each))
-    database = await Database.open(None, tmp_path)
-    async with database.read() as read:
-        assert (await read.execute(select(transactions.c.refusal_numbers))).all() == [(None,)]
-        record = await store.get(read, "t")
-    assert record is not None
-    assert await shown(database, record) == {"rule": "max_per_tx", "reason": OURS, "numbers": {}}
-    case = BUILT_IN["at once"]
-    refused_now = (
-        await reserver_of(database, case).reserve(pending(case), case.actor, *case.asked)
-    ).record
-    assert (await shown(database, refused_now))["numbers"] == case.numbers
-    await database.close()

@@ -159,8 +159,6 @@ async def everything(api: Api) -> None:
         given = [("ACME", STRANGER, 6)]
         await token_refresh.write_list(connection, "localnet", given, database.audit_key, now_ms())
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
-        assert database.audit_key is not None
-        await outbox.authenticate(connection, database.audit_key)
         old = [("wallet:old", "x", None)] * 2
         await outbox.append_many(connection, 1, old, database.audit_key)
     await retain(database, Settings(_env_file=None, event_retention_days=1), now_ms())

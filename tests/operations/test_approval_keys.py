@@ -238,7 +238,7 @@ async def test_a_try_that_fails_meanwhile_leaves_the_hold_and_its_key_as_they_ar
 
 
 async def test_a_hold_whose_action_was_recorded_otherwise_ends_all_the_same(desk: Desk) -> None:
-    """An older release stored a failed try under the key of an open hold."""
+    """A failed try is stored under the key of an open hold."""
     vendor = str(Keypair().pubkey())
     hold = await call(desk, vendor, tool("a", via=BET))
     assert isinstance(hold, Hold)

@@ -25,8 +25,7 @@ from tests.support.database import agent_row
 
 from solward.agents.act import resumed
 from solward.agents.store.cycles import recall
-from solward.database.service_tables import agents
-from solward.database.tables import audit
+from solward.database.tables import agents, audit
 from solward.database.tables import holds as holds_table
 from solward.database.window_clock import LEAD_MS
 from solward.operations.approvals import MAX_NOTE, Approvals

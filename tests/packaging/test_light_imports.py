@@ -24,7 +24,6 @@ MAX_MODULES = 400
 MAX_MB = 50
 HEAVY = (
     "aiohttp",
-    "alembic",
     "argon2",
     "backports",
     "cryptography",

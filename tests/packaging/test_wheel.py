@@ -35,7 +35,6 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     assert "solward/py.typed" in names
-    assert any(name.startswith("solward/database/migrations/versions/") for name in names)
     assert "solward/plugins/folders/models.txt" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     sources = {

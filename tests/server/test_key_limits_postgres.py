@@ -12,7 +12,7 @@ from tests.support.services import several_apis
 
 from solward.credentials import api_keys as store
 from solward.database.database import Database
-from solward.database.service_tables import key_requests, key_traffic
+from solward.database.tables import key_requests, key_traffic
 from solward_server.http.api_keys import DatabaseKeys, new_key
 from solward_server.http.limits import SharedRateLimiter, SharedTraffic, TooManyRequests
 

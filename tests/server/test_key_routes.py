@@ -13,7 +13,7 @@ from sqlalchemy import update
 from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
-from solward.database import service_tables as tables
+from solward.database import tables
 from solward.database.database import clock
 from solward.support.clock import iso, ms_of, now_ms
 from solward.vault.ledger.client import RpcLedger

@@ -19,7 +19,7 @@ from solward.audit.acts import principal
 from solward.audit.log import AuditLog
 from solward.client import sign_decision
 from solward.database.database import Database
-from solward.database.service_tables import webhook_nonces
+from solward.database.tables import webhook_nonces
 from solward.notify.webhook import REFUSALS, Pace, SentDecision, Webhook
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS

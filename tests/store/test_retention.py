@@ -17,15 +17,17 @@ from solward.agents.store import agents
 from solward.audit.log import AuditLog, Log
 from solward.database import outbox
 from solward.database.database import Database, try_lock_exclusive
-from solward.database.service_tables import agent_usage, decisions, memory
-from solward.database.tables import audit as entries_table
 from solward.database.tables import (
+    agent_usage,
+    decisions,
     judged_effects,
+    memory,
     reservation_totals,
     reservations,
     transactions,
     wallets,
 )
+from solward.database.tables import audit as entries_table
 from solward.operations.policies.replay import MAX_DAYS
 from solward.service import retention
 from solward.service.retention import Retained, hourly_retention, retain

@@ -22,7 +22,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from pydantic import SecretStr
-from sqlalchemy import func, select, text
+from sqlalchemy import Connection, create_engine, func, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -258,6 +258,23 @@ def database_of(home: Path) -> dict[str, str]:
 def plain_url(home: Path) -> str:
     """Where anything but Solward finds the database of `home`."""
     return f"sqlite:///{home / 'solward.db'}" if _homes is None else _homes.url(home)
+
+
+@contextmanager
+def connected(home: Path) -> Iterator[Connection]:
+    """The database of a home, past Solward's own store; committed at the end."""
+    engine = create_engine(plain_url(home))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def rows_of(home: Path, statement: str) -> list[tuple[Any, ...]]:
+    """What a statement finds."""
+    with connected(home) as connection:
+        return [tuple(row) for row in connection.execute(text(statement))]
 
 
 def environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
@@ -543,6 +560,7 @@ def hold_row(wallet_id: str, now_ms: int, **changes: Any) -> HoldRow:
         "recipe": {"operation": "transfer", "params": {}},
         "applied": ("max_per_tx",),
         "trace": None,
+        "keyless": True,
     }
     return HoldRow(replace(hold, **changes), **(fields | row))
 

@@ -23,8 +23,8 @@ from solward import __version__
 from solward.backup.archive import refuse_existing, write_archive
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
 from solward.backup.plugins import copy_plugins
-from solward.database import schema
 from solward.database.database import Database, database_file
+from solward.database.schema import has_schema, schema_of
 from solward.settings import Settings
 from solward.support.clock import iso, now_ms
 from solward.types.errors import BackupError, ConfigError, KeystoreError
@@ -101,7 +101,7 @@ async def _describe(settings: Settings, folder: Path, plugins: list[str]) -> Man
     database = Database.inspect(None, folder)
     try:
         async with database.read() as connection:
-            revision = await schema.revision(connection)
+            await has_schema(connection)
             rows = await store.keystore_rows(connection)
             wallets = await store.list_wallets(connection)
     finally:
@@ -118,7 +118,7 @@ async def _describe(settings: Settings, folder: Path, plugins: list[str]) -> Man
         version=__version__,
         created=iso(now_ms()),
         network=settings.solana_network,
-        revision=str(revision),
+        schema=schema_of("sqlite"),
         keystore=kind,
         wallets={row["id"]: row["public_key"] for row in wallets},
         files={name: (folder / name).stat().st_size for name in (*names, *plugins)},

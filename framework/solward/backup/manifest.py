@@ -27,7 +27,7 @@ class Manifest:
         version: Solward's version that made it.
         created: ISO 8601, UTC.
         network: the network of its transactions.
-        revision: the database's schema revision.
+        schema: the hash of the database's schema.
         keystore: `passphrase`, `file`, or `none` where there were no wallets yet.
         wallets: id -> base58 public key.
         files: name -> bytes; those of plugins by their path in the home.
@@ -36,7 +36,7 @@ class Manifest:
     version: str
     created: str
     network: str
-    revision: str
+    schema: str
     keystore: str
     wallets: Mapping[str, str]
     files: Mapping[str, int]
@@ -67,7 +67,7 @@ def parse_manifest(data: bytes) -> Manifest:
         )
         sizes = all(type(size) is int and size >= 0 for size in manifest.files.values())
         wallets = all(type(key) is str for key in manifest.wallets.values())
-        texts = all(type(fields[name]) is str for name in ("version", "network", "revision"))
+        texts = all(type(fields[name]) is str for name in ("version", "network", "schema"))
     except (ValueError, TypeError, KeyError, AttributeError):
         raise BackupError(unknown) from None
     if not (known and sizes and wallets and texts):

@@ -18,8 +18,8 @@ from solward.backup.archive import read_archive
 from solward.backup.create import check_file, sqlite_file
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
 from solward.backup.plugins import FOLDERS, refused
-from solward.database import schema
 from solward.database.database import Database
+from solward.database.schema import has_schema, schema_of
 from solward.plugins.folders.layout import plugins_folder
 from solward.settings import Settings
 from solward.settings.home import LOCK_NAME, Home
@@ -114,12 +114,9 @@ async def restore_backup(
 def skip_pockets(database: Path) -> None:
     """Leave room in each wallet's pocket counters for those used after the backup was made.
 
-    A counter that is used twice would give a key that others know of already. A database of a
-    release without pockets needs none.
+    A counter that is used twice would give a key that others know of already.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
-        if not _has_table(connection, "pockets"):
-            return
         # No address: what is in between was never derived here.
         connection.execute(
             "INSERT INTO pockets"
@@ -135,20 +132,11 @@ def skip_pockets(database: Path) -> None:
 def end_holds(database: Path) -> None:
     """Let what waited for a person when the backup was made expire at the next start.
 
-    It may have been approved and paid since; approved here it would be paid again. A database of a
-    release without holds needs none.
+    It may have been approved and paid since; approved here it would be paid again.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
-        if _has_table(connection, "holds"):
-            # Before any time that the windows' clock may have when the service starts.
-            connection.execute(
-                "UPDATE holds SET expires_ms = 0 WHERE state IN ('held', 'approved')"
-            )
-
-
-def _has_table(connection: sqlite3.Connection, name: str) -> bool:
-    tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return bool(connection.execute(tables, (name,)).fetchone() == (1,))
+        # Before any time that the windows' clock may have when the service starts.
+        connection.execute("UPDATE holds SET expires_ms = 0 WHERE state IN ('held', 'approved')")
 
 
 def freeze(database: Path, reason: str) -> None:
@@ -232,14 +220,15 @@ async def drill(
         key_file: the keystore's, where the backup has none.
 
     Raises:
-        BackupError: a file is damaged or of a newer version, a key does not open, or the wallets
+        BackupError: a file is damaged or of another version, a key does not open, or the wallets
             are not those of the manifest.
+        OtherSchema: the database is not what the manifest says.
         KeystoreError: the keystore's secret is missing, or not the right one.
     """
-    if manifest.revision > schema.HEAD:
+    if manifest.schema != schema_of("sqlite"):
         raise BackupError(
-            f"The backup was made by a newer version of Solward ({manifest.version}): its"
-            f" database is at revision {manifest.revision}, this one knows up to {schema.HEAD}"
+            f"Another version of Solward made the backup ({manifest.version}): restore it with that"
+            " version, and export the wallets' keys there (solward wallet export)"
         )
     check_file(folder / DATABASE)
     if LEDGER in manifest.files:
@@ -259,6 +248,7 @@ async def _open_every_key(
     key_file: Path | None,
 ) -> int:
     async with database.read() as connection:
+        await has_schema(connection)
         rows = await store.keystore_rows(connection)
         stored = {row["id"]: row["public_key"] for row in await store.list_wallets(connection)}
     if stored != dict(manifest.wallets):

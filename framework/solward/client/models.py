@@ -183,8 +183,7 @@ class Transaction:
     """A stored transaction; `status` is pending, confirmed, failed or blocked.
 
     Attributes:
-        principal: who requested it: `admin`, `key:<id>` or `agent:<id>`; None only in the answer
-            to an Idempotency-Key that an older release stored.
+        principal: who requested it: `admin`, `key:<id>` or `agent:<id>`.
         details: by type, amounts in whole units (docs/transactions.md).
         guardrails_applied: the rules evaluated, in order; where one refused, it is the last.
         error: why it is blocked or failed.
@@ -193,7 +192,7 @@ class Transaction:
 
     id: str
     wallet_id: str
-    principal: str | None
+    principal: str
     type: str
     status: str
     signature: str | None
@@ -211,7 +210,7 @@ class Transaction:
         return cls(
             id=raw["id"],
             wallet_id=raw["walletId"],
-            principal=raw.get("principal"),
+            principal=raw["principal"],
             type=raw["type"],
             status=raw["status"],
             signature=raw.get("signature"),

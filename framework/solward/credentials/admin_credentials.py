@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import clock
 from solward.database.prepared import Prepared
-from solward.database.service_tables import admin_credentials
+from solward.database.tables import admin_credentials
 
 Fields = dict[str, Any]
 

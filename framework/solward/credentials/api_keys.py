@@ -24,8 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.credentials.standing import is_usable
 from solward.database.database import clock, lock_exclusive
 from solward.database.prepared import Prepared, Row
-from solward.database.service_tables import api_keys, key_requests, key_traffic
-from solward.database.tables import grant_sets
+from solward.database.tables import api_keys, grant_sets, key_requests, key_traffic
 
 Fields = dict[str, Any]
 

@@ -34,7 +34,7 @@ from solward.database import outbox
 from solward.database import sqlite as inline
 from solward.database.outbox import Recorded
 from solward.database.prepared import Prepared, hide_values
-from solward.database.schema import upgrade
+from solward.database.schema import has_schema, make_schema
 from solward.database.sqlite import FileLock, SQLiteReaders, SQLiteWriter
 from solward.database.tables import ledger_time
 from solward.database.window_clock import Moment, WindowClock
@@ -121,14 +121,15 @@ class Database:
 
     @classmethod
     async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
-        """Open `url`, or `solward.db` in `home`, and bring it to this version's schema.
+        """Open `url`, or `solward.db` in `home`, and make the tables where it is empty.
 
         A SQLite file is this process's alone until `close`.
 
         Raises:
             ConfigError: the URL names no database that is supported.
             HomeLocked: another process has the SQLite file open, from whatever home.
-            StoreError: it cannot be opened, or belongs to a newer version.
+            OtherSchema: it has other tables than this version makes; nothing was changed.
+            StoreError: it cannot be opened.
         """
         parsed, file = _parse(url, home), database_file(url, home)
         engines, lock = _engines(parsed), None
@@ -139,10 +140,13 @@ class Database:
                 lock = FileLock(file)
         database = cls(*engines, lock)
         try:
+            # The writer's connection would change the file of another program.
+            async with database.read() as connection:
+                await has_schema(connection)
             async with database.write() as connection:
-                # Processes that start together upgrade one after the other.
+                # Of processes that start together one makes the tables.
                 await lock_exclusive(connection, "schema")
-                await upgrade(connection)
+                await make_schema(connection)
                 if not database.shared:
                     # Nobody else writes it.
                     stored = (await connection.execute(_LEDGER_TIME)).scalar_one()
@@ -154,8 +158,8 @@ class Database:
 
     @classmethod
     def inspect(cls, url: str | SecretStr | None, home: Path) -> Database:
-        """Open an existing database for reading, whoever else has it open; nothing is created or
-        upgraded.
+        """Open an existing database for reading, whoever else has it open; nothing is created
+        or changed.
 
         Raises:
             ConfigError: the URL names no database that is supported.

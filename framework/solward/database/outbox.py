@@ -112,12 +112,6 @@ _MOVE_HEAD = ForEachRow(
     ),
 )
 
-_SIGN_HEAD = (
-    update(audit_heads)
-    .where(audit_heads.c.chain == bindparam("b_chain"))
-    .values(mac=bindparam("b_mac"))
-)
-
 Recorded: TypeAlias = tuple[str, Any, str | None, Context]
 """Event, data and trace of what a write transaction recorded, and who did it, for its log line."""
 
@@ -320,24 +314,6 @@ def report_broken(chain: str, head: Head) -> None:
     the audit log is what was tampered with."""
     metrics.ALERTS.labels("audit_broken").inc()
     _log.error("audit_broken", chain=chain, number=head.number)
-
-
-async def authenticate(connection: AsyncConnection, key: bytes) -> None:
-    """Authenticate the ends that were written before there was a key, as an event of its own.
-
-    Once in the life of a database: when its keystore gets its audit key.
-    """
-    rows = (await connection.execute(select(audit_heads).with_for_update())).all()
-    if not rows:
-        return
-    heads = {chain: Head(*fields) for chain, *fields in rows}
-    await connection.execute(
-        _SIGN_HEAD,
-        [{"b_chain": chain, "b_mac": head.signed(key, chain).mac} for chain, head in heads.items()],
-    )
-    entries = sum(head.number for head in heads.values())
-    data = {"chains": len(heads), "entries": entries}
-    record(connection, EventKind.AUDIT_AUTHENTICATED, data)
 
 
 @dataclass(frozen=True, slots=True)

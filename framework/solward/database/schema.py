@@ -1,19 +1,20 @@
-"""Upgrades a database to this version's schema with the shipped migrations."""
+"""Makes the tables of a new database, and refuses a database that has others.
+
+Until 0.1.0 is released there is one schema and no migration. Its hash is stored in each database:
+one with another hash, or with tables and no hash, is refused as it is.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+from functools import cache
 
-from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
+from sqlalchemy import Connection, Index, create_mock_engine, insert, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
-from solward.types.errors import StoreError
-
-# The newest revision in migrations/versions (tested): with it, a start on an up-to-date database
-# does not import alembic.
-HEAD = "0019"
-
-MIGRATIONS = Path(__file__).with_name("migrations")
+from solward.database.tables import AFTERWARDS, metadata, schema_hash
+from solward.types.errors import OtherSchema
 
 # Events are numbered by transaction ids, which are low again after a dump was restored into another
 # cluster; the offset that is added makes up for it.
@@ -23,56 +24,73 @@ _NEVER_BACK = text(
     "WHERE last.seq >= value + (last.xid << 16)"
 )
 
-_VERSIONS = Table("alembic_version", MetaData(), Column("version_num", Text))
+
+@cache
+def statements(dialect: str) -> tuple[str, ...]:
+    """What makes this version's tables, in order.
+
+    Args:
+        dialect: sqlite or postgresql.
+    """
+    compiler = create_mock_engine(f"{dialect}://", lambda _: None).dialect
+    made: list[ExecutableDDLElement] = []
+    for table in metadata.sorted_tables:
+        made.append(CreateTable(table))
+        made += map(CreateIndex, sorted(table.indexes, key=_place))
+    # Releases of SQLAlchemy may break lines differently.
+    texts = (" ".join(str(each.compile(dialect=compiler)).split()) for each in made)
+    return (*texts, *(each for on, each in AFTERWARDS if on in (None, dialect)))
 
 
-async def upgrade(connection: AsyncConnection) -> None:
-    """Run what migrations are missing, inside the caller's write transaction.
+@cache
+def schema_of(dialect: str) -> str:
+    """The hash of this version's schema: SHA-256, hex, of the statements that make it."""
+    return hashlib.sha256(";".join(statements(dialect)).encode()).hexdigest()
+
+
+def _place(index: Index) -> tuple[bool, str]:
+    """Where it stands among a table's indexes, which SQLAlchemy keeps in a set: of two that fit a
+    statement equally well SQLite takes the one that was made last, which is to be the partial one.
+    """
+    return index.dialect_options["sqlite"]["where"] is not None, str(index.name)
+
+
+async def has_schema(connection: AsyncConnection) -> bool:
+    """Whether the database has this version's schema; False where it is empty.
 
     Raises:
-        StoreError: the database belongs to a newer version of Solward, or is another program's.
+        OtherSchema: it has other tables. Nothing was changed.
     """
-    await connection.run_sync(_upgrade)
+    return await connection.run_sync(_has_schema)
+
+
+async def make_schema(connection: AsyncConnection) -> None:
+    """Make the tables where the database is empty, inside the caller's write transaction.
+
+    Raises:
+        OtherSchema: as `has_schema`.
+    """
+    await connection.run_sync(_make)
     if connection.dialect.name != "sqlite":
         await connection.execute(_NEVER_BACK)
 
 
-async def revision(connection: AsyncConnection) -> str | None:
-    """The revision a database is at, None where it has none."""
-    if not await connection.run_sync(lambda each: inspect(each).has_table(_VERSIONS.name)):
-        return None
-    return (await connection.execute(select(_VERSIONS.c.version_num))).scalar()
+def _has_schema(connection: Connection) -> bool:
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return False
+    stored = select(schema_hash.c.hash)
+    if schema_hash.name not in tables or connection.scalar(stored) != _expected(connection):
+        raise OtherSchema
+    return True
 
 
-def _upgrade(connection: Connection) -> None:
-    tables = set(inspect(connection).get_table_names())
-    versions = (
-        set(connection.scalars(select(_VERSIONS.c.version_num)))
-        if "alembic_version" in tables
-        else set()
-    )
-    if versions == {HEAD}:
-        return
-    if not versions and tables - {"alembic_version"}:
-        raise StoreError("The database holds another program's tables; choose an empty one")
-    run_migrations(connection, versions)
+def _make(connection: Connection) -> None:
+    if not _has_schema(connection):
+        for statement in statements(connection.dialect.name):
+            connection.exec_driver_sql(statement)
+        connection.execute(insert(schema_hash).values(hash=_expected(connection)))
 
 
-def run_migrations(connection: Connection, versions: set[str]) -> None:
-    """Upgrade from `versions` (empty for a new database) to the newest revision."""
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    unknown = versions - known
-    if unknown:
-        raise StoreError(
-            f"The database is at revision {', '.join(sorted(unknown))}, made by a newer version "
-            f"of Solward; this one knows up to {HEAD}"
-        )
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+def _expected(connection: Connection) -> str:
+    return schema_of(connection.dialect.name)

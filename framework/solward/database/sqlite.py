@@ -500,11 +500,14 @@ class InlineSQLite(SQLiteDialect_pysqlite):
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
-    """Make a new connection durable and strict: WAL with FULL survives a power loss."""
+    """Make a new connection durable and strict: WAL with FULL survives a power loss.
+
+    The writer's changes the file's mode to WAL, which the file then has for all.
+    """
     # Explicit transactions only (SQLAlchemy's SQLite documentation, "Serializable isolation").
     connection.isolation_level = None
     for pragma in (
-        "journal_mode = WAL",
+        *(("journal_mode = WAL",) if writer else ()),
         "synchronous = FULL",
         "foreign_keys = ON",
         # What savepoints take back is in a temporary file otherwise.

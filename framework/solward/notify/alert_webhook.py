@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit.acts import SERVICE
 from solward.database import outbox
 from solward.database.database import Database, clock, try_lock_exclusive
-from solward.database.service_tables import alert_groups
+from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
 from solward.notify.deliveries import Claimed
 from solward.notify.webhook_sender import Pace, Sender, new_client, send

@@ -28,7 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import clock
-from solward.database.service_tables import webhook_deliveries, webhook_nonces
+from solward.database.tables import webhook_deliveries, webhook_nonces
 from solward.support.durations import DAY_MS
 
 # Rows that ended are kept for whoever asks why a person heard nothing.

@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import CLI, record_act
 from solward.database.database import clock
-from solward.database.service_tables import plugin_acts, process_plugins
-from solward.database.tables import processes
+from solward.database.tables import plugin_acts, process_plugins, processes
 from solward.types.events import EventKind
 
 _INSERT = {

@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import clock
 from solward.database.prepared import Prepared
-from solward.database.service_tables import schedule_runs, schedules
-from solward.database.tables import processes, transactions
+from solward.database.tables import processes, schedule_runs, schedules, transactions
 
 Fields = dict[str, Any]
 

@@ -59,7 +59,7 @@ from solward.vault.money.judge.assess import no_verification
 from solward.vault.money.judge.prices import DEADLINE_S as PRICE_DEADLINE_S
 from solward.vault.money.judge.prices import PriceSource
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
-from solward_localnet.market import POOLS, genesis_accounts, upgrade, whole_dollars
+from solward_localnet.market import POOLS, genesis_accounts, whole_dollars
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
@@ -221,7 +221,6 @@ def localnet_options(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
         genesis=lambda: {**genesis_accounts(), **genesis},
-        upgrade=upgrade,
     )
 
 

@@ -20,8 +20,7 @@ from solward.database import outbox
 from solward.database.audit_heads import Head
 from solward.database.database import Database, try_lock_exclusive
 from solward.database.outbox import SERVICE_CHAIN
-from solward.database.service_tables import decisions
-from solward.database.tables import audit, audit_heads
+from solward.database.tables import audit, audit_heads, decisions
 from solward.settings import Settings
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS, HOUR_MS

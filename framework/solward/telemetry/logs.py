@@ -21,7 +21,6 @@ _CHATTY = (
     "httpx2",
     "httpcore2",
     "uvicorn.error",
-    "alembic",
     "mcp",
 )
 

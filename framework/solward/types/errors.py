@@ -310,6 +310,17 @@ class StoreError(SolwardError):
     """The database cannot be used as it is."""
 
 
+class OtherSchema(StoreError):
+    """The database holds tables that this version of Solward did not make; it is left as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Another version of Solward, or another program, made the database: export the"
+            " wallets' keys with the version that made it (solward wallet export), or name a new"
+            " database by SOLWARD_HOME or DATABASE_URL"
+        )
+
+
 class AuditBroken(StoreError):
     """The audit log was tampered with; the message says where."""
 

@@ -111,8 +111,6 @@ class EventKind(StrEnum):
     """The operator's list of tokens by symbol was replaced."""
     KEYSTORE_ROTATED = "keystore:rotated"
     """Wallets' keys are sealed under a new secret from here on."""
-    AUDIT_AUTHENTICATED = "audit:authenticated"
-    """The chains' ends, written by an older release, were authenticated for the first time."""
     AUDIT_PRUNED = "audit:pruned"
     """Retention cut old entries from the chains' beginnings."""
     WEBHOOK_REFUSED = "webhook:refused"

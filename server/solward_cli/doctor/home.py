@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from solward.types.errors import ConfigError, KeystoreError, PluginError, StoreError
+from solward.types.errors import ConfigError, KeystoreError, OtherSchema, PluginError, StoreError
 from solward.types.money import format_amount, format_sol
 from solward_cli.doctor.report import NOTHING, Line, Status, fail, ok, warn
-from solward_cli.doctor.subject import NotThisVersion
+from solward_cli.doctor.subject import EmptyDatabase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,25 +85,24 @@ def _home(settings: Settings) -> Line:
 
 async def database(subject: Subject) -> list[Line]:
     """Whether the database is there, at this version's schema, and of this network."""
-    from solward.database import schema
     from solward.database.ledger_network import network_mismatch
 
     network, shared = subject.settings.solana_network, subject.settings.shared_database
     kind = "PostgreSQL" if shared else "SQLite"
     try:
         async with (await subject.database()).read() as connection:
-            revision = await schema.revision(connection)
             mismatch = await network_mismatch(connection, network, shared=shared)
     except ConfigError as error:
         return [fail("DATABASE_URL", str(error), "change DATABASE_URL")]
-    except NotThisVersion as error:
-        advice = "make a backup, then start the service: it makes tables, and upgrades older ones"
-        return [warn("Database", f"{kind}, {error}", advice)]
+    except EmptyDatabase as error:
+        return [warn("Database", f"{kind}, {error}", _START)]
+    except OtherSchema as error:
+        return [fail("Database", f"{kind}: {error}", "run the version that made it")]
     except StoreError as error:
         if shared:
             return [fail("Database", f"{kind}: {error}", "start it, or change DATABASE_URL")]
         return [warn("Database", f"{kind}: {error}", _START)]
-    found = [ok("Database", f"{kind}, at revision {revision}, which is this version's")]
+    found = [ok("Database", f"{kind}, with this version's schema")]
     if mismatch is not None:
         found.append(fail("Network", mismatch.found, mismatch.advice))
     return found

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from solward.settings import Settings
 
 
-class NotThisVersion(StoreError):
-    """The database has no tables yet, or those of another version, which nobody may read."""
+class EmptyDatabase(StoreError):
+    """No service made the database's tables yet."""
 
 
 @dataclass(slots=True)
@@ -66,20 +66,18 @@ class Subject:
 
         Raises:
             ConfigError, StoreError: there is none, or it cannot be read.
-            NotThisVersion: no service made its tables yet, or one of another version.
+            EmptyDatabase: no service made its tables yet.
+            OtherSchema: another version made them.
         """
-        from solward.database import schema
         from solward.database.database import Database
+        from solward.database.schema import has_schema
 
         if self._database is None:
             opened = Database.inspect(self.settings.database_url, self.settings.solward_home)
             self._stack.push_async_callback(opened.close)
             async with opened.read() as connection:
-                revision = await schema.revision(connection)
-            if revision is None:
-                raise NotThisVersion("the database is empty")
-            if revision != schema.HEAD:
-                raise NotThisVersion(f"at revision {revision}; this version's is {schema.HEAD}")
+                if not await has_schema(connection):
+                    raise EmptyDatabase("the database is empty")
             self._database = opened
         return self._database
 

@@ -141,8 +141,8 @@ async def last_seller(settings: Settings) -> str | None:
     """The site that the home's demo agent buys from, read before the service is opened; None where
     there is none yet."""
     from solward.agents.store.agents import list_agents
-    from solward.database import schema
     from solward.database.database import Database
+    from solward.database.schema import has_schema
 
     try:
         database = Database.inspect(settings.database_url, settings.solward_home)
@@ -150,7 +150,7 @@ async def last_seller(settings: Settings) -> str | None:
         return None
     try:
         async with database.read() as connection:
-            if await schema.revision(connection) != schema.HEAD:
+            if not await has_schema(connection):
                 return None
             rows = await list_agents(connection)
     except StoreError:

@@ -164,9 +164,8 @@ def _grants(of: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not of["grants"]:
         kind = of["who"].partition(":")[0]
         yield plain(f"{kind.capitalize()} {of['name']} may only read.", "bold")
-    for number, grant in enumerate(of["grants"], 1):
-        # A service of an older release says no number, and leaves out no grant.
-        yield plain(f"{grant.get('number', number)}. {grant['sentence']}", "bold")
+    for grant in of["grants"]:
+        yield plain(f"{grant['number']}. {grant['sentence']}", "bold")
         for limit in grant["limits"]:
             yield plain(f"   {limit['sentence']}")
 

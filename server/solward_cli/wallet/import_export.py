@@ -80,7 +80,7 @@ def export(wallet: str, file: Path) -> None:
 
 
 async def _import(settings: Settings, file: Path, name: str) -> Wallet:
-    from solward.database.ledger_network import bind_network, check_network
+    from solward.database.ledger_network import bind_network
     from solward.service.cluster import open_cluster
     from solward.types.errors import InvalidRequest
     from solward.vault.custody import Wallets
@@ -105,11 +105,6 @@ async def _import(settings: Settings, file: Path, name: str) -> Wallet:
                 f" the key's file, then import it again: {'; '.join(rights.taking)}"
             )
         # Others' rights were looked for on this network: no service of another may use the key.
-        if await check_network(database, settings.solana_network) is None and await wallets.list():
-            raise InvalidRequest(
-                "The database is of an earlier release and of no network yet, which the next start"
-                " of the service sets: start it once on the network of its wallets, then import"
-            )
         await bind_network(database, settings.solana_network)
         return await wallets.import_keypair(text, name)
 

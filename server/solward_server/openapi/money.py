@@ -78,7 +78,6 @@ def money_operation(declared: Declared) -> Operation:
         "status": {"type": "string", "enum": ["pending", "confirmed"]},
         "details": response_object(details),
     }
-    # An answer that a release before `principal` stored for its Idempotency-Key has none.
     del record["error"]
     extra: dict[str, Schema] = {}
     extra_example: dict[str, Any] = {}
@@ -91,7 +90,7 @@ def money_operation(declared: Declared) -> Operation:
     is_flat = declared.is_flat
     schema = response_object(
         {**(details if is_flat else {}), **record, **extra},
-        optional=["agentId", "signature", "fee", "principal"],
+        optional=["agentId", "signature", "fee"],
         title="Transaction",
     )
     example = {

@@ -12,7 +12,7 @@ from tests.promises import promise
 from tests.support.database import OF_NEEDS, query_plans
 
 from solward.database.database import Database
-from solward.database.tables import reservation_totals, reservations
+from solward.database.tables import FOUND_BY, reservation_totals, reservations
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.vault.store import grants, recipients, spending, window_sums
 from solward.vault.store import transactions as transaction_store
@@ -127,7 +127,7 @@ async def test_no_sum_overflows(database: Database) -> None:
 
 
 async def test_what_a_transaction_is_only_found_by_has_no_totals(database: Database) -> None:
-    found_by = [f"{each}x" for each in window_sums.FOUND_BY]
+    found_by = [f"{each}x" for each in FOUND_BY]
     async with database.write() as connection:
         await spending.reserve(connection, "t", ["wallet:w", *found_by, SCOPE], {"SOL": 5}, NOW)
         rows = await connection.execute(

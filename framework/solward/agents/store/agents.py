@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
-from solward.database.service_tables import agent_usage, agents, decisions, memory
+from solward.database.tables import agent_usage, agents, decisions, memory
 
 Fields = dict[str, Any]
 

@@ -29,8 +29,7 @@ from sqlalchemy.types import TypeEngine
 
 from solward.agents.store.agents import MEMORY_KEPT, Fields
 from solward.database.prepared import ForEachRow, Prepared
-from solward.database.service_tables import agents, decisions, memory
-from solward.database.tables import holds, transactions
+from solward.database.tables import agents, decisions, holds, memory, transactions
 from solward.support.clock import now_ms
 from solward.types.record import Hold, TransactionRecord
 from solward.vault.store import holds as holds_store

@@ -32,12 +32,12 @@ class Keyring:
     """The KEKs in memory by version: one, or two while a rotation is unfinished.
 
     Attributes:
-        audit_key: authenticates the audit log; None in a store of an older release.
+        audit_key: authenticates the audit log.
     """
 
     version: int
     _keks: Mapping[int, bytes] = field(repr=False)
-    audit_key: bytes | None = field(default=None, repr=False)
+    audit_key: bytes = field(repr=False)
 
     def kek(self, version: int) -> bytes:
         """The KEK of a version; raises `KeystoreError` when it is not in memory."""

@@ -17,7 +17,7 @@ import binascii
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +83,10 @@ async def create(
         exists = source.file.exists()
         kek = read_key(source.file) if exists else create_key(source.file)
     keks[version] = kek
-    audit_key = None if previous is None else previous.audit_key
-    audit_key = audit_key or os.urandom(audit.KEY_BYTES)
-    row = _with_audit_key(kek, version, kdf, audit_key)
-    kdf, verifier = dict(row.kdf), row.verifier
+    audit_key = os.urandom(audit.KEY_BYTES) if previous is None else previous.audit_key
+    sealed = encrypt(kek, audit_key, _bound_audit(version))
+    kdf[_AUDIT] = base64.b64encode(sealed).decode()
+    verifier = encrypt(kek, _KNOWN, _bound(version, kdf))
     if previous is not None:
         keks[previous.version] = previous.current
         wrapped = encrypt(kek, previous.current, _bound_previous(version, previous.version))
@@ -95,20 +95,6 @@ async def create(
             "key": base64.b64encode(wrapped).decode(),
         }
     return Keyring(version, keks, audit_key), KeystoreRow(version, kdf, verifier)
-
-
-def with_audit_key(ring: Keyring, row: KeystoreRow) -> tuple[Keyring, KeystoreRow]:
-    """The keyring and row of an older release's store with a new audit key."""
-    key = os.urandom(audit.KEY_BYTES)
-    sealed = _with_audit_key(ring.current, row.kek_version, finished(row.kdf), key)
-    previous = {name: row.kdf[name] for name in (_PREVIOUS,) if name in row.kdf}
-    return replace(ring, audit_key=key), replace(sealed, kdf={**sealed.kdf, **previous})
-
-
-def _with_audit_key(kek: bytes, version: int, kdf: Mapping[str, Any], key: bytes) -> KeystoreRow:
-    sealed = encrypt(kek, key, _bound_audit(version))
-    with_key = {**kdf, _AUDIT: base64.b64encode(sealed).decode()}
-    return KeystoreRow(version, with_key, encrypt(kek, _KNOWN, _bound(version, with_key)))
 
 
 async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
@@ -128,10 +114,10 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
             raise KeystoreError("The keystore's parameters are damaged") from None
         bound = _bound_previous(row.kek_version, old)
         keks[old] = decrypt(kek, wrapped, bound, "The previous keystore key")
-    audit_key = None
-    if _AUDIT in row.kdf:
-        sealed = _base64(row.kdf[_AUDIT])
-        audit_key = decrypt(kek, sealed, _bound_audit(row.kek_version), "The audit key")
+    if _AUDIT not in row.kdf:
+        raise KeystoreError("The keystore's parameters are damaged")
+    sealed = _base64(row.kdf[_AUDIT])
+    audit_key = decrypt(kek, sealed, _bound_audit(row.kek_version), "The audit key")
     return Keyring(row.kek_version, keks, audit_key)
 
 

@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.audit.log import heads as audit_heads
-from solward.database import outbox
 from solward.database.database import Database, lock_exclusive, lock_shared
 from solward.support.clock import now_ms
 from solward.types.errors import AuditBroken, KeystoreError
@@ -58,11 +57,9 @@ class Keystore:
                 if not rows:
                     ring, row = await keyring.create(source)
                     await store.insert_keystore(connection, _fields(row))
-                    await _authenticate(database, connection, ring)
+                    database.audit_key = ring.audit_key
                     return cls(database, ring)
         ring = await keyring.unlock(source, keystore_row(rows[0]))
-        if ring.audit_key is None:
-            ring = await _give_audit_key(database, source)
         database.audit_key = ring.audit_key
         opened = cls(database, ring)
         try:
@@ -163,36 +160,10 @@ async def audit_key(database: Database, source: KeySource) -> bytes | None:
         rows = await store.keystore_rows(connection)
         begun = bool(await audit_heads(connection))
     if rows:
-        key = (await keyring.unlock(source, keystore_row(rows[0]))).audit_key
-        if key is not None:
-            return key
+        return (await keyring.unlock(source, keystore_row(rows[0]))).audit_key
     if not begun:
         return None
-    raise AuditBroken(
-        "The audit log is not authenticated: its database has no audit key. Where an older release "
-        "wrote it, start the service once; otherwise somebody removed the key"
-    )
-
-
-async def _give_audit_key(database: Database, source: KeySource) -> Keyring:
-    """The keyring of an older release's store, which gets the key of its audit log now."""
-    async with database.write() as connection:
-        await lock_exclusive(connection, _VERSIONS)
-        row = keystore_row((await store.keystore_rows(connection))[0])
-        ring = await keyring.unlock(source, row)
-        # Of processes that start together one does it.
-        if ring.audit_key is None:
-            ring, row = keyring.with_audit_key(ring, row)
-            await store.change_keystore(connection, row.kek_version, row.kdf, row.verifier)
-            await _authenticate(database, connection, ring)
-    return ring
-
-
-async def _authenticate(database: Database, connection: AsyncConnection, ring: Keyring) -> None:
-    assert ring.audit_key is not None
-    await outbox.authenticate(connection, ring.audit_key)
-    # From here on, so that the event itself is authenticated.
-    database.audit_key = ring.audit_key
+    raise AuditBroken("The audit log has no key any more: somebody removed the keystore")
 
 
 def envelope_of(row: Mapping[str, Any]) -> Envelope:

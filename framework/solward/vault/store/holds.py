@@ -69,7 +69,7 @@ class HoldRow:
     recipe: Mapping[str, Any] | None
     applied: tuple[str, ...]
     trace: str | None
-    keyless: bool = True
+    keyless: bool
     owner: str | None = None
 
 
@@ -425,7 +425,6 @@ def row_of(row: Row[Any]) -> HoldRow:
         recipe,
         tuple(row.applied),
         row.trace,
-        # An older release did not store it: answered by this hold, nothing is paid twice.
-        shown.get("keyless", True),
+        shown["keyless"],
         row.owner,
     )

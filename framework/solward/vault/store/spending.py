@@ -14,7 +14,14 @@ from solward.audit.acts import record_act
 from solward.credentials.standing import lock_key
 from solward.database.database import lock_exclusive, lock_shared
 from solward.database.prepared import Prepared
-from solward.database.tables import opened_accounts, reservations, switches, transactions, wallets
+from solward.database.tables import (
+    FOUND_BY,
+    opened_accounts,
+    reservations,
+    switches,
+    transactions,
+    wallets,
+)
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS, MINUTE_MS
 from solward.types.errors import SkillError, TakenOver
@@ -242,9 +249,9 @@ async def usage(
     """What each scope has used: transactions in the last minute, units in the last 24 hours.
 
     Args:
-        scopes: none of those that nothing is limited by (`window_sums.FOUND_BY`).
+        scopes: none of those that nothing is limited by (`tables.FOUND_BY`).
     """
-    if any(scope.startswith(window_sums.FOUND_BY) for scope in scopes):
+    if any(scope.startswith(FOUND_BY) for scope in scopes):
         raise ValueError(f"scopes that have no windows are among {sorted(scopes)}")
     days = [
         (scope, asset, DAY_MS) for scope in scopes for asset in (SOL_ASSET, COSTS_ASSET, *assets)

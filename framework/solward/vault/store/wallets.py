@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Text, bindparam, cast, delete, func, insert, select, tuple_, update
@@ -159,17 +159,6 @@ async def keystore_rows(connection: AsyncConnection) -> list[Fields]:
 async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
     """Add a keystore version."""
     await connection.execute(insert(keystore).values(**fields))
-
-
-async def change_keystore(
-    connection: AsyncConnection, version: int, kdf: Mapping[str, Any], verifier: bytes
-) -> None:
-    """Replace a version's parameters and verifier."""
-    await connection.execute(
-        update(keystore)
-        .where(keystore.c.kek_version == version)
-        .values(kdf=dict(kdf), verifier=verifier)
-    )
 
 
 async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:

@@ -22,8 +22,6 @@ from solward.support.durations import HOUR_MS
 
 # Units are high * HALF + low, in the sums of both.
 HALF: Final = 1 << 32
-# Scopes that a transaction is only found again by: they have no windows and no totals.
-FOUND_BY: Final = ("skill:", "plugin:", "site:")
 
 
 @dataclass(frozen=True, slots=True)
