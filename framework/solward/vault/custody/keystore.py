@@ -163,7 +163,7 @@ async def audit_key(database: Database, source: KeySource) -> bytes | None:
         return (await keyring.unlock(source, keystore_row(rows[0]))).audit_key
     if not begun:
         return None
-    raise AuditBroken("The audit log has no key any more: somebody removed the keystore")
+    raise AuditBroken("The audit log is not authenticated any more: somebody removed its key")
 
 
 def envelope_of(row: Mapping[str, Any]) -> Envelope:
