@@ -23,6 +23,7 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from sqlalchemy.engine import URL, make_url
 
+from solward.database.tables import FOUND_BY
 from solward.service.retention import USAGE_KEPT_HOURS
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS, HOUR_MS
@@ -323,7 +324,7 @@ def _wallets(to: _Filling) -> None:
 
 def _keys(to: _Filling) -> None:
     to.insert(
-        "api_keys",
+        "credentials",
         to.sizes.keys,
         {
             "id": to.id(2, "n"),
@@ -333,6 +334,7 @@ def _keys(to: _Filling) -> None:
             "rate_limit": "10",
             "spending_limit_lamports": "1000000000",
             "max_costs_lamports": "50000000",
+            "created_by": "'admin'",
             "created_ms": to.made(to.sizes.keys),
             "last_used_ms": str(to.now_ms),
         },
@@ -647,7 +649,7 @@ def _rest(to: _Filling) -> None:
     made = to.made(records)
     shown = (
         '\'{"sentence":"Send 1.5 SOL to somebody new","reasons":["above 1 SOL"],"lines":[],'
-        '"costsLamports":5000,"arrives":{},"details":{"amount":1.5}}\''
+        '"costsLamports":5000,"arrives":{},"details":{"amount":1.5},"keyless":true}\''
     )
     to.insert(
         "holds",
@@ -713,9 +715,7 @@ def _rest(to: _Filling) -> None:
 def _totals(to: _Filling) -> None:
     """What the triggers on `reservations` would have added up."""
     to.db.run("DELETE FROM reservation_totals")
-    windows = " AND ".join(
-        f"substr(scope, 1, {len(each)}) <> {_text(each)}" for each in window_sums.FOUND_BY
-    )
+    windows = " AND ".join(f"substr(scope, 1, {len(each)}) <> {_text(each)}" for each in FOUND_BY)
     hour = f"created_ms / {HOUR_MS}"
     to.db.run(
         "INSERT INTO reservation_totals (scope, asset, hour, high, low, count)"

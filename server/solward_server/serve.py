@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import structlog
 from quart import Quart
 
+from solward.credentials.credentials import Credentials
 from solward.service.service import Solward
 from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
-from solward_server.http.auth import KnownKeys, authenticate
+from solward_server.http.auth import authenticate
 from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest, check_paths
 from solward_server.http.errors import handle_errors
 from solward_server.http.money_response import check_changes
@@ -120,14 +121,13 @@ def create_app(service: Solward) -> Quart:
     app.url_map.merge_slashes = False
 
     context = RouteContext.of(service)
-    service.keys = KnownKeys(context.keys, context.limiter)
     service.schedules.runner.wake()
     middleware.allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:
         # The secret is public, so DNS rebinding alone would let another site's page call all
         # routes.
         middleware.check_hosts(app, service.settings)
-    authenticate(app, service.settings, context.keys, context.credentials, context.traffic)
+    authenticate(app, service.settings, service.credentials, context.traffic)
     check_paths(app)
     check_changes(app, PREFIX)
     handle_errors(app, service.settings.dashboard_address)
@@ -144,26 +144,25 @@ def create_app(service: Solward) -> Quart:
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:
-        task = asyncio.create_task(_flush_regularly(context))
+        task = asyncio.create_task(_flush_regularly(service.credentials))
         with filling_gauges(service, "api"):
             yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await _flush(context)
+        await _flush(service.credentials)
 
     return app
 
 
-async def _flush_regularly(context: RouteContext) -> None:
+async def _flush_regularly(credentials: Credentials) -> None:
     while True:
         await asyncio.sleep(KEY_USES_FLUSH_S)
-        await _flush(context)
+        await _flush(credentials)
 
 
-async def _flush(context: RouteContext) -> None:
+async def _flush(credentials: Credentials) -> None:
     try:
-        await context.keys.flush()
-        await context.credentials.flush()
+        await credentials.flush()
     except StoreError as error:
         _log.warning("key_uses_not_written", error=str(error))

@@ -8,14 +8,12 @@ import socket
 from quart import Quart
 
 from solward.agents.worker import Worker
+from solward.credentials.rates import traffic_limiter
 from solward.service.service import Solward
 from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
-from solward_server.http.admin_credentials import AdminCredentials
-from solward_server.http.api_keys import MemoryKeys
 from solward_server.http.auth import authenticate, public
 from solward_server.http.errors import handle_errors
-from solward_server.http.limits import ALL, RateLimiter
 from solward_server.http.middleware import ObservedQuart
 from solward_server.http_server import serve_http
 from solward_server.resources import metrics
@@ -29,9 +27,8 @@ def create_worker_app(service: Solward, worker: Worker) -> Quart:
     authenticate(
         app,
         service.settings,
-        MemoryKeys(service.audit),
-        AdminCredentials(service.database),
-        RateLimiter(counted=ALL),
+        service.credentials,
+        traffic_limiter(service.database),
     )
     handle_errors(app, service.settings.dashboard_address)
     app.register_blueprint(metrics.blueprint())

@@ -29,18 +29,19 @@ from tests.support.repository import TESTS
 
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
+from solward.credentials.credential import hash_of
+from solward.credentials.credentials import Credentials
 from solward.database.database import Database
 from solward.database.schema import schema_of
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.types.record import HoldState
-from solward.types.roles import ADMIN, Role
 from solward.vault.custody import Wallets
 from solward.vault.store import holds, spending
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward_server.http.admin_credentials import AdminCredentials, new_credential
-from solward_server.http.api_keys import hash_of
+from solward_server.http.auth import Caller
+from solward_server.http.new_credentials import new_admin
 
 ONCE = f"{PASSPHRASE}\n"
 ROTATING = TESTS / "vault" / "custody" / "rotating.py"
@@ -101,15 +102,15 @@ def test_admin_credentials_are_restored_as_they_were(
 ) -> None:
     async def make() -> tuple[str, str]:
         database = await Database.open(None, home)
-        credentials = AdminCredentials(database)
+        credentials = Credentials(database)
         try:
             # Whoever writes to the audit log has its key.
             await Wallets.open(database, Settings(_env_file=None, solward_home=home), home)
-            kept, one = new_credential({"name": "ana", "role": "operate"}, ADMIN, Role.POLICY, None)
-            gone, other = new_credential({"name": "ben", "role": "read"}, ADMIN, Role.POLICY, None)
+            kept, one = new_admin({"name": "ana", "role": "operate"}, Caller())
+            gone, other = new_admin({"name": "ben", "role": "read"}, Caller())
             await credentials.add(one)
             await credentials.add(other)
-            await credentials.revoke(other.id)
+            await credentials.revoke(other.id, is_admins=True)
             return kept, gone
         finally:
             await database.close()
@@ -117,7 +118,7 @@ def test_admin_credentials_are_restored_as_they_were(
     async def found(secret: str) -> str | None:
         database = await Database.open(None, tmp_path / "restored")
         try:
-            credential = await AdminCredentials(database).find(hash_of(secret))
+            credential = await Credentials(database).find(hash_of(secret))
             return None if credential is None else f"{credential.name}: {credential.role}"
         finally:
             await database.close()
@@ -406,11 +407,10 @@ UPDATE wallets SET sealed_key = (
     [
         (SWAPPED, "2 of 3 keys open and match"),
         ("UPDATE wallets SET kek_version = 7 WHERE name = 'wallet 2'", "2 of 3 keys open"),
-        ("UPDATE schema_hash SET hash = 'another'", "version that made it"),
         ("DELETE FROM keystore", "wallets and no keystore"),
     ],
 )
-def test_a_key_that_does_not_match_or_a_newer_database_refuses_all_of_it(
+def test_a_key_that_does_not_match_refuses_all_of_it(
     tmp_path: Path, home: Path, file: Path, temporary: Path, statement: str, told: str
 ) -> None:
     home_with_wallets(home)
@@ -421,6 +421,31 @@ def test_a_key_that_does_not_match_or_a_newer_database_refuses_all_of_it(
         assert told in refused(solward(target, *command, typed=ONCE))
     assert not target.exists()
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.more
+@promise("other-schema-refused")
+def test_a_home_or_a_backup_of_another_version_is_refused(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    wallets = home_with_wallets(home)
+    edit(home, "PRAGMA wal_checkpoint")
+    manifest = Manifest(
+        version="0", created="", network="localnet", schema="another", keystore="file",
+        wallets={each.id: each.address for each in wallets},
+        files={name: (home / name).stat().st_size for name in ("solward.db", "keystore.key")},
+    )  # fmt: skip
+    write_archive(file, home, manifest, PASSPHRASE)
+    target = tmp_path / "restored"
+    assert "Another version of Solward made the backup (0)" in refused(
+        solward(target, "restore", file, typed=ONCE)
+    )
+    assert not target.exists()
+    edit(home, "UPDATE schema_hash SET hash = 'another'")
+    file.unlink()
+    told = refused(solward(home, "backup", file, typed=TWICE))
+    assert "Another version of Solward, or another program, made the database" in told
+    assert not file.exists()
 
 
 @pytest.mark.more

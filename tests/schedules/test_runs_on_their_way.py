@@ -138,7 +138,7 @@ async def test_a_run_that_is_always_interrupted_ends_as_failed(tmp_path: Path) -
         made = await table.add(wallet, LOOK | {"every": "1h"})
         table.clock.ms += HOUR
         for _ in range(4):
-            taken, _ = await table.schedules.runner._journal.take_due({}, 10, has_keys=True)
+            taken, _ = await table.schedules.runner._journal.take_due({}, 10)
         assert taken == []
         (run,) = await table.runs(wallet, made["id"])
         assert (run["status"], "3 times" in run["text"]) == ("failed", True)
@@ -151,7 +151,7 @@ async def test_an_interrupted_run_is_not_gone_on_with_for_ever(tmp_path: Path) -
         skips = await table.add(wallet, PAY | {"every": "7d"})
         once = await table.add(wallet, PAY | {"name": "once", "every": "7d", "missed": "once"})
         table.clock.ms += 7 * 24 * HOUR
-        taken, _ = await table.schedules.runner._journal.take_due({}, 10, has_keys=True)
+        taken, _ = await table.schedules.runner._journal.take_due({}, 10)
         assert len(taken) == 2
         await table.passes(HOUR + 1)
         (run,) = await table.runs(wallet, skips["id"])
@@ -169,8 +169,8 @@ async def test_two_runs_of_one_due_time_are_one_by_their_fence(tmp_path: Path) -
         table.clock.ms += HOUR
         runner = table.schedules.runner
         journal = runner._journal
-        ((first, due_ms),), _ = await journal.take_due({}, 10, has_keys=True)
-        ((second, _),), _ = await journal.take_due({}, 10, has_keys=True)
+        ((first, due_ms),), _ = await journal.take_due({}, 10)
+        ((second, _),), _ = await journal.take_due({}, 10)
         assert second.fence == first.fence + 1
         await runner._one(first, due_ms)
         assert await paid(table, wallet) == []
@@ -201,7 +201,7 @@ async def test_a_start_looks_for_what_its_last_life_had_begun(tmp_path: Path) ->
         wallet = await table.api.wallet(1)
         made = await table.add(wallet, PAY | {"every": "1h"})
         table.clock.ms += HOUR
-        await table.schedules.runner._journal.take_due({}, 10, has_keys=True)
+        await table.schedules.runner._journal.take_due({}, 10)
         async with table.service.database.write() as connection:
             await connection.exec_driver_sql("UPDATE schedules SET owner = 'an earlier life'")
         assert await table.schedules.runner.turn() == 0

@@ -17,13 +17,12 @@ from solward.schedules.journal import Outcome, run_once
 from solward.schedules.schedule import RunStatus, Schedule
 from solward.support.clock import iso, now_ms
 
-IN_DATABASE = {"api_key_store": "database", "max_transactions_per_minute": 100}
+MANY: dict[str, Any] = {"max_transactions_per_minute": 100}
 
 
-@pytest.fixture(params=["database", pytest.param("memory", marks=pytest.mark.more)])
-async def table(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Timetable]:
-    given: dict[str, Any] = IN_DATABASE | {"api_key_store": request.param}
-    async with timetable(tmp_path, **given) as opened:
+@pytest.fixture
+async def table(tmp_path: Path) -> AsyncIterator[Timetable]:
+    async with timetable(tmp_path, **MANY) as opened:
         yield opened
 
 
@@ -130,7 +129,7 @@ async def test_it_goes_on_while_the_secret_before_overlaps_and_the_operator_bind
 @promise("stolen-changes-end-too")
 async def test_what_a_stolen_secret_changes_ends_with_it(tmp_path: Path) -> None:
     """Also what another secret had made or resumed, while that of before overlaps."""
-    async with timetable(tmp_path, **IN_DATABASE) as table:
+    async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet(1)
         stolen, key = await table.api.key()
         rotated = await table.api.post(f"/keys/{key}/rotate", {"overlapSeconds": 3600})
@@ -142,7 +141,7 @@ async def test_what_a_stolen_secret_changes_ends_with_it(tmp_path: Path) -> None
         # The operator's change gives it no other secret.
         assert (await table.api.call("PATCH", path, {"every": "2h"})).status == 200
         async with table.service.database.write() as connection:
-            await connection.exec_driver_sql("UPDATE api_keys SET previous_until_ms = 1")
+            await connection.exec_driver_sql("UPDATE credentials SET previous_until_ms = 1")
         assert (await table.api.get(path, token=stolen)).status == 401
         await table.passes(2 * HOUR)
         await refused_for_good(table, wallet, made["id"])
@@ -152,7 +151,7 @@ async def test_what_a_stolen_secret_changes_ends_with_it(tmp_path: Path) -> None
 @promise("stolen-changes-end-too")
 @pytest.mark.parametrize("how", ["deleted", "rotated"])
 async def test_what_is_held_ends_with_the_schedule_and_its_secret(tmp_path: Path, how: str) -> None:
-    async with timetable(tmp_path, **IN_DATABASE) as table:
+    async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet(1)
         grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "0.5"}, "hold": "0.005"}}}
         token, key = await table.api.key(grants=[grant])
@@ -283,7 +282,7 @@ async def test_what_a_run_says_is_short_in_the_audit_log(
         return Outcome(RunStatus.SUCCEEDED, "x" * 4_000)
 
     monkeypatch.setattr(runner, "run_once", says_much)
-    async with timetable(tmp_path, **IN_DATABASE) as table:
+    async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet()
         token, _ = await table.api.key()
         made = await table.add(wallet, LOOK | {"every": "1h"}, token=token)
@@ -300,7 +299,7 @@ async def test_a_run_that_goes_on_is_no_other_request(table: Timetable) -> None:
     await table.add(wallet, PAY | {"every": "1h"}, token=token)
     table.clock.ms += HOUR
     # Taken by a process that died.
-    taken, _ = await table.schedules.runner._journal.take_due({}, 10, has_keys=True)
+    taken, _ = await table.schedules.runner._journal.take_due({}, 10)
     assert len(taken) == 1
     await table.run_due()
     assert len(await paid(table, wallet)) == 1
@@ -323,7 +322,7 @@ async def test_a_keys_slow_runs_leave_room_for_others(
         return Outcome(RunStatus.SUCCEEDED, "")
 
     monkeypatch.setattr(runner, "run_once", slow)
-    async with timetable(tmp_path, **IN_DATABASE) as table:
+    async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet(1)
         token, _ = await table.api.key(rateLimit=1000)
         for number in range(20):
@@ -345,12 +344,11 @@ async def test_a_keys_slow_runs_leave_room_for_others(
 @promise("ended-secret-runs-nothing")
 async def test_a_key_that_is_revoked_while_its_skill_runs_reserves_nothing(tmp_path: Path) -> None:
     """Between the check at the beginning of a run and the money call in it."""
-    async with timetable(tmp_path, **IN_DATABASE) as table:
+    async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet(1)
         token, key = await table.api.key()
         made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
         keys = table.service.keys
-        assert keys is not None
 
         class Late:
             """Says that the key works, and revokes it then."""
@@ -384,27 +382,13 @@ async def test_keys_that_end_with_the_process_leave_no_schedule_that_pays(tmp_pa
         await refused_for_good(table, wallet, made["id"])
 
 
-@promise("keyless-worker-leaves-be")
-async def test_a_process_without_keys_leaves_a_keys_schedules_alone(tmp_path: Path) -> None:
-    async with timetable(tmp_path, **IN_DATABASE) as table:
-        wallet = await table.api.wallet(1)
-        token, _ = await table.api.key()
-        made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
-        keys, table.service.keys = table.service.keys, None
-        await table.passes(HOUR)
-        assert await table.runs(wallet, made["id"]) == []
-        table.service.keys = keys
-        await table.run_due()
-        assert len(await paid(table, wallet)) == 1
-
-
 @promise("ended-secret-runs-nothing")
 async def test_a_key_that_has_expired_runs_nothing(tmp_path: Path) -> None:
-    async with timetable(tmp_path, **IN_DATABASE) as table:
+    async with timetable(tmp_path, **MANY) as table:
         wallet = await table.api.wallet(1)
         token, key = await table.api.key(expiresAt=iso(now_ms() + 3_600_000))
         made = await table.add(wallet, PAY | {"every": "1h"}, token=token)
         async with table.service.database.write() as connection:
-            await connection.exec_driver_sql("UPDATE api_keys SET expires_ms = 1")
+            await connection.exec_driver_sql("UPDATE credentials SET expires_ms = 1")
         await refused_for_good(table, wallet, made["id"])
         assert key

@@ -124,7 +124,7 @@ async def test_a_frozen_service_that_comes_back_neither_pays_nor_tells(
         made = await first.add(wallet, PAY | {"every": "1h"})
         first.clock.ms += HOUR
         journal = first.schedules.runner._journal
-        ((schedule, due_ms),), _ = await journal.take_due({}, 10, has_keys=True)
+        ((schedule, due_ms),), _ = await journal.take_due({}, 10)
         await dies(first)
         await second.run_due()
         before = await second.runs(wallet, made["id"])

@@ -6,13 +6,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import SECRET, Api, serving_api
 
 from solward.audit.acts import act, acting_as, principal
-from solward_server.http.api_keys import hash_of
+from solward.credentials.credential import hash_of
 
 _CHANGES = ("principal", "before", "after")
 
@@ -81,9 +80,8 @@ async def test_a_wallets_tags_tell_which_key_changed_them(api: Api) -> None:
     assert await told(api) == [("wallet:changed", change)]
 
 
-@pytest.mark.parametrize("store", ["memory", "database"])
-async def test_a_new_secret_is_told_and_never_shown(tmp_path: Path, store: str) -> None:
-    async with serving_api(tmp_path / "home", api_key_store=store) as api:
+async def test_a_new_secret_is_told_and_never_shown(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home") as api:
         key, key_id = await api.key()
         new = (await api.post(f"/keys/{key_id}/rotate", {"overlapSeconds": 60})).json
         [(kind, data)] = await told(api)
@@ -97,9 +95,8 @@ async def test_a_new_secret_is_told_and_never_shown(tmp_path: Path, store: str) 
             assert hash_of(secret) not in entries
 
 
-@pytest.mark.parametrize("store", ["memory", "database"])
-async def test_a_keys_terms_are_told_at_its_begin_and_its_end(tmp_path: Path, store: str) -> None:
-    async with serving_api(tmp_path / "home", api_key_store=store) as api:
+async def test_a_keys_terms_are_told_at_its_begin_and_its_end(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home") as api:
         key, key_id = await api.key(spendingLimitSol=0.5, rateLimit=3)
         await api.call("DELETE", f"/keys/{key_id}")
         terms = {

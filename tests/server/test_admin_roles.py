@@ -21,6 +21,8 @@ from tests.support.services import (
     settings,
 )
 
+from solward.credentials.credential import hash_of
+from solward.credentials.credentials import MOST_ADMINS, Credentials
 from solward.database.database import Database
 from solward.schedules.journal import actor_of
 from solward.service.service import Solward
@@ -28,8 +30,6 @@ from solward.support.clock import iso, now_ms
 from solward.support.durations import HOUR_MS
 from solward.types.errors import KeyRevoked
 from solward.types.roles import Role
-from solward_server.http.admin_credentials import MOST, AdminCredentials
-from solward_server.http.api_keys import hash_of
 from solward_server.http.auth import Access, access_of, role_of
 from solward_server.resources import events
 
@@ -110,7 +110,7 @@ async def test_a_secret_is_shown_once_and_kept_as_a_hash(api: Api) -> None:
     assert (listed["createdBy"], listed["expiresAt"]) == ("admin", None)
     assert listed["lastUsedAt"] is not None
     async with api.service.database.read() as connection:
-        (row,) = (await connection.exec_driver_sql("SELECT * FROM admin_credentials")).all()
+        (row,) = (await connection.exec_driver_sql("SELECT * FROM credentials")).all()
     assert secret not in str(row)
     assert secret not in (await api.get("/audit")).text
 
@@ -163,7 +163,7 @@ async def test_another_process_refuses_it_at_once_too(tmp_path: Path, postgres_u
     async with serving_api(tmp_path, database_url=postgres_url) as api:
         secret, credential_id = await make(api, "read")
         database = await Database.open(postgres_url, tmp_path / "other")
-        other = AdminCredentials(database)
+        other = Credentials(database)
         found = await other.find(hash_of(secret))
         assert found is not None
         assert found.id == credential_id
@@ -196,7 +196,7 @@ async def test_an_expired_credential_is_refused(api: Api) -> None:
     secret, _ = await make(api, "policy", expiresAt=soon)
     assert (await api.get("/wallets", token=secret)).status == 200
     async with api.service.database.write() as connection:
-        await connection.exec_driver_sql("UPDATE admin_credentials SET expires_ms = 1")
+        await connection.exec_driver_sql("UPDATE credentials SET expires_ms = 1")
     assert (await api.get("/wallets", token=secret)).status == 401
     # It stays listed until somebody revokes it, as keys do.
     assert len((await api.get("/admins")).json["admins"]) == 1
@@ -231,7 +231,7 @@ async def test_a_silent_stream_ends_with_an_expired_credential(
         told = {"Authorization": f"Bearer {made['adminSecret']}"}
         async with served.listening(**told) as heard, asyncio.timeout(10):
             async with service.database.write() as connection:
-                await connection.exec_driver_sql("UPDATE admin_credentials SET expires_ms = 1")
+                await connection.exec_driver_sql("UPDATE credentials SET expires_ms = 1")
             async for _line in heard.lines:
                 pass
 
@@ -267,9 +267,8 @@ async def test_what_a_credential_makes_ends_no_later_and_is_told_when_it_ends(ap
 
 
 @promise("no-key-outlives-maker", "role-cannot-widen")
-@pytest.mark.parametrize("store", ["database", "memory"])
-async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path, store: str) -> None:
-    async with serving_api(tmp_path, api_key_store=store) as api:
+async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path) -> None:
+    async with serving_api(tmp_path) as api:
         sooner, end, later = (iso(now_ms() + hours * HOUR_MS) for hours in (1, 2, 3))
         secret, _ = await make(api, "policy", "ana", expiresAt=end)
         too_late = f"expiresAt must be at most {end}, when the credential of who asks ends"
@@ -338,12 +337,12 @@ async def test_what_is_wrong_is_named(api: Api, fields: dict[str, str], text: st
 
 @pytest.mark.more
 async def test_there_are_no_more_than_a_hundred(api: Api) -> None:
-    for number in range(MOST):
+    for number in range(MOST_ADMINS):
         await make(api, "read", f"n{number}")
     answer = await api.post("/admins", {"name": "more", "role": "read"})
     assert (answer.status, answer.error) == (
         400,
-        f"There are at most {MOST} admin credentials; revoke one",
+        f"There are at most {MOST_ADMINS} admin credentials; revoke one",
     )
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api
 
+from solward.credentials.credentials import Credentials
 from solward.support.fair_turns import MOST_OF_SOURCE, MOST_WAITING, Crowded, FairTurns, source_of
-from solward_server.http.api_keys import DatabaseKeys
 from solward_server.http.credential_lookups import AT_ONCE, MOST_KNOWN, CredentialLookups
 
 pytestmark = promise("guess-flood-starves-nobody")
@@ -25,9 +25,9 @@ class SlowLookUps:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.running = self.most = self.total = 0
         self.release = asyncio.Event()
-        real = DatabaseKeys.find
+        real = Credentials.find
 
-        async def find(keys: DatabaseKeys, hash_: str) -> Any:
+        async def find(keys: Credentials, hash_: str) -> Any:
             found = await real(keys, hash_)
             if found is None:
                 self.total += 1
@@ -37,7 +37,7 @@ class SlowLookUps:
                 self.running -= 1
             return found
 
-        patch.setattr(DatabaseKeys, "find", find)
+        patch.setattr(Credentials, "find", find)
 
 
 def guess(number: int) -> str:

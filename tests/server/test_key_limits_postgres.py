@@ -10,11 +10,17 @@ from sqlalchemy import func, select, update
 from tests.promises import promise
 from tests.support.services import several_apis
 
-from solward.credentials import api_keys as store
+from solward.credentials.credentials import Credentials
+from solward.credentials.rates import (
+    SharedRateLimiter,
+    SharedTraffic,
+    TooManyRequests,
+    count_request,
+)
 from solward.database.database import Database
 from solward.database.tables import key_requests, key_traffic
-from solward_server.http.api_keys import DatabaseKeys, new_key
-from solward_server.http.limits import SharedRateLimiter, SharedTraffic, TooManyRequests
+from solward_server.http.auth import Caller
+from solward_server.http.new_credentials import new_key
 
 pytestmark = pytest.mark.more
 
@@ -49,7 +55,7 @@ async def test_the_last_place_of_a_window_is_taken_by_one(
     database = await Database.open(postgres_url, tmp_path)
     try:
         async with database.write() as connection:
-            assert await store.count_request(connection, "a", 1, 60_000) is None
+            assert await count_request(connection, "a", 1, 60_000) is None
             # Counted by nobody else before this one has decided.
             late = asyncio.create_task(SharedRateLimiter(database).take("a", 1))
             await SharedRateLimiter(database).take("b", 1)
@@ -177,18 +183,18 @@ async def test_of_the_uses_several_processes_note_the_latest_is_kept(
 ) -> None:
     database = await Database.open(postgres_url, tmp_path)
     try:
-        first, second = DatabaseKeys(database), DatabaseKeys(database)
-        keys = [new_key({"name": f"key {number}"}, 10**9, None)[1] for number in range(20)]
+        first, second = Credentials(database), Credentials(database)
+        keys = [new_key({"name": f"key {number}"}, 10**9, Caller())[1] for number in range(20)]
         for key in keys:
             await first.add(key)
         for key in keys:
             first.used(key, 2_000)
         for key in reversed(keys):
             second.used(key, 1_000)
-        assert [key.last_used_ms for key in await second.list()] == [1_000] * 20
+        assert [key.last_used_ms for key in await second.keys()] == [1_000] * 20
         await asyncio.gather(first.flush(), second.flush())
-        for each in (first, second, DatabaseKeys(database)):
-            assert [key.last_used_ms for key in await each.list()] == [2_000] * 20
+        for each in (first, second, Credentials(database)):
+            assert [key.last_used_ms for key in await each.keys()] == [2_000] * 20
         second.used(keys[0], 3_000)
         await second.flush()
         found = await first.find(keys[0].hash)

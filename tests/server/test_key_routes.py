@@ -17,9 +17,8 @@ from solward.database import tables
 from solward.database.database import clock
 from solward.support.clock import iso, ms_of, now_ms
 from solward.vault.ledger.client import RpcLedger
-from solward_server.http import api_keys
-from solward_server.http.api_keys import DEFAULT_PERMISSIONS
 from solward_server.http.auth import KEY_INVALID
+from solward_server.http.new_credentials import DEFAULT_PERMISSIONS
 
 HOUR_MS = 3_600_000
 
@@ -61,24 +60,20 @@ async def test_a_revoked_key_ends_at_once(api: Api) -> None:
     assert (again.status, again.error) == (404, "API key not found")
 
 
-async def expire(api: Api, monkeypatch: pytest.MonkeyPatch, key_id: str) -> None:
-    """Let a key's expiry lie in the past, by the clock that its store goes by."""
-    if api.service.settings.api_key_store == "memory":
-        monkeypatch.setattr(api_keys, "now_ms", lambda: now_ms() + 2 * HOUR_MS)
-        return
+async def expire(api: Api, key_id: str) -> None:
+    """Let a key's expiry lie in the past, by the database's clock."""
     async with api.service.database.write() as connection:
-        ended = update(tables.api_keys).where(tables.api_keys.c.id == key_id)
+        ended = update(tables.credentials).where(tables.credentials.c.id == key_id)
         await connection.execute(ended.values(expires_ms=await clock(connection)))
 
 
 @promise("revoked-ends-what-began")
-@pytest.mark.parametrize("store", ["database", "memory"])
 @pytest.mark.parametrize("by", ["route", "skill"])
 @pytest.mark.parametrize("end", ["revoked", "rotated", "expired"])
 async def test_a_revoked_key_ends_what_it_had_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, by: str, end: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, end: str
 ) -> None:
-    async with serving_api(tmp_path, api_key_store=store) as api:
+    async with serving_api(tmp_path) as api:
         wallet = await api.wallet(1)
         key, key_id = await api.key(expiresAt=iso(now_ms() + HOUR_MS))
         reached, go = asyncio.Event(), asyncio.Event()
@@ -100,7 +95,7 @@ async def test_a_revoked_key_ends_what_it_had_begun(
             ended = await api.post(f"/keys/{key_id}/rotate", {"overlapSeconds": 0})
             assert ended.json["previousSecretUntil"] is None
         else:
-            await expire(api, monkeypatch, key_id)
+            await expire(api, key_id)
         go.set()
         answer = await paying
         assert (answer.status, answer.error) == (401, KEY_INVALID)
@@ -108,18 +103,15 @@ async def test_a_revoked_key_ends_what_it_had_begun(
 
 
 @promise("key-expires", "rotated-key-resets-nothing")
-@pytest.mark.parametrize("store", ["database", "memory"])
-async def test_an_expired_key_is_refused_as_a_revoked_one_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
-) -> None:
-    async with serving_api(tmp_path, api_key_store=store) as api:
+async def test_an_expired_key_is_refused_as_a_revoked_one_is(tmp_path: Path) -> None:
+    async with serving_api(tmp_path) as api:
         expiry = iso(now_ms() + HOUR_MS)
         key, key_id = await api.key(expiresAt=expiry)
         other, _ = await api.key()
         (record, _) = (await api.get("/keys?details=true")).json["keys"]
         assert record["expiresAt"] == expiry
         assert (await api.get("/wallets", token=key)).status == 200
-        await expire(api, monkeypatch, key_id)
+        await expire(api, key_id)
         for path in ("/wallets", "/agents", f"/wallets/{NOBODY}"):
             answer = await api.get(path, token=key)
             assert (answer.status, answer.error) == (401, KEY_INVALID)
@@ -145,11 +137,8 @@ async def test_an_expiry_is_a_time_with_a_zone_in_the_future(api: Api, expiry: o
 
 
 @promise("key-rotates-with-overlap", "rotated-key-resets-nothing")
-@pytest.mark.parametrize("store", ["database", "memory"])
-async def test_a_new_secret_overlaps_with_the_one_before_and_resets_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
-) -> None:
-    async with serving_api(tmp_path, api_key_store=store) as api:
+async def test_a_new_secret_overlaps_with_the_one_before_and_resets_nothing(tmp_path: Path) -> None:
+    async with serving_api(tmp_path) as api:
         wallet, stranger = await api.wallet(1), await api.wallet()
         old, key_id = await api.key(spendingLimitSol=0.5, rateLimit=3, walletId=wallet)
         path, body = f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.4}
@@ -180,23 +169,19 @@ async def test_a_new_secret_overlaps_with_the_one_before_and_resets_nothing(
         overlap = ms_of(until) - ms_of(record["rotatedAt"])
         assert overlap == 3600 * 1000
 
-        # The overlap ends by the clock of the store.
-        if store == "memory":
-            monkeypatch.setattr(api_keys, "now_ms", lambda: now_ms() + 2 * HOUR_MS)
-        else:
-            async with api.service.database.write() as connection:
-                ended = update(tables.api_keys).values(previous_until_ms=await clock(connection))
-                await connection.execute(ended)
+        # The overlap ends by the database's clock.
+        async with api.service.database.write() as connection:
+            ended = update(tables.credentials).values(previous_until_ms=await clock(connection))
+            await connection.execute(ended)
         assert (await api.get("/wallets", token=old)).error == KEY_INVALID
         assert (await api.get("/wallets", token=new)).status == 200
 
 
 @promise("rotated-key-resets-nothing")
-@pytest.mark.parametrize("store", ["database", "memory"])
 async def test_a_further_secret_ends_the_older_one_and_none_overlaps_with_0_seconds(
-    tmp_path: Path, store: str
+    tmp_path: Path,
 ) -> None:
-    async with serving_api(tmp_path, api_key_store=store) as api:
+    async with serving_api(tmp_path) as api:
         first, key_id = await api.key()
         path = f"/keys/{key_id}/rotate"
         second = (await api.post(path, {"overlapSeconds": 86400})).json["apiKey"]
@@ -283,13 +268,30 @@ async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
 
 
 @promise("keys-stored-as-hashes")
-async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
+async def test_with_keys_in_memory_a_start_deletes_the_keys_and_no_admin_credential(
+    tmp_path: Path,
+) -> None:
     options = {"api_key_store": "memory"}
     async with serving_api(tmp_path / "home", **options) as first:
-        key, _ = await first.key()
+        wallet = await first.wallet(1)
+        key, key_id = await first.key(grants=[])
+        spent, spent_id = await first.key()
+        paid = await first.post(
+            f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1}, token=spent
+        )
+        assert paid.status == 200
+        admin = (await first.post("/admins", {"name": "ana", "role": "read"})).json["adminSecret"]
     async with serving_api(tmp_path / "home", **options) as second:
-        assert (await second.get("/wallets", token=key)).error == "Invalid API key"
-        assert (await second.get("/keys")).json == {"keys": []}
+        for token in (key, spent):
+            assert (await second.get("/wallets", token=token)).error == "Invalid API key"
+        assert (await second.get("/keys", token=admin)).json == {"keys": []}
+        # What they did stays on record, and their grants are gone with them.
+        told = [entry.to_json() for entry in await second.service.audit.latest(500)]
+        revoked = {each["data"]["keyId"] for each in told if each["event"] == "key:revoked"}
+        assert revoked == {key_id, spent_id}
+        assert (await second.records(wallet))[0]["principal"] == f"key:{spent_id}"
+        assert (await second.get("/policy")).json["policy"]["readOnly"] == []
+        await second.service.audit.verify()
 
 
 @pytest.mark.more

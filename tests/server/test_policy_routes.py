@@ -333,11 +333,8 @@ async def test_a_book_of_a_thousand_and_a_thousand_grants_fit_and_more_is_413(ap
 
 
 @promise("policy-routes-beyond")
-@pytest.mark.parametrize("store", ["memory", pytest.param("database", marks=pytest.mark.more)])
-async def test_a_key_is_made_under_grants_and_takes_them_with_it(
-    tmp_path: Path, store: str
-) -> None:
-    async with serving_api(tmp_path / "home", api_key_store=store) as api:
+async def test_a_key_is_made_under_grants_and_takes_them_with_it(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home") as api:
         wallet = await api.wallet(1)
         reads, read_id = await api.key(name="reads", grants=[])
         pays, pay_id = await api.key(name="pays", grants=[SPENDS | {"who": "key:pays"}])
@@ -379,7 +376,7 @@ async def test_a_key_that_cannot_be_stored_leaves_no_grants(
         seen.append((await policy(api))["policy"]["readOnly"] == [key.principal])
         raise OSError("no disk")
 
-    monkeypatch.setattr("solward_server.http.api_keys.DatabaseKeys.add", fails)
+    monkeypatch.setattr("solward.credentials.credentials.Credentials.add", fails)
     assert (await api.post("/keys", {"name": "ci", "grants": []})).status == 500
     assert (seen, (await policy(api))["policy"]["readOnly"]) == ([True], [])
 

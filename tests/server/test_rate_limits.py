@@ -11,8 +11,8 @@ from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import NOBODY, Api, serving_api, settings
 
+from solward.credentials.rates import RateLimiter, TooManyRequests
 from solward.types.errors import ConfigError
-from solward_server.http.limits import RateLimiter, TooManyRequests
 
 
 async def test_the_window_slides_and_says_when_there_is_room() -> None:

@@ -9,21 +9,23 @@ import pytest
 from tests.support.grants import grant, limit
 from tests.support.services import serving_api
 
+from solward.credentials.credential import Credential
+from solward.operations.key_callers import limits_of
 from solward.operations.policies.changes import replace_policy
 from solward.operations.policies.grant_report import wallet_grants
 from solward.service.service import wallet_limits
 from solward.settings import Settings
 from solward.vault.grants.model import Grant
-from solward_server.http.api_keys import ApiKey, DatabaseKeys
 
 SOL = 10**9
 
 
-def key(number: int, wallet: str | None, sol: int, costs: int | None = 5) -> ApiKey:
-    return ApiKey(
+def key(number: int, wallet: str | None, sol: int, costs: int = 5) -> Credential:
+    return Credential(
         id=f"k{number}",
         hash=f"{number:064}",
         name=f"key {number}",
+        created_by="admin",
         wallet_id=wallet,
         permissions=("read",),
         rate_limit=10,
@@ -46,22 +48,25 @@ async def test_keys_that_are_counted_together_let_leave_what_each_lets(
     draw = random.Random(seed)
     async with serving_api(tmp_path) as api:
         service, wallet, other = api.service, await api.wallet(0), await api.wallet(0)
-        keys = DatabaseKeys(service.database)
         policy: dict[str, list[Grant]] = {}
         for number in range(40):
             made = key(
                 number,
                 draw.choice([None, None, wallet, other]),
                 draw.choice([0, SOL, SOL, 3 * SOL]),
-                draw.choice([None, 7, 7]),
+                draw.choice([5, 7, 7]),
             )
-            await keys.add(made)
+            await service.credentials.add(made)
             if draw.random() < 0.3:
                 lends = grant(made.principal, SOL=limit("SOL", draw.randint(1, 9)))
                 policy[made.principal] = draw.choice([[], [lends]])
         await replace_policy(service.database, policy, {})
-        each = [(k.principal, k.limits) for k in await keys.list() if k.wallet_id in (None, wallet)]
-        found = await keys.of_wallet(wallet)
+        each = [
+            (k.principal, limits_of(k))
+            for k in await service.credentials.keys()
+            if k.wallet_id in (None, wallet)
+        ]
+        found = await service.keys.of_wallet(wallet)
         assert {who for who, _ in found.single} == policy.keys() & {who for who, _ in each}
         assert len(found.alike) <= 6
         assert sum(count for _, count in found.alike) == len(each) - len(found.single)

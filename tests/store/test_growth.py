@@ -29,7 +29,7 @@ LONG = Sizes(records=4_000, wallets=400, keys=50, agents=10, totals=400, days=12
 
 # What grows with each request, cycle or minute, and what is made by the thousand.
 GROWING = frozenset({
-    "agent_usage", "agents", "api_keys", "attempts", "audit", "audit_heads", "decisions",
+    "agent_usage", "agents", "attempts", "audit", "audit_heads", "credentials", "decisions",
     "reservation_totals", "holds", "idempotency", "judged_effects", "memory", "opened_accounts",
     "paid_recipients", "payments", "pockets", "reservations", "transactions", "wallets",
     "webhook_deliveries", "webhook_nonces",
@@ -43,7 +43,7 @@ OPEN = frozenset({
 # bound what can leave a wallet.
 OF_ALL = re.compile(
     r"SELECT (agents\.status, count\(|DISTINCT agents\.llm_provider)"
-    r"|.* FROM api_keys (ORDER BY|LEFT OUTER JOIN)"
+    r"|.* FROM credentials (WHERE credentials\.role IS (NOT )?NULL ORDER BY|LEFT OUTER JOIN)"
 )
 
 

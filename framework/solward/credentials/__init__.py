@@ -1,1 +1,1 @@
-"""API keys and admin credentials, as they are stored."""
+"""Credentials of the interface: API keys, and admin credentials with a role."""

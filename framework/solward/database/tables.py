@@ -599,38 +599,35 @@ idempotency = Table(
     Column("owner", Text),  # the process that runs a skill call of this key
 )
 
-api_keys = Table(
-    "api_keys",
+# API keys and admin credentials.
+credentials = Table(
+    "credentials",
     metadata,
     Column("id", Text, primary_key=True),
     Column("hash", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
-    Column("wallet_id", Text),
-    Column("permissions", JSON, nullable=False),
-    Column("rate_limit", Integer, nullable=False),
-    Column("spending_limit_lamports", BigInteger, nullable=False),
-    Column("max_costs_lamports", BigInteger),  # null: made before there was a ceiling; the default
+    Column("created_by", Text, nullable=False),  # `admin` or `admin:<id>`
     Column("created_ms", BigInteger, nullable=False),
     Column("last_used_ms", BigInteger),
     Column("expires_ms", BigInteger),  # null: never
     Column("rotated_ms", BigInteger),  # null: it has its first secret
     Column("previous_hash", Text),  # of the secret before the latest rotation
     Column("previous_until_ms", BigInteger),
+    Column("role", Text),  # read, operate, policy; null: an API key, which has what follows
+    Column("wallet_id", Text),
+    Column("permissions", JSON, nullable=False),
+    Column("rate_limit", Integer, nullable=False),
+    Column("spending_limit_lamports", BigInteger, nullable=False),
+    Column("max_costs_lamports", BigInteger, nullable=False),
     Index(None, "previous_hash"),
     Index(None, "name"),
-)
-
-admin_credentials = Table(
-    "admin_credentials",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("hash", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False, unique=True),
-    Column("role", Text, nullable=False),  # read, operate, policy
-    Column("created_by", Text, nullable=False),  # `admin` or `admin:<id>`
-    Column("created_ms", BigInteger, nullable=False),
-    Column("last_used_ms", BigInteger),
-    Column("expires_ms", BigInteger),  # null: never
+    Index(
+        "uq_credentials_admin",
+        "name",
+        unique=True,
+        sqlite_where=text("role IS NOT NULL"),
+        postgresql_where=text("role IS NOT NULL"),
+    ),
 )
 
 # Transaction requests of keys in the last minute, counted here where several processes serve.

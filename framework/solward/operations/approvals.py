@@ -20,7 +20,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import Database
 from solward.operations.perform import Operations
 from solward.operations.plugin_draft import read_recipe
-from solward.operations.policies.grant_report import WalletKeys
 from solward.support.clock import iso
 from solward.types.errors import (
     HoldDecided,
@@ -52,40 +51,6 @@ MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]
 any does."""
 
 _log = structlog.get_logger(__name__)
-
-
-class BoundKeys(Protocol):
-    """The API keys of this process, for what ends with the secret that made it."""
-
-    async def bound(self, key_id: str, hash_: str) -> Actor:
-        """A key with the limits of now, that ends with the secret of this hash; raises
-        `KeyRevoked` where that has ended."""
-        ...
-
-    async def secret_hash(self, key_id: str) -> str:
-        """The hash of a key's present secret; raises `KeyRevoked`."""
-        ...
-
-    async def count_request(self, key_id: str) -> str | None:
-        """Count what may spend as one of the key's requests; why it is one too many, and is not
-        counted, else None; raises `KeyRevoked`."""
-        ...
-
-
-class Keys(BoundKeys, Protocol):
-    """The API keys of this process."""
-
-    async def actor(self, key_id: str) -> Actor:
-        """A key with the limits of now; raises `KeyRevoked` where it has ended."""
-
-    async def wallet_of(self, key_id: str) -> str | None:
-        """The only wallet that it may use, None for all; raises `KeyRevoked`."""
-
-    async def of_wallet(self, wallet_id: str) -> WalletKeys:
-        """Every key that may use a wallet."""
-
-    async def names(self) -> Mapping[str, str]:
-        """id -> name of every key."""
 
 
 class Callers(Protocol):

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.database.database import Database
-from solward.operations.approvals import BoundKeys
+from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
 from solward.schedules import store
@@ -90,22 +90,20 @@ class Journal:
         self._now = now
         self._registry = registry
 
-    async def wait_ms(self, running: Mapping[str, str], *, has_keys: bool) -> int | None:
+    async def wait_ms(self, running: Mapping[str, str]) -> int | None:
         """Milliseconds until this process has something to run; None where nothing is due.
 
         Args:
             running: schedule that runs here -> who made it.
         """
         async with self._database.read() as connection:
-            due_ms = await store.next_due(
-                connection, self._me, running, _busy(running.values()), has_keys=has_keys
-            )
+            due_ms = await store.next_due(connection, self._me, running, _busy(running.values()))
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
 
     async def take_due(
-        self, running: Mapping[str, str], room: int, *, has_keys: bool
+        self, running: Mapping[str, str], room: int
     ) -> tuple[list[tuple[Schedule, int]], bool]:
         """Take what is due; returns each schedule that is to run, with its due time, and whether
         there was anything.
@@ -120,9 +118,8 @@ class Journal:
         async with self._database.write() as connection:
             now = await self._now(connection)
             rows = await store.take_due(
-                connection, self._me, now, running, _busy(makers), min(room, MOST_TAKEN),
-                has_keys=has_keys,
-            )  # fmt: skip
+                connection, self._me, now, running, _busy(makers), min(room, MOST_TAKEN)
+            )
             for row in rows:
                 if row["made_by"] in _busy(makers):
                     continue
@@ -325,7 +322,7 @@ class Outcome:
     pauses: str | None = None
 
 
-async def actor_of(schedule: Schedule, keys: BoundKeys | None) -> Actor:
+async def actor_of(schedule: Schedule, keys: KeyCallers) -> Actor:
     """Who asks for what a schedule does: its maker's key, or the schedule itself.
 
     Raises:
@@ -334,8 +331,6 @@ async def actor_of(schedule: Schedule, keys: BoundKeys | None) -> Actor:
     if schedule.key_id is None:
         who = schedule.principal
         return Actor(who, limits=((who, ScopeLimits()),))
-    if keys is None:
-        raise KeyRevoked
     actor = await keys.bound(schedule.key_id, schedule.key_hash or "")
     return replace(actor, via=(schedule.principal,))
 
@@ -345,7 +340,7 @@ async def run_once(
     due_ms: int,
     *,
     registry: Registry,
-    keys: BoundKeys | None,
+    keys: KeyCallers,
     run_skill: RunSkill,
 ) -> Outcome:
     """Run a schedule's skill for a due time; every refusal is an outcome.
@@ -363,7 +358,7 @@ async def run_once(
         _check_skill(schedule, skill)
         # One that was interrupted was counted, and may have paid.
         is_first = schedule.running_due_ms is None
-        if is_first and schedule.key_id is not None and keys is not None and spends(skill):
+        if is_first and schedule.key_id is not None and spends(skill):
             exceeded = await keys.count_request(schedule.key_id)
             if exceeded is not None:
                 return Outcome(RunStatus.SKIPPED, exceeded)

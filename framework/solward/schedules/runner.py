@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from solward.operations.approvals import BoundKeys
+from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.schedules.journal import Journal, RunSkill, ScheduleHook, SchedulePhase, run_once
 from solward.schedules.schedule import Schedule
@@ -41,8 +41,8 @@ class ServiceForRuns(Protocol):
     registry: Registry
 
     @property
-    def keys(self) -> BoundKeys | None:
-        """The API keys of this process, where it serves requests with them."""
+    def keys(self) -> KeyCallers:
+        """The API keys of the service."""
         ...
 
     @property
@@ -99,14 +99,13 @@ class Runner:
 
     async def turn(self) -> float:
         """Start what is due; returns the seconds until the next look."""
-        has_keys = self._service.keys is not None
         room = CONCURRENCY - len(self._running)
         if room <= 0:
             return self._poll_s  # the end of a run wakes
-        wait_ms = await self._journal.wait_ms(self._makers, has_keys=has_keys)
+        wait_ms = await self._journal.wait_ms(self._makers)
         if wait_ms is None or wait_ms > 0:
             return self._poll_s if wait_ms is None else min(self._poll_s, wait_ms / 1000)
-        taken, was_any = await self._journal.take_due(self._makers, room, has_keys=has_keys)
+        taken, was_any = await self._journal.take_due(self._makers, room)
         for schedule, due_ms in taken:
             self._start(schedule, due_ms)
         # Where there was nothing, others have it locked: it is looked at again after a while.

@@ -387,11 +387,8 @@ class ScheduleService:
             return None
         if maker.key_hash is not None:
             return maker.key_hash
-        keys = self._service.keys
         try:
-            if keys is None:
-                raise KeyRevoked
-            return await keys.secret_hash(schedule.key_id)
+            return await self._service.keys.secret_hash(schedule.key_id)
         except KeyRevoked:
             raise InvalidRequest(
                 "The API key that made it is gone; create the schedule anew"

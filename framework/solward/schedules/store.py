@@ -32,7 +32,6 @@ _NEXT = Prepared(
         or_(
             bindparam("is_alone"), schedules.c.owner.is_(None), schedules.c.owner == bindparam("me")
         ),
-        or_(bindparam("has_keys"), schedules.c.key_hash.is_(None)),
     )
 )
 # Of a process that died nobody is told, so its schedules are looked for by themselves.
@@ -41,7 +40,6 @@ _ORPHANED = Prepared(
         schedules.c.status == _ACTIVE,
         schedules.c.owner.is_not(None),
         schedules.c.owner != bindparam("me"),
-        or_(bindparam("has_keys"), schedules.c.key_hash.is_(None)),
         ~sql_exists().where(
             processes.c.id == schedules.c.owner, processes.c.lease_until_ms > bindparam("clock")
         ),
@@ -116,8 +114,6 @@ async def next_due(
     me: str,
     running: Collection[str],
     busy: Collection[str],
-    *,
-    has_keys: bool,
 ) -> int | None:
     """When this process has something to run next, in ms; 0 where a dead process left something.
 
@@ -125,21 +121,17 @@ async def next_due(
         me: this process.
         running: the schedules that it runs now.
         busy: makers of as many of those as they may have at one time.
-        has_keys: whether this process can act for API keys.
     """
     # On SQLite the home's lock proves that no other process lives.
     is_alone = connection.dialect.name == "sqlite"
     if not is_alone:
-        orphaned = await _ORPHANED.scalar(
-            connection, {"me": me, "clock": await clock(connection), "has_keys": has_keys}
-        )
+        orphaned = await _ORPHANED.scalar(connection, {"me": me, "clock": await clock(connection)})
         if orphaned:
             return 0
     parameters = {
         "me": me,
         "running": list(running),
         "busy": list(busy),
-        "has_keys": has_keys,
         "is_alone": is_alone,
     }
     found = await _NEXT.scalar(connection, parameters)
@@ -153,15 +145,13 @@ async def take_due(
     running: Collection[str],
     busy: Collection[str],
     most: int,
-    *,
-    has_keys: bool,
 ) -> list[Fields]:
     """Lock up to `most` schedules that are due at `now_ms` and that no living process runs.
 
     Rows that another process has locked are left to it.
 
     Args:
-        me, running, busy, has_keys: as in `next_due`.
+        me, running, busy: as in `next_due`.
     """
     lives = sql_exists().where(processes.c.id == schedules.c.owner)
     if connection.dialect.name != "sqlite":
@@ -180,8 +170,6 @@ async def take_due(
         .limit(most)
         .with_for_update(of=schedules, skip_locked=True)
     )
-    if not has_keys:
-        statement = statement.where(schedules.c.key_hash.is_(None))
     return [dict(row) for row in (await connection.execute(statement)).mappings()]
 
 

@@ -36,6 +36,8 @@ from solward.agents.cycle import no_hook as no_phase_hook
 from solward.agents.service import AgentService
 from solward.audit.log import AuditLog
 from solward.context import AgentView, SkillContext, WalletView
+from solward.credentials.credentials import Credentials
+from solward.credentials.rates import Limiter, limiter
 from solward.database.database import Database
 from solward.database.ledger_network import bind_network, check_network
 from solward.hosts.models import ModelHosts
@@ -44,14 +46,14 @@ from solward.notify import deliveries as webhook_store
 from solward.notify.alert_watch import Watch
 from solward.notify.alert_webhook import AlertWebhook
 from solward.notify.webhook import Webhook
-from solward.operations.approvals import Approvals, Keys, swept
+from solward.operations.approvals import Approvals, swept
+from solward.operations.key_callers import KeyCallers
 from solward.operations.payments.pay import Payments
 from solward.operations.payments.sites import Sites
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.policies.changes import may_approve
 from solward.operations.policies.documents import Policies
 from solward.operations.policies.grant_report import (
-    WalletKeys,
     limits_report,
     principal_grants,
     wallet_grants,
@@ -89,7 +91,6 @@ from solward.telemetry.scrub import concealed
 from solward.types.errors import (
     ConfigError,
     InvalidRequest,
-    KeyRevoked,
     LedgerError,
     LedgerUnavailable,
     NotFound,
@@ -160,8 +161,10 @@ class Solward:
     alert_webhook: AlertWebhook | None = None
     phase_hook: PhaseHook = no_phase_hook
     step_hook: StepHook = no_hook
-    keys: Keys | None = None
     schedule_hook: ScheduleHook = no_schedule_hook
+    credentials: Credentials = field(init=False)
+    limiter: Limiter = field(init=False)
+    keys: KeyCallers = field(init=False)
     agents: AgentService = field(init=False)
     schedules: ScheduleService = field(init=False)
     plugin_state: PluginState = field(init=False)
@@ -171,8 +174,11 @@ class Solward:
     _record_pages: RecordPages = field(init=False, default_factory=RecordPages)
 
     def __post_init__(self) -> None:
+        self.credentials = Credentials(self.database)
+        self.limiter = limiter(self.database)
+        self.keys = KeyCallers(self.credentials, self.limiter)
         self.policies = Policies(
-            self.database, self.tokens, self.ledger, lambda: self.registry, self._key_names
+            self.database, self.tokens, self.ledger, lambda: self.registry, self.keys.names
         )
         self.display = Display(self.ledger)
         self.plugin_state = PluginState(self, PluginSettings(self.database))
@@ -324,6 +330,10 @@ class Solward:
                 schedule_hook=schedule_hook,
                 step_hook=step_hook,
             )
+            if settings.api_key_store == "memory":
+                # Before anything runs for one of them.
+                for key in await service.credentials.keys():
+                    await service.revoke_key(key.id)
             plugins.on_problem = service.add_problem
             if service.webhook is not None:
                 # Before anything can be held.
@@ -650,7 +660,7 @@ class Solward:
         """An agent, API key or schedule as it would ask for a transaction now, outside of any
         request or run.
 
-        None where this process does not know its kind.
+        None for any other kind of caller.
 
         Raises:
             AgentNotFound, KeyRevoked, NotFound: it is gone.
@@ -659,20 +669,23 @@ class Solward:
         if kind == "agent":
             agent = await self.agents.get(name)
             return Actor(principal, agent_id=agent.id, limits=((principal, agent.limits),))
-        if kind == "key" and self.keys is not None:
+        if kind == "key":
             return await self.keys.actor(name)
         if kind == "schedule":
             return await actor_of(await self.schedules.get(name), self.keys)
         return None
 
     async def wallet_of_key(self, key_id: str) -> str | None:
-        """See `Keys.wallet_of`."""
-        if self.keys is None:
-            raise KeyRevoked
+        """See `KeyCallers.wallet_of`."""
         return await self.keys.wallet_of(key_id)
 
-    async def _key_names(self) -> Mapping[str, str]:
-        return {} if self.keys is None else await self.keys.names()
+    async def revoke_key(self, key_id: str) -> None:
+        """Delete an API key at once, with its grants and its count of requests; raises
+        `NotFound`."""
+        await self.credentials.revoke(key_id, is_admins=False)
+        await self.limiter.forget(key_id)
+        # Last: it is never there without its grants.
+        await self.policies.forget(f"key:{key_id}")
 
     async def ledger_health(self) -> dict[str, Any]:
         """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
@@ -727,7 +740,7 @@ class Solward:
         of_keys = [each for each in schedules if each.key_id is not None]
         if shown is not None:
             shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}
-        keys = WalletKeys(()) if self.keys is None else await self.keys.of_wallet(wallet.id)
+        keys = await self.keys.of_wallet(wallet.id)
         grants = await wallet_grants(
             self.database,
             self.tokens,

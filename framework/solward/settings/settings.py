@@ -601,8 +601,8 @@ class Settings(AccessSettings, VendorSettings):
         if self.shared_database and self.api_key_store == "memory":
             raise ValueError(
                 "API_KEY_STORE is memory, and DATABASE_URL is PostgreSQL, where several processes"
-                " serve and each would know its own keys only: leave it unset, or set it to"
-                " database"
+                " serve and the start of one would delete the keys of all: leave it unset, or set"
+                " it to database"
             )
         return self
 

@@ -201,13 +201,14 @@ def _lost(wallet: str, report: dict[str, object]) -> Line:
 async def _callers(subject: Subject) -> list[tuple[str, str | None, ScopeLimits]]:
     """Who may use wallets: the principal, its wallet (None for every one), its ceilings."""
     from solward.agents.agent import agent_of
-    from solward_server.http.api_keys import DatabaseKeys
+    from solward.credentials.credentials import Credentials
+    from solward.operations.key_callers import limits_of
 
     agents = [agent_of(row) for row in await subject.agents()]
-    keys = await DatabaseKeys(await subject.database()).list()
+    keys = await Credentials(await subject.database()).keys()
     return [
         *((f"agent:{each.id}", each.wallet_id, each.limits) for each in agents),
-        *((key.principal, key.wallet_id, key.limits) for key in keys),
+        *((key.principal, key.wallet_id, limits_of(key)) for key in keys),
     ]
 
 

@@ -8,6 +8,7 @@ import structlog
 from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
+from solward.credentials.rates import TooManyRequests
 from solward.support.fair_turns import Crowded
 from solward.support.webhook_signature import SIGNATURE
 from solward.telemetry import metrics
@@ -39,7 +40,6 @@ from solward.types.errors import (
 from solward_server.http.auth import RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
 from solward_server.http.credential_lookups import CROWDED
-from solward_server.http.limits import TooManyRequests
 from solward_server.http.middleware import ForeignOrigin, Misdirected
 
 _log = structlog.get_logger(__name__)

@@ -1,25 +1,16 @@
-"""What every route works with: the service, the keys and credentials, the limiters."""
+"""What every route works with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from solward.agents.agent import Agent
+from solward.credentials.rates import Taking, traffic_limiter
 from solward.service.service import Solward
 from solward.types.errors import AgentNotFound
 from solward.vault.custody import Wallet
-from solward_server.http.admin_credentials import AdminCredentials
-from solward_server.http.api_keys import ApiKeyStore, DatabaseKeys, MemoryKeys
 from solward_server.http.auth import caller, confined_to
 from solward_server.http.idempotency import SkillCalls
-from solward_server.http.limits import (
-    ALL,
-    Limiter,
-    RateLimiter,
-    SharedRateLimiter,
-    SharedTraffic,
-    Taking,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +18,17 @@ class RouteContext:
     """The service and what the HTTP side adds to it.
 
     Attributes:
-        limiter: of what spends, a transaction or a model's answer; each key has its own limit.
         traffic: of every request.
     """
 
     service: Solward
-    keys: ApiKeyStore
-    credentials: AdminCredentials
-    limiter: Limiter
     traffic: Taking
     skill_calls: SkillCalls
 
     @classmethod
     def of(cls, service: Solward) -> RouteContext:
-        """The context that a service's settings and database call for."""
-        database = service.database
-        in_database = service.settings.api_key_store == "database"
-        return cls(
-            service,
-            keys=DatabaseKeys(database) if in_database else MemoryKeys(service.audit),
-            credentials=AdminCredentials(database),
-            limiter=SharedRateLimiter(database) if database.shared else RateLimiter(),
-            traffic=SharedTraffic(database) if database.shared else RateLimiter(counted=ALL),
-            skill_calls=SkillCalls(service.process.id),
-        )
+        """The context that a service's database calls for."""
+        return cls(service, traffic_limiter(service.database), SkillCalls(service.process.id))
 
     async def wallet(self, wallet_id: str) -> Wallet:
         """A wallet the caller may use; raises `WalletNotFound` for any other."""
@@ -73,4 +51,4 @@ class RouteContext:
         """Count a transaction-producing request or a chat; raises `TooManyRequests`."""
         key = caller().key
         if key is not None:
-            await self.limiter.take(key.id, key.rate_limit)
+            await self.service.limiter.take(key.id, key.rate_limit)

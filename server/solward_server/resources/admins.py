@@ -6,10 +6,12 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.credentials.credential import Credential, time_json
+from solward.support.clock import iso
 from solward.types.roles import ADMIN, Role
-from solward_server.http.admin_credentials import new_credential
 from solward_server.http.auth import Access, admin, caller
 from solward_server.http.body import read_body
+from solward_server.http.new_credentials import new_admin
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import ADMIN_ID, CREDENTIAL
@@ -29,38 +31,50 @@ from solward_server.openapi.schema import (
 def blueprint(context: RouteContext) -> Blueprint:
     """`/admins`, `/admins/self` and `/admins/:id`."""
     routes = Blueprint("admins", __name__)
-    credentials = context.credentials
+    credentials = context.service.credentials
 
     @routes.post("/admins")
     @admin(Role.POLICY)
     async def create() -> dict[str, Any]:
         body = await read_body()
-        who = caller()
-        role = who.role or Role.READ
-        secret, credential = new_credential(body, who.principal, role, who.until_ms)
+        secret, credential = new_admin(body, caller())
         await credentials.add(credential)
-        return {"adminSecret": secret} | credential.to_json()
+        return {"adminSecret": secret} | _json(credential)
 
     @routes.get("/admins")
     @admin(Role.READ)
     async def listing() -> dict[str, Any]:
-        return {"admins": [each.to_json() for each in await credentials.list()]}
+        return {"admins": [_json(each) for each in await credentials.admins()]}
 
     @routes.get("/admins/self")
     @admin(Role.READ)
     async def own() -> dict[str, Any]:
         who = caller()
-        shown = None if who.credential is None else who.credential.to_json()
+        shown = None if who.admin is None else _json(who.admin)
         return {"role": who.role, "admin": shown}
 
     @routes.delete("/admins/<admin_id>")
     @admin(Role.POLICY)
     async def revoke(admin_id: str) -> dict[str, Any]:
-        revoked = await credentials.revoke(admin_id)
-        made = [each for each in await credentials.list() if each.created_by == revoked.principal]
-        return {"id": admin_id, "revoked": True, "made": [each.to_json() for each in made]}
+        revoked = await credentials.revoke(admin_id, is_admins=True)
+        left = await credentials.admins()
+        made = [_json(each) for each in left if each.created_by == revoked.principal]
+        return {"id": admin_id, "revoked": True, "made": made}
 
     return routes
+
+
+def _json(admin: Credential) -> dict[str, Any]:
+    """An admin credential as `GET /admins` lists it."""
+    return {
+        "id": admin.id,
+        "name": admin.name,
+        "role": admin.role,
+        "createdBy": admin.created_by,
+        "createdAt": iso(admin.created_ms),
+        "lastUsedAt": time_json(admin.last_used_ms),
+        "expiresAt": time_json(admin.expires_ms),
+    }
 
 
 _NAME = text("Who or what uses it; no other credential has it.", 64)

@@ -10,10 +10,10 @@ from quart import Blueprint, Response, request
 
 from solward.audit.log import AuditEntry
 from solward.audit.search import AuditFilter, search
+from solward.credentials.credential import Credential
 from solward.types.errors import InvalidRequest
 from solward.types.events import EventKind
 from solward.types.roles import Role
-from solward_server.http.admin_credentials import AdminCredential
 from solward_server.http.auth import Access, admin, caller
 from solward_server.http.body import query_limit, query_text, query_time, query_whole
 from solward_server.http.route_context import RouteContext
@@ -56,7 +56,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         kinds = _kinds()
         seq = await _resume_after(context)
         # A HEAD request has no body to wait for.
-        who = caller().credential
+        who = caller().admin
         body = _stream(context, seq, kinds, who) if request.method == "GET" else b""
         response = Response(body, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
         response.timeout = None
@@ -103,7 +103,7 @@ async def _stream(
     context: RouteContext,
     seq: int,
     kinds: frozenset[str],
-    credential: AdminCredential | None,
+    credential: Credential | None,
 ) -> AsyncGenerator[bytes, None]:
     """All entries above `seq`, read from the log; the event bus only says when there are more.
 
@@ -113,7 +113,10 @@ async def _stream(
     """
 
     async def has_ended() -> bool:
-        return credential is not None and await context.credentials.find(credential.hash) is None
+        return (
+            credential is not None
+            and await context.service.credentials.find(credential.hash) is None
+        )
 
     loop = asyncio.get_running_loop()
     with context.service.events.subscribe(size=1) as subscription:

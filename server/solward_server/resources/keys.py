@@ -6,19 +6,21 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.credentials.credential import KEY_PREFIX, Credential, new_secret, time_json
+from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
 from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.support.clock import iso
 from solward.types.roles import Role
-from solward_server.http.api_keys import (
-    DEFAULT_OVERLAP_S,
-    LONGEST_OVERLAP_S,
-    ApiKey,
-    new_key,
-    new_secret,
-)
 from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import body_whole, query_flag, read_body
+from solward_server.http.new_credentials import (
+    DEFAULT_PERMISSIONS,
+    DEFAULT_RATE_LIMIT,
+    DEFAULT_SPENDING_LIMIT_SOL,
+    MAX_RATE_LIMIT,
+    new_key,
+)
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.errors import NO_WALLET
@@ -40,25 +42,28 @@ from solward_server.openapi.schema import (
     whole,
 )
 
+DEFAULT_OVERLAP_S = 3_600
+LONGEST_OVERLAP_S = 86_400
+
 
 def blueprint(context: RouteContext) -> Blueprint:
     """`/keys`, `/keys/self`, `/keys/:id` and `/keys/:id/rotate`."""
     routes = Blueprint("keys", __name__)
-    policies = context.service.policies
+    policies, credentials = context.service.policies, context.service.credentials
 
     @routes.post("/keys")
     @admin(Role.POLICY)
     async def create() -> dict[str, Any]:
         body = await read_body()
         costs = context.service.settings.max_costs_lamports_per_day
-        secret, key = new_key(body, costs, caller().until_ms)
+        secret, key = new_key(body, costs, caller())
         if key.wallet_id is not None:
             await context.service.wallets.get(key.wallet_id)
         grants = body.get("grants")
         if grants is not None:
             await policies.begin(key.principal, key.name, grants)
         try:
-            await context.keys.add(key)
+            await credentials.add(key)
         except BaseException:
             if grants is not None:
                 await policies.forget(key.principal)
@@ -68,10 +73,10 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.get("/keys")
     @admin(Role.READ)
     async def listing() -> dict[str, Any]:
-        keys = await context.keys.list()
+        keys = await credentials.keys()
         if query_flag("details"):
             return {"keys": await _detailed(context, keys)}
-        return {"keys": [key.to_json() for key in keys]}
+        return {"keys": [_json(key) for key in keys]}
 
     @routes.get("/keys/self")
     @keyed(Role.READ)
@@ -85,41 +90,49 @@ def blueprint(context: RouteContext) -> Blueprint:
         overlap_s = body_whole(
             await read_body(), "overlapSeconds", DEFAULT_OVERLAP_S, 0, LONGEST_OVERLAP_S
         )
-        secret, hash_ = new_secret()
-        key = await context.keys.rotate(key_id, hash_, overlap_s, caller().until_ms)
-        until_ms = key.previous_until_ms
+        secret, hash_ = new_secret(KEY_PREFIX)
+        key = await credentials.rotate(key_id, hash_, overlap_s, caller().until_ms)
         return {
             "apiKey": secret,
             "id": key.id,
             "name": key.name,
-            "previousSecretUntil": None if until_ms is None else iso(until_ms),
+            "previousSecretUntil": time_json(key.previous_until_ms),
         }
 
     @routes.delete("/keys/<key_id>")
     @admin(Role.OPERATE)
     async def revoke(key_id: str) -> dict[str, Any]:
-        await context.keys.revoke(key_id)
-        await context.limiter.forget(key_id)
-        # Last: it is never there without its grants.
-        await policies.forget(f"key:{key_id}")
+        await context.service.revoke_key(key_id)
         return {"id": key_id, "revoked": True}
 
     return routes
 
 
-async def _detailed(context: RouteContext, keys: list[ApiKey]) -> list[dict[str, Any]]:
+def _json(key: Credential) -> dict[str, Any]:
+    """A key as `GET /keys` lists it, in the fields of the contract."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "walletId": key.wallet_id,
+        "permissions": list(key.permissions),
+        "createdAt": iso(key.created_ms),
+        "lastUsedAt": time_json(key.last_used_ms),
+    }
+
+
+async def _detailed(context: RouteContext, keys: list[Credential]) -> list[dict[str, Any]]:
     """Each key as it is listed, with when it ends, its limits and what is used of them."""
     reports = await limits_reports(
-        context.service.database, {key.principal: key.limits for key in keys}
+        context.service.database, {key.principal: limits_of(key) for key in keys}
     )
-    requests = await context.limiter.used()
+    requests = await context.service.limiter.used()
     granted = await context.service.policies.grants_by_principal([key.principal for key in keys])
     detailed: list[dict[str, Any]] = []
     for key in keys:
         report, used = reports[key.principal], requests.get(key.id, 0)
         rate = {"limit": key.rate_limit, "used": used, "left": max(0, key.rate_limit - used)}
         detailed.append(
-            key.to_json()
+            _json(key)
             | key.ends_json()
             | {
                 "rateLimit": rate,
@@ -167,17 +180,17 @@ PATHS = {
                         "name": text("For people.", 100),
                         "walletId": text("The only wallet it may use.", 200),
                         "permissions": array(text("A permission.", 64), "Stored, not enforced.", 20)
-                        | {"default": ["read", "write"]},
+                        | {"default": list(DEFAULT_PERMISSIONS)},
                         "rateLimit": whole(
                             "Transaction-producing requests in any 60 seconds.",
                             1,
-                            1_000_000,
-                            default=10,
+                            MAX_RATE_LIMIT,
+                            default=DEFAULT_RATE_LIMIT,
                         ),
                         "spendingLimitSol": number(
                             "SOL in any 24 hours over all wallets; at most 9 decimals.",
                             minimum=0,
-                            default=5,
+                            default=DEFAULT_SPENDING_LIMIT_SOL,
                         ),
                         "maxCostsSolPerDay": amount(
                             "SOL of fees and rent in any 24 hours over all wallets."

@@ -137,7 +137,7 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 
 def _maker() -> Maker:
-    return Maker(caller().principal, caller().hash or None)
+    return Maker(caller().principal, None if caller().key is None else caller().hash)
 
 
 def _before() -> int | None:

@@ -84,7 +84,7 @@ def _in(name: str) -> str:
 
 
 def _shows(browser: Browser, name: str, text: str) -> None:
-    browser.until(lambda: text in _card(browser, name).text, f"{text!r} on the card of {name}", 40)
+    browser.until(lambda: text in _card(browser, name).text, f"{text!r} on the card of {name}")
 
 
 def test_the_first_agent_is_made_and_started_on_an_empty_page(

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import delete, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.promises import promise
 from tests.support.database import WALLET_ROW, agent_row
 
 from solward.agents.store import agents as agent_store
 from solward.agents.store import cycles
-from solward.credentials import api_keys
+from solward.credentials.credentials import record_uses
 from solward.database.database import Database
-from solward.database.tables import wallets
+from solward.database.tables import credentials, wallets
 from solward.types.errors import KeyRevoked
 from solward.vault.store import spending
 
@@ -29,6 +29,8 @@ KEY = {
     "permissions": [],
     "rate_limit": 1,
     "spending_limit_lamports": 1,
+    "max_costs_lamports": 1,
+    "created_by": "admin",
     "created_ms": 1,
 }
 
@@ -127,15 +129,15 @@ async def test_whoever_enters_a_cycle_waits_for_what_the_last_run_reserves(
 @promise("revoked-ends-what-began")
 async def test_a_revocation_waits_for_what_the_key_reserves(database: Database) -> None:
     async with database.write() as connection:
-        await api_keys.insert_key(connection, KEY)
+        await connection.execute(insert(credentials).values(KEY))
 
     async def revoke() -> bool:
         async with database.write() as connection:
-            return await api_keys.delete_key(connection, "k")
+            return bool((await connection.execute(delete(credentials))).rowcount)
 
     async def use() -> None:
         async with database.write() as connection:
-            await api_keys.record_uses(connection, {"k": 5})
+            await record_uses(connection, {"k": 5})
 
     async with database.write() as connection:
         await spending.lock(connection, "w1", ["key:k"], api_key=KEY["hash"])
@@ -152,12 +154,11 @@ async def test_another_secret_waits_for_what_the_key_reserves_and_ends_what_wait
     database: Database,
 ) -> None:
     async with database.write() as connection:
-        await api_keys.insert_key(connection, KEY)
+        await connection.execute(insert(credentials).values(KEY))
 
     async def rotate(to: str) -> None:
         async with database.write() as connection:
-            assert await api_keys.get_key(connection, "k") is not None
-            await api_keys.update_key(connection, "k", {"hash": to})
+            await connection.execute(update(credentials).values(hash=to))
 
     async def use() -> None:
         async with database.write() as connection:
@@ -173,9 +174,9 @@ async def test_another_secret_waits_for_what_the_key_reserves_and_ends_what_wait
 
     # One that finds the key while its secret is changed is judged by what it becomes.
     async with database.write() as connection:
-        await api_keys.update_key(connection, "k", {"hash": KEY["hash"]})
+        await connection.execute(update(credentials).values(hash=KEY["hash"]))
     async with database.write() as connection:
-        await api_keys.update_key(connection, "k", {"hash": "h3"})
+        await connection.execute(update(credentials).values(hash="h3"))
         using = asyncio.create_task(use())
         assert await waits(using)
     with pytest.raises(KeyRevoked):

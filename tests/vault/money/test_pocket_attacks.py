@@ -14,6 +14,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
 from spl.token.instructions import create_idempotent_associated_token_account
+from sqlalchemy import delete, insert
 from tests.promises import promise
 from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.swaps import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
@@ -21,7 +22,7 @@ from tests.support.tokens import RENT, open_tokens
 from tests.vault.money.test_locks_postgres import KEY
 from tests.vault.money.test_pocket_run import LAMPORTS, paying, row_of, use
 
-from solward.credentials import api_keys
+from solward.database.tables import credentials
 from solward.support.clock import now_ms
 from solward.types.errors import SkillError, TransactionError, TransactionFailed
 from solward.types.guardrail import Intent
@@ -96,12 +97,12 @@ async def test_a_call_never_outlives_its_blockhash(bench: Bench) -> None:
 @promise("freeze-lets-pockets-home")
 async def test_a_key_that_is_revoked_after_the_funding_makes_no_call(bench: Bench) -> None:
     async with bench.database.write() as connection:
-        await api_keys.insert_key(connection, KEY)
+        await connection.execute(insert(credentials).values(KEY))
     sent: list[int] = []
 
     async def build(address: str) -> Sequence[Instruction]:
         async with bench.database.write() as connection:
-            assert await api_keys.delete_key(connection, KEY["id"])
+            assert (await connection.execute(delete(credentials))).rowcount == 1
         sent.append(bench.wire.calls["sendTransaction"])
         return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), 1_000_000)]
 

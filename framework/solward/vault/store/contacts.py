@@ -30,7 +30,7 @@ LOCK: Final = "contacts"
 
 _NAMED = {
     "agent": table("agents", column("id"), column("name")),
-    "key": table("api_keys", column("id"), column("name")),
+    "key": table("credentials", column("id"), column("name")),
     "schedule": table("schedules", column("id"), column("name")),
     "wallet": table("wallets", column("id"), column("name")),
 }

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
-from solward.credentials.standing import lock_key
+from solward.credentials.credentials import lock_credential
 from solward.database.database import lock_exclusive, lock_shared
 from solward.database.prepared import Prepared
 from solward.database.tables import (
@@ -109,7 +109,7 @@ async def lock(
     for scope in sorted(keys):
         await lock_exclusive(connection, scope)
     if api_key is not None:
-        await lock_key(connection, api_key)
+        await lock_credential(connection, api_key)
     if run is not None:
         agent_id, cycle, fence = run
         row = await _LOCK_AGENT.first(connection, {"agent_id": agent_id})

@@ -1,0 +1,232 @@
+"""Rate limits of a key in any 60 s: `rateLimit` transaction-producing requests and chats, and
+`REQUESTS_PER_MINUTE` requests of any kind."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.database.database import Database, clock, lock_exclusive
+from solward.database.tables import key_requests, key_traffic
+
+WINDOW_S = 60.0
+
+# PostgreSQL only: on SQLite one process serves, and counts in memory. One statement, so that clock,
+# window and count are of one moment. The oldest of the newest `most` requests leaves the window
+# first, so it says when the next may start.
+_COUNT_REQUEST = text(
+    """
+    WITH clock AS MATERIALIZED (
+        SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms
+    ), expired AS (
+        DELETE FROM key_requests USING clock WHERE key_id = :key AND created_ms <= ms - :window
+    ), full_since AS MATERIALIZED (
+        SELECT created_ms FROM key_requests, clock
+        WHERE key_id = :key AND created_ms > ms - :window
+        ORDER BY created_ms DESC OFFSET :most - 1 LIMIT 1
+    ), counted AS (
+        INSERT INTO key_requests (key_id, created_ms)
+        SELECT :key, ms FROM clock WHERE NOT EXISTS (SELECT FROM full_since)
+    )
+    SELECT created_ms + :window - ms FROM full_since, clock
+    """
+)
+
+
+# As above, of all requests: one row a second, because there are many. What is lost of them in a
+# crash of the database is the last half second's, so no request waits for the disk.
+_COUNT_TRAFFIC = text(
+    """
+    WITH clock AS MATERIALIZED (
+        SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now
+    ), expired AS (
+        DELETE FROM key_traffic USING clock WHERE key_id = :key AND second < now - :window
+    ), counted AS MATERIALIZED (
+        SELECT coalesce(sum(requests), 0) AS requests, min(second) AS oldest
+        FROM key_traffic, clock WHERE key_id = :key AND second >= now - :window
+    ), added AS (
+        INSERT INTO key_traffic (key_id, second, requests)
+        SELECT :key, now, 1 FROM clock, counted WHERE counted.requests < :most
+        ON CONFLICT (key_id, second) DO UPDATE SET requests = key_traffic.requests + 1
+    )
+    SELECT CASE WHEN counted.requests >= :most THEN oldest + :window + 1 - now END,
+        set_config('synchronous_commit', 'off', true)
+    FROM counted, clock
+    """
+)
+
+# What is counted, as a refusal calls it.
+SPENDING = "transaction requests and chats"
+ALL = "requests"
+
+
+class TooManyRequests(Exception):
+    """A limit of the key is used up; `retry_after` is in whole seconds, at least 1."""
+
+    def __init__(self, limit: int, retry_after: int, counted: str = SPENDING) -> None:
+        super().__init__(
+            f"Rate limit exceeded: this API key may make {limit} {counted} a minute; "
+            f"retry in {retry_after} s"
+        )
+        self.retry_after = retry_after
+
+
+class Taking(Protocol):
+    """Counts requests of keys, in this process or in the database for all that share it."""
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+
+
+class Limiter(Taking, Protocol):
+    """As `Taking`, and tells what it counted."""
+
+    async def used(self) -> Mapping[str, int]:
+        """key id -> its counted requests of the last minute; keys without any may be left out."""
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+
+
+class RateLimiter:
+    """Sliding windows by key id, in this process; `clock` gives monotonic seconds."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, counted: str = SPENDING
+    ) -> None:
+        self._clock = clock
+        self._counted = counted
+        self._requests: dict[str, deque[float]] = {}
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        now = self._clock()
+        times = self._requests.setdefault(key_id, deque())
+        _shift(times, now)
+        if len(times) >= limit:
+            # Room for one more request comes when this one leaves the window.
+            wait = times[len(times) - limit] + WINDOW_S - now
+            raise TooManyRequests(limit, _seconds(wait), self._counted)
+        times.append(now)
+
+    async def used(self) -> Mapping[str, int]:
+        """key id -> its counted requests of the last minute."""
+        now = self._clock()
+        for times in self._requests.values():
+            _shift(times, now)
+        return {key_id: len(times) for key_id, times in self._requests.items()}
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+        self._requests.pop(key_id, None)
+
+
+class SharedRateLimiter:
+    """The windows of `SPENDING` in the database that several processes share, by its clock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        async with self._database.write() as connection:
+            wait_ms = await count_request(connection, key_id, limit, int(WINDOW_S * 1000))
+        if wait_ms is not None:
+            raise TooManyRequests(limit, _seconds(wait_ms / 1000))
+
+    async def used(self) -> Mapping[str, int]:
+        """key id -> its counted requests of the last minute."""
+        async with self._database.read() as connection:
+            return await requests_counted(connection, int(WINDOW_S * 1000))
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+        async with self._database.write() as connection:
+            await delete_requests(connection, key_id)
+
+
+class SharedTraffic:
+    """The windows of `ALL` in that database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        async with self._database.write() as connection:
+            wait_s = await count_traffic(connection, key_id, limit, int(WINDOW_S))
+        if wait_s is not None:
+            raise TooManyRequests(limit, max(1, wait_s), ALL)
+
+
+def limiter(database: Database) -> Limiter:
+    """Counts `SPENDING` for every process of the database."""
+    return SharedRateLimiter(database) if database.shared else RateLimiter()
+
+
+def traffic_limiter(database: Database) -> Taking:
+    """Counts `ALL`, likewise."""
+    return SharedTraffic(database) if database.shared else RateLimiter(counted=ALL)
+
+
+def _shift(times: deque[float], now: float) -> None:
+    """Drop what has left the window."""
+    while times and times[0] <= now - WINDOW_S:
+        times.popleft()
+
+
+def _seconds(wait_s: float) -> int:
+    """Whole seconds, rounded up, at least 1."""
+    return max(1, math.ceil(wait_s))
+
+
+async def count_request(
+    connection: AsyncConnection, key_id: str, most: int, window_ms: int
+) -> int | None:
+    """Count one request of a key, unless `most` were made in the last `window_ms` milliseconds by
+    the database's clock.
+
+    Returns:
+        None where it was counted, else milliseconds until the next may start.
+    """
+    # Locked before the statement, which then sees the commits of every earlier holder.
+    await lock_exclusive(connection, f"key-requests:{key_id}")
+    parameters = {"key": key_id, "most": most, "window": window_ms}
+    return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
+
+
+async def count_traffic(
+    connection: AsyncConnection, key_id: str, most: int, window_s: int
+) -> int | None:
+    """As `count_request`, of all requests of a key; whole seconds, also of what it returns.
+
+    In no `window_s` seconds more than `most` are counted; by up to a second fewer, because the
+    second in which the window begins counts whole.
+    """
+    await lock_exclusive(connection, f"key-traffic:{key_id}")
+    parameters = {"key": key_id, "most": most, "window": window_s}
+    wait_s = (await connection.execute(_COUNT_TRAFFIC, parameters)).scalar_one()
+    return None if wait_s is None else int(wait_s)
+
+
+async def requests_counted(connection: AsyncConnection, window_ms: int) -> dict[str, int]:
+    """key id -> its counted requests of the last `window_ms` milliseconds."""
+    since = await clock(connection) - window_ms
+    statement = (
+        select(key_requests.c.key_id, func.count().label("requests"))
+        .where(key_requests.c.created_ms > since)
+        .group_by(key_requests.c.key_id)
+    )
+    return {row.key_id: row.requests for row in await connection.execute(statement)}
+
+
+async def delete_requests(connection: AsyncConnection, key_id: str) -> None:
+    """Delete a revoked key's counted requests."""
+    for table in (key_requests, key_traffic):
+        await connection.execute(delete(table).where(table.c.key_id == key_id))

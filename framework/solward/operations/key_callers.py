@@ -1,0 +1,88 @@
+"""API keys as callers: who asks with one, by its limits of now, and how often it may."""
+
+from __future__ import annotations
+
+from solward.credentials.credential import Credential
+from solward.credentials.credentials import Credentials
+from solward.credentials.rates import Limiter, TooManyRequests
+from solward.operations.policies.grant_report import WalletKeys
+from solward.types.errors import KeyRevoked
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.request import Actor
+
+
+def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLimits:
+    """The ceilings of a key, in lamports in any 24 hours."""
+    return ScopeLimits(
+        daily_lamports=spending_limit_lamports, daily_costs_lamports=max_costs_lamports
+    )
+
+
+def limits_of(key: Credential) -> ScopeLimits:
+    """The ceilings of a key."""
+    return key_limits(key.spending_limit_lamports, key.max_costs_lamports)
+
+
+def actor_of_key(key: Credential, hash_: str) -> Actor:
+    """A key for whom nothing is reserved once the secret with this hash has ended."""
+    return Actor(key.principal, limits=((key.principal, limits_of(key)),), api_key=hash_)
+
+
+class KeyCallers:
+    """The API keys of the service, for what is done for one outside of its requests."""
+
+    def __init__(self, credentials: Credentials, limiter: Limiter) -> None:
+        self._credentials = credentials
+        self._limiter = limiter
+
+    async def actor(self, key_id: str) -> Actor:
+        """A key with the limits of now; raises `KeyRevoked` where it has ended."""
+        key = await self._key(key_id)
+        return actor_of_key(key, key.hash)
+
+    async def bound(self, key_id: str, hash_: str) -> Actor:
+        """As `actor`, for whom nothing is reserved once the secret with this hash has ended; raises
+        `KeyRevoked` where it has."""
+        key = await self._credentials.find(hash_)
+        if key is None or key.id != key_id:
+            raise KeyRevoked
+        return actor_of_key(key, hash_)
+
+    async def secret_hash(self, key_id: str) -> str:
+        """The hash of a key's present secret; raises `KeyRevoked`."""
+        return (await self._key(key_id)).hash
+
+    async def count_request(self, key_id: str) -> str | None:
+        """Count what may spend as one of the key's requests; why it is one too many, and is not
+        counted, else None; raises `KeyRevoked`."""
+        key = await self._key(key_id)
+        try:
+            await self._limiter.take(key.id, key.rate_limit)
+        except TooManyRequests as error:
+            return str(error)
+        return None
+
+    async def wallet_of(self, key_id: str) -> str | None:
+        """The only wallet that it may use, None for all; raises `KeyRevoked`."""
+        return (await self._key(key_id)).wallet_id
+
+    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+        """Every key that may use a wallet."""
+        found = [
+            (row, key_limits(row.spending_limit_lamports, row.max_costs_lamports))
+            for row in await self._credentials.of_wallet(wallet_id)
+        ]
+        return WalletKeys(
+            [(row.principal, limits) for row, limits in found if row.principal is not None],
+            [(limits, row.keys) for row, limits in found if row.principal is None],
+        )
+
+    async def names(self) -> dict[str, str]:
+        """id -> name of every key."""
+        return {key.id: key.name for key in await self._credentials.keys()}
+
+    async def _key(self, key_id: str) -> Credential:
+        key = await self._credentials.key(key_id)
+        if key is None:
+            raise KeyRevoked
+        return key

@@ -1,0 +1,122 @@
+"""Credentials as the bodies of `POST /keys` and `POST /admins` ask for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from solward.credentials.credential import ADMIN_PREFIX, KEY_PREFIX, Credential, new_secret
+from solward.support.clock import iso, ms_of, now_ms
+from solward.types.errors import InvalidRequest
+from solward.types.money import sol_to_lamports
+from solward.types.roles import Role
+from solward_server.http.auth import Caller
+from solward_server.http.body import (
+    Body,
+    body_number,
+    body_optional_text,
+    body_text,
+    body_texts,
+    body_whole,
+)
+
+DEFAULT_PERMISSIONS: Final = ("read", "write")
+DEFAULT_RATE_LIMIT: Final = 10
+MAX_RATE_LIMIT: Final = 1_000_000
+DEFAULT_SPENDING_LIMIT_SOL: Final = 5
+
+_ADMIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+def new_key(body: Body, max_costs_lamports: int, maker: Caller) -> tuple[str, Credential]:
+    """An API key: the secret, returned once, and its record.
+
+    Args:
+        max_costs_lamports: the service's ceiling, for a key that is given none.
+        maker: whom it does not outlive.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    secret, hash_ = new_secret(KEY_PREFIX)
+    costs = body.get("maxCostsSolPerDay")
+    key = Credential(
+        hash=hash_,
+        name=body_text(body, "name", longest=100),
+        created_by=maker.principal,
+        created_ms=now_ms(),
+        wallet_id=body_optional_text(body, "walletId"),
+        permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
+        rate_limit=body_whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, MAX_RATE_LIMIT),
+        spending_limit_lamports=_spending_limit(body),
+        max_costs_lamports=(
+            max_costs_lamports if costs is None else sol_to_lamports(costs, "maxCostsSolPerDay")
+        ),
+        expires_ms=_expiry(body, maker.until_ms),
+    )
+    return secret, key
+
+
+def new_admin(body: Body, maker: Caller) -> tuple[str, Credential]:
+    """An admin credential: the secret, returned once, and its record.
+
+    Args:
+        maker: whose role it does not exceed, and whom it does not outlive.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    name = body_text(body, "name", longest=64)
+    if not _ADMIN_NAME.fullmatch(name):
+        raise InvalidRequest(
+            "name must be 1 to 64 letters, digits and ._@-, and begin with a letter or a digit"
+        )
+    given = body_text(body, "role")
+    if given not in list(Role):
+        raise InvalidRequest(f"role must be one of {', '.join(Role)}")
+    asked, own = Role(given), maker.role or Role.READ
+    if not own.allows(asked):
+        raise InvalidRequest(f"role must be at most {own}, which is that of who asks")
+    secret, hash_ = new_secret(ADMIN_PREFIX)
+    credential = Credential(
+        hash=hash_,
+        name=name,
+        created_by=maker.principal,
+        created_ms=now_ms(),
+        role=asked,
+        expires_ms=_expiry(body, maker.until_ms),
+    )
+    return secret, credential
+
+
+def _spending_limit(body: Body) -> int:
+    value = body_number(body, "spendingLimitSol", DEFAULT_SPENDING_LIMIT_SOL)
+    # A limit of 0 makes a key that only reads; `sol_to_lamports` refuses 0.
+    return 0 if value == 0 else sol_to_lamports(value, "spendingLimitSol")
+
+
+def _expiry(body: Body, until_ms: int | None) -> int | None:
+    """`expiresAt` in milliseconds since the Unix epoch; None is never.
+
+    Args:
+        until_ms: when the credential of who asks ends: a secret that it makes would be a way to go
+            on beyond that; None is never.
+
+    Raises:
+        InvalidRequest: it is no time to come, or later than `until_ms`.
+    """
+    value, expires_ms = body_optional_text(body, "expiresAt"), None
+    if value is not None:
+        try:
+            expires_ms = ms_of(value)
+        except (ValueError, OverflowError):
+            raise InvalidRequest(
+                "expiresAt must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
+            ) from None
+        if expires_ms <= now_ms():
+            raise InvalidRequest("expiresAt must be in the future")
+    if until_ms is not None and (expires_ms is None or expires_ms > until_ms):
+        raise InvalidRequest(
+            f"expiresAt must be at most {iso(until_ms)}, when the credential of who asks ends"
+        )
+    return expires_ms
