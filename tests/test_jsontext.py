@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+import sys
+from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -32,10 +37,122 @@ def test_bytes_that_are_not_utf8_are_refused() -> None:
         jsontext.loads(b'"\xff"')
 
 
-@pytest.mark.parametrize("value", [float("nan"), Decimal("NaN"), Decimal("Infinity")])
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("-inf"), Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity")],
+    ids=str,
+)
 def test_no_number_without_a_value_is_written(value: object) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    for write in (jsontext.dumps, jsontext.indented):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            write([value])
+
+
+@pytest.mark.parametrize(
+    "value", [b"bytes", {1, 2}, object(), datetime.now(UTC), {b"key": 1}, {Decimal("1.5"): 1}]
+)
+def test_what_is_none_of_jsons_types_is_not_written(value: object) -> None:
+    with pytest.raises(TypeError):
         jsontext.dumps([value])
+
+
+def test_what_contains_itself_or_goes_too_deep_is_an_error_and_no_crash() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="Circular"):
+        jsontext.dumps(loop)
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(RecursionError):
+        jsontext.dumps(deep)
+    for text in ("[" * 100_000, '{"a":' * 100_000):
+        with pytest.raises(RecursionError):
+            jsontext.loads(text, unique_keys=True)
+        assert jsontext.unfit_number(text.encode()) is None
+
+
+# Recorded from simplejson 4.3.0, which wrote and read the texts of earlier releases. Stored hashes
+# and fingerprints are over these bytes.
+WRITTEN: list[tuple[object, str]] = [
+    (Decimal("1.10"), "1.10"),
+    (Decimal("1E+2"), "1E+2"),
+    (Decimal("1E-9"), "1E-9"),
+    (Decimal("0.000001"), "0.000001"),
+    (Decimal("1E-7"), "1E-7"),
+    (Decimal("-0.0"), "-0.0"),
+    (Decimal("0E-20"), "0E-20"),
+    (Decimal("1E+400"), "1E+400"),
+    (Decimal("12345678901234567890.123456789"), "12345678901234567890.123456789"),
+    (0.1, "0.1"),
+    (1e16, "1e+16"),
+    (1e-7, "1e-07"),
+    (-0.0, "-0.0"),
+    (2**64, "18446744073709551616"),
+    (-(2**200), "-1606938044258990275541962092341162602522202993782792835301376"),
+    (True, "true"),
+    (TransactionStatus.PENDING, '"pending"'),
+    ('\x00\x1f\b\t\n\f\r"\\/', '"\\u0000\\u001f\\b\\t\\n\\f\\r\\"\\\\/"'),
+    ("\x7f\x80é\u2028\u2029\ufeff\U0001f600", '"\x7f\x80é\u2028\u2029\ufeff\U0001f600"'),
+    ("\ud800 \udc00", '"\ud800 \udc00"'),
+    ({}, "{}"),
+    ([], "[]"),
+    (("a", [None, False]), '["a",[null,false]]'),
+    ({"a": 1, "b": {"c": Decimal("2.50"), "d": []}}, '{"a":1,"b":{"c":2.50,"d":[]}}'),
+    ({1: True}, '{"1":true}'),
+    ({None: 4}, '{"null":4}'),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), WRITTEN, ids=[ascii(text) for _, text in WRITTEN])
+def test_the_bytes_are_those_of_earlier_releases(value: object, text: str) -> None:
+    assert jsontext.dumps(value) == text
+    assert jsontext.dumps([value, {"a": value}], canonical=True) == f'[{text},{{"a":{text}}}]'
+
+
+def test_the_other_forms_are_those_of_earlier_releases() -> None:
+    value = {"b": [Decimal("1.50"), {}], "a": "é\x7f\u2028\ud800\U0001f600", "\uffff": 1, "ü": 2}
+    assert jsontext.dumps(value, ascii_only=True) == (
+        r'{"b":[1.50,{}],"a":"\u00e9\u007f\u2028\ud800\ud83d\ude00","\uffff":1,"\u00fc":2}'
+    )
+    assert jsontext.indented(value) == (
+        '{\n  "b": [\n    1.50,\n    {}\n  ],\n'
+        '  "a": "é\x7f\u2028\ud800\U0001f600",\n  "\uffff": 1,\n  "ü": 2\n}'
+    )
+    del value["a"]
+    assert hashlib.sha256(jsontext.dumps(value, canonical=True).encode()).hexdigest() == (
+        "5b55fcb5a7cb053fca52972cc6e23af9bbe0ae0bc60707f2b9247c9bc52fe121"
+    )
+
+
+READ: list[tuple[str, object]] = [
+    ("1.10", Decimal("1.10")),
+    ("1e5", Decimal("1E+5")),
+    ("-0.0", Decimal("-0.0")),
+    ("1E-400", Decimal("1E-400")),
+    ("-0", 0),
+    ("9" * 4300, int("9" * 4300)),
+    ('"\\ud83d\\ude00\\ud800"', "\U0001f600\ud800"),
+    ('\ufeff{"a":[1]}', {"a": [1]}),
+    ('{"a":1,"a":2}', {"a": 2}),
+    (" [1 , 2]\n", [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), READ, ids=[ascii(text)[:20] for text, _ in READ])
+def test_the_values_are_those_of_earlier_releases(text: str, value: object) -> None:
+    assert repr(jsontext.loads(text.encode())) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9" * 4301, "[01]", "[1.]", "[.5]", "[+1]", "[1,]", '{"a":1,}', '"\t"', r'"\x41"', r'"\u+123"',
+     "\u0661", "/**/1", "1\x00", "[1\xa0]"],
+    ids=lambda text: ascii(text)[:20],
+)  # fmt: skip
+def test_what_other_readers_may_read_otherwise_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        jsontext.loads(text)
 
 
 def test_canonical_text_does_not_depend_on_the_order_of_keys() -> None:
@@ -141,3 +258,13 @@ def test_only_a_number_is_why_a_text_with_one_is_refused() -> None:
     assert jsontext.unfit_number(b'{"a":1') is None
     assert jsontext.unfit_number(b"\xff") is None
     assert str(jsontext.unfit_number(b"9" * 5_000)).startswith("The value must be a number")
+
+
+def test_no_process_knows_the_mark_of_another_that_was_forked_beside_it() -> None:
+    forked = (
+        "import os; from solward.support import jsontext; mark = jsontext._MARK\n"
+        "if os.fork() == 0: os._exit(jsontext._MARK == mark)\n"
+        "print(os.wait()[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", forked], capture_output=True, check=True)
+    assert done.stdout == b"0\n"

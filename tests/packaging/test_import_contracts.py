@@ -92,7 +92,7 @@ MUTATIONS = [
     ),
     (
         "framework/solward/hosts/wire/values.py",
-        "import simplejson",
+        "import structlog",
         "Hosts' wire: light words, Solana and messages",
     ),
     (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
-import simplejson
+from solward.support import jsontext
 
 # An observation of usual size is quoted whole; a wallet spammed with tokens, or a broken ledger's
 # answer, must not crowd out the rules or run up the model's bill.
@@ -21,10 +21,6 @@ MAX_STRING = 300
 
 _TOKENS = "tokenBalances"
 
-# ASCII: invisible characters of a name become escapes, and simplejson's C encoder is ASCII only.
-_OBSERVATION = simplejson.JSONEncoder(
-    use_decimal=True, allow_nan=False, ensure_ascii=True, separators=(",", ":")
-)
 # Controls and formats (zero width, right to left), private use, tags, variation selectors: models
 # read them and people do not see them.
 _INVISIBLE = re.compile(
@@ -37,12 +33,14 @@ _INVISIBLE = re.compile(
 
 def observation_block(observation: Mapping[str, Any]) -> str:
     """An observation, shortened where it is larger than `MAX_OBSERVATION` characters."""
-    text = _OBSERVATION.encode(observation)
+    # Invisible characters of a name become escapes.
+    text = jsontext.dumps(observation, ascii_only=True)
     if len(text) > MAX_OBSERVATION:
-        text = _OBSERVATION.encode(_shortened(observation))
+        text = jsontext.dumps(_shortened(observation), ascii_only=True)
     if len(text) > 4 * MAX_OBSERVATION:
         plain = {name: value for name, value in observation.items() if isinstance(value, int)}
-        text = _OBSERVATION.encode({"error": "The observation is too large to show"} | plain)
+        known = {"error": "The observation is too large to show"} | plain
+        text = jsontext.dumps(known, ascii_only=True)
     return block("observation", text)
 
 

@@ -42,7 +42,6 @@ _WARM = (
     "logging",
     "msgspec",
     "pluggy",
-    "simplejson",
     "solders.pubkey",
     "solders.transaction",
     "uvloop",
@@ -55,7 +54,7 @@ _WARM = (
 )
 # In whose folders hosts may read all: those of an installation, and where these are.
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
-_LIBRARIES = ("httpx", "jsonschema", "msgspec", "pluggy", "simplejson", "solders", "uvloop")
+_LIBRARIES = ("httpx", "jsonschema", "msgspec", "pluggy", "solders", "uvloop")
 
 # It imports the libraries of every host first, which took a busy machine more than 20 s.
 _READY_S = 60.0

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import secrets
+import sys
 from collections import Counter
-from decimal import Decimal, InvalidOperation
-from typing import Any
+from collections.abc import Iterable
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
+from functools import partial, reduce
+from typing import Any, NoReturn
 
 import msgspec
-import simplejson
 
 
 class _Ambiguous(dict[str, Any]):
-    """An object with a key that stands twice, which is `twice`."""
-
-    twice: str
+    twice: str  # A key that stands twice in the object.
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -26,25 +29,49 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return marked
 
 
-# Made once: simplejson's own `loads` and `dumps` make these for every text.
-_DECODER = simplejson.JSONDecoder(parse_float=Decimal, allow_nan=False)
-_UNIQUE = simplejson.JSONDecoder(parse_float=Decimal, allow_nan=False, object_pairs_hook=_object)
-_ENCODER, _CANONICAL = (
-    simplejson.JSONEncoder(
-        use_decimal=True,
-        allow_nan=False,
-        ensure_ascii=False,
-        separators=(",", ":"),
-        sort_keys=sort_keys,
-    )
-    for sort_keys in (False, True)
-)
-_SURROGATE = re.compile("[\ud800-\udfff]")
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+# The standard library writes no Decimal as a number. One is written as a text that begins with
+# `_MARK`, which nobody else knows, and then loses the mark and its quotes.
+_MARK: str
+_MARKED: re.Pattern[str]
+
+
+def _choose_mark() -> None:
+    global _MARK, _MARKED
+    _MARK = secrets.token_hex(16)
+    _MARKED = re.compile(f'"{_MARK}([^"]+)"')
+
+
+_choose_mark()
+if sys.platform != "win32":
+    # Plugin hosts are forked from one process: none of them knows another's.
+    os.register_at_fork(after_in_child=_choose_mark)
+
+
+def _marked(value: object) -> str:
+    if not isinstance(value, Decimal):
+        raise TypeError(f"A value of type {type(value).__name__} is not JSON")
+    if not value.is_finite():
+        raise ValueError(f"The number {value} is not JSON compliant")
+    return f"{_MARK}{value}"
+
+
+# Made once: the library's own `loads` and `dumps` make these for every text.
+_decoder = partial(json.JSONDecoder, parse_constant=_refuse)
+_DECODER = _decoder(parse_float=Decimal)
+_UNIQUE = _decoder(parse_float=Decimal, object_pairs_hook=_object)
+_encoder = partial(json.JSONEncoder, allow_nan=False, default=_marked)
+_ASCII = _encoder(separators=(",", ":"))
+_ENCODER = _encoder(separators=(",", ":"), ensure_ascii=False)
+_CANONICAL = _encoder(separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+_INDENTED = _encoder(indent=2, ensure_ascii=False)
 _OWN = msgspec.json.Encoder(decimal_format="number")
 _OWN_CANONICAL = msgspec.json.Encoder(decimal_format="number", order="sorted")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_@*-]{1,60}")
-_INDENTED = simplejson.JSONEncoder(use_decimal=True, allow_nan=False, ensure_ascii=False, indent=2)
-
 
 # What no request of this service needs more of, each far above any real one: the digits of a number
 # before and after its point, and arrays and objects within each other.
@@ -55,16 +82,10 @@ _FEWER_DIGITS = f"be a number of at most {MAX_DIGITS} digits before its point an
 _OUTERMOST = re.compile(r"[.\[]")
 
 
-def _any_size(text: str) -> Decimal:
-    """A number; one whose exponent no Decimal has is an infinite one."""
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal("Infinity")
-
-
-# Python converts no integer of more than 4,300 digits, and no exponent of more than 18.
-_ANY_SIZE = simplejson.JSONDecoder(parse_float=_any_size, parse_int=_any_size, allow_nan=False)
+# Python converts no integer of more than 4,300 digits. An exponent that no Decimal has makes an
+# infinite one here, or zero.
+_any_size = Context(MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]).create_decimal
+_ANY_SIZE = _decoder(parse_float=_any_size, parse_int=_any_size)
 
 
 class DuplicateKey(ValueError):
@@ -85,17 +106,13 @@ def loads(text: str | bytes, *, unique_keys: bool = False) -> Any:
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     try:
-        value = (_UNIQUE if unique_keys else _DECODER).decode(text)
+        # Some editors begin a file with a byte order mark.
+        value = (_UNIQUE if unique_keys else _DECODER).decode(text.removeprefix("\ufeff"))
     except InvalidOperation:
         raise ValueError("a number has an exponent that no number has") from None
-    if not unique_keys:
-        return value
-    keys = _to_ambiguous(value) if isinstance(value, dict | list) else None
+    keys = _twice(value) if unique_keys else None
     if keys is not None:
-        path = ""
-        for key in reversed(keys):
-            path = member(path, key) if isinstance(key, str) else f"{path}[{key}]"
-        raise DuplicateKey(path)
+        raise DuplicateKey(reduce(member, keys, ""))
     return value
 
 
@@ -103,42 +120,35 @@ def unfit_number(text: bytes) -> str | None:
     """What is wrong with a JSON text that `loads` refuses for the size of a number; None where that
     is not why."""
     try:
-        return unfit(_ANY_SIZE.decode(text.decode("utf-8")))
+        return unfit(_ANY_SIZE.decode(text.decode("utf-8-sig")))
     except (ValueError, RecursionError):
         return None
 
 
-def unfit(value: Any, path: str = "") -> str | None:
+def unfit(value: Any, path: str = "", deepest: int = MAX_DEPTH) -> str | None:
     """What of a parsed value no store and no calculation can hold, by its path, such as
     `grants[0].note must not contain a NUL character`; None where there is nothing of that.
 
     It is PostgreSQL that refuses NUL, UTF-8 a lone surrogate, and arithmetic that takes for ever on
     `1e999999999`.
     """
-    return _unfit(value, path, MAX_DEPTH)
-
-
-def _unfit(value: Any, path: str, deeper: int) -> str | None:
     if isinstance(value, str):
         said = _unfit_text(value)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
         said = None if _is_plain(value) else _FEWER_DIGITS
     elif not isinstance(value, dict | list):
         return None
-    elif not deeper:
+    elif not deepest:
         path = _OUTERMOST.split(path)[0]
         said = f"have at most {MAX_DEPTH} arrays and objects within each other"
-    elif isinstance(value, dict):
-        for key, each in value.items():
+    else:
+        for key, each in _items(value):
             where = member(path, key)
-            said = _unfit_text(key)
-            found = f"The key {where} must {said}" if said else _unfit(each, where, deeper - 1)
+            said = _unfit_text(key) if isinstance(key, str) else None
+            found = f"The key {where} must {said}" if said else unfit(each, where, deepest - 1)
             if found:
                 return found
         return None
-    else:
-        parts = (_unfit(each, f"{path}[{at}]", deeper - 1) for at, each in enumerate(value))
-        return next(filter(None, parts), None)
     return f"{path or 'The value'} must {said}" if said else None
 
 
@@ -155,40 +165,43 @@ def _is_plain(number: int | Decimal) -> bool:
         return -_TOO_LARGE < number < _TOO_LARGE
     exponent = number.as_tuple().exponent
     # A zero has an exponent, too, that writing it out makes as many digits of.
-    return (
-        isinstance(exponent, int)
-        and -MAX_DIGITS <= exponent <= MAX_DIGITS
-        and number.adjusted() < MAX_DIGITS
-    )
+    is_short = isinstance(exponent, int) and -MAX_DIGITS <= exponent <= MAX_DIGITS
+    return is_short and number.adjusted() < MAX_DIGITS
 
 
-def _to_ambiguous(value: Any) -> list[str | int] | None:
-    """Keys and indexes of the first key that stands twice, the innermost first; None where none
-    does."""
+def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+def _twice(value: Any, *parents: str | int) -> tuple[str | int, ...] | None:
+    """Keys and indexes of the first key that stands twice, the outermost first."""
     if isinstance(value, _Ambiguous):
-        return [value.twice]
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(each, dict | list):
-            found = _to_ambiguous(each)
-            if found is not None:
-                return [*found, key]
+        return (*parents, value.twice)
+    for key, each in _items(value):
+        found = _twice(each, *parents, key) if isinstance(each, dict | list) else None
+        if found is not None:
+            return found
     return None
 
 
-def member(path: str, key: str) -> str:
-    """The path of an object's member, as errors name it: `a.b`, `a["c d"]`; a long key is cut."""
-    if _PLAIN_KEY.fullmatch(key):
+def member(path: str, key: str | int) -> str:
+    """The path of a member, as errors name it: `a.b`, `a["c d"]`, `a[0]`; a long key is cut."""
+    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
-    return f"{path}[{simplejson.dumps(key[:60])}]"
+    return f"{path}[{key if isinstance(key, int) else json.dumps(key[:60])}]"
 
 
-def dumps(value: Any, *, canonical: bool = False) -> str:
-    """Write JSON; Decimal becomes a plain number. `canonical` sorts keys, for hashes."""
-    return (_CANONICAL if canonical else _ENCODER).encode(value)
+def dumps(value: Any, *, canonical: bool = False, ascii_only: bool = False) -> str:
+    """Write JSON; Decimal becomes a plain number. `canonical` sorts keys, for hashes; `ascii_only`
+    writes all other characters as escapes. Raises TypeError, ValueError or RecursionError."""
+    encoder = _CANONICAL if canonical else _ASCII if ascii_only else _ENCODER
+    return _MARKED.sub(r"\1", encoder.encode(value))
 
 
 def dumps_own(value: Any, *, canonical: bool = False) -> str:
-    """The same text as `dumps`, in a fifth of its time, of what holds objects, arrays, text,
+    """The same text as `dumps`, in a tenth of its time, of what holds objects, arrays, text,
     integers, booleans, None and finite Decimals alone: what this process made, or `loads` gave.
 
     Anything else may be written otherwise, and is not refused.
@@ -198,4 +211,4 @@ def dumps_own(value: Any, *, canonical: bool = False) -> str:
 
 def indented(value: Any) -> str:
     """Write JSON for people, two spaces a level."""
-    return _INDENTED.encode(value)
+    return _MARKED.sub(r"\1", _INDENTED.encode(value))
