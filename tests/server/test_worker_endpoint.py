@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.worker import Worker
+from solward.credentials.credentials import Credentials
 from solward.database.database import Database
 from solward_server.worker_endpoint import create_worker_app
 
@@ -38,7 +39,7 @@ class Process:
             requests_per_minute=600,
             dashboard_address="http://127.0.0.1:3000",
         )
-        self.audit = None
+        self.credentials = Credentials(database)
 
     async def ledger_health(self) -> dict[str, Any]:
         return {"healthy": self.healthy}
