@@ -313,6 +313,7 @@ ERRORS: list[errors.SolwardError] = [
     errors.HomeLocked("x"),
     errors.LocalnetError("x"),
     errors.StoreError("x"),
+    errors.OtherSchema(),
     errors.AuditBroken("x"),
     errors.BackupError("x"),
 ]

@@ -35,7 +35,8 @@
     ├── FolderError                a plugin's folder of its own cannot be made or read
     ├── HomeLocked                 another process owns this SOLWARD_HOME or its database
     ├── LocalnetError              the embedded ledger's file is in use or of another version
-    └── StoreError                 the database refused or is not at this version
+    └── StoreError                 the database refused
+        ├── OtherSchema            the database is of another version or another program
         ├── AuditBroken            the audit log was tampered with
         └── BackupError            a backup cannot be made, read or restored
 
