@@ -121,7 +121,6 @@ def create_app(service: Solward) -> Quart:
     app.url_map.merge_slashes = False
 
     context = RouteContext.of(service)
-    service.schedules.runner.wake()
     middleware.allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:
         # The secret is public, so DNS rebinding alone would let another site's page call all

@@ -1,4 +1,4 @@
-"""Credentials in the service's database: made, found by their secrets, rotated, revoked."""
+"""Credentials in the service's database: created, found by their secrets, rotated, revoked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ _ADMINS_LOCK = "admin-credentials"
 _HAS_SECRET = or_(table.c.hash == bindparam("b_hash"), table.c.previous_hash == bindparam("b_hash"))
 _BY_SECRET = Prepared(select(table).where(_HAS_SECRET))
 # A revocation and a rotation wait for this lock, noting a use does not.
-_LOCK = Prepared(select(table).where(_HAS_SECRET).with_for_update(read=True, key_share=True))
+_LOCK = Prepared(
+    select(table.c.hash, table.c.expires_ms, table.c.previous_hash, table.c.previous_until_ms)
+    .where(_HAS_SECRET)
+    .with_for_update(read=True, key_share=True)
+)
 _OF_SECRETS = ("hash", "rotated_ms", "previous_hash", "previous_until_ms")
 _RECORD_USE = (
     update(table)
@@ -82,12 +86,6 @@ async def lock_credential(connection: AsyncConnection, hash_: str) -> None:
     """
     if await _usable(connection, _LOCK, hash_) is None:
         raise KeyRevoked
-
-
-async def keys_of_wallet(connection: AsyncConnection, wallet_id: str) -> list[Row]:
-    """The keys that may use a wallet: `principal`, of a key under grants, or None for `keys` others
-    that have the same `spending_limit_lamports` and `max_costs_lamports`; oldest first."""
-    return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})
 
 
 class Credentials:
@@ -140,9 +138,11 @@ class Credentials:
         return [self._credential(row._asdict()) for row in rows]
 
     async def of_wallet(self, wallet_id: str) -> list[Row]:
-        """See `keys_of_wallet`."""
+        """The keys that may use a wallet: `principal`, of a key under grants, or None for `keys`
+        others that have the same `spending_limit_lamports` and `max_costs_lamports`; oldest
+        first."""
         async with self._database.read() as connection:
-            return await keys_of_wallet(connection, wallet_id)
+            return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})
 
     async def rotate(
         self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
