@@ -3,15 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from websockets.asyncio.server import serve as serve_websocket
 
-from solward.support.connection_bounds import ConnectionBounds, bounded
+from solward.serving.bounds import Bounds
+from solward.serving.loop import serve_http
 from solward_localnet.http import MAX_BODY_BYTES, Application, application
 from solward_localnet.jsonrpc import Call
 from solward_localnet.records import Commit
@@ -19,10 +18,8 @@ from solward_localnet.websocket import PubSub
 
 _BACKLOG = 512
 _PAIR_ATTEMPTS = 20
-BOUNDS = ConnectionBounds()
-
 # web3.js keeps a free connection for 19 seconds and expects its server to keep it longer.
-_KEEP_ALIVE_SECONDS = 75
+BOUNDS = Bounds(body_s=30.0, idle_s=75.0, stop_s=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ async def serving(
     addresses = Addresses(host, http_socket.getsockname()[1], ws_socket.getsockname()[1])
     pubsub = PubSub(localnet.call)
     unsubscribe = localnet.subscribe(pubsub.publish)
-    server = _HttpServer(_http_config(application(localnet.call, mounts)))
+    app, stop = application(localnet.call, mounts), asyncio.Event()
     try:
         async with serve_websocket(
             pubsub.serve_connection,
@@ -102,41 +99,14 @@ async def serving(
             close_timeout=1,
             server_header=None,
         ):
-            http = asyncio.create_task(server.serve([http_socket]))
+            http = asyncio.create_task(serve_http(app, http_socket, stop.wait, BOUNDS))
             try:
                 yield addresses
             finally:
-                server.should_exit = True
+                stop.set()
                 await http
     finally:
         unsubscribe()
-
-
-class _HttpServer(uvicorn.Server):
-    """uvicorn takes a quarter of Hypercorn's processor time for a call this small, and a node's
-    callers wait for many of them. The process's signals stay its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _http_config(app: Application) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        # Of the versions with a C parser; without, uvicorn takes another.
-        http=bounded(AutoHTTPProtocol, BOUNDS),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        # Nobody asks where a call comes from.
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=1,
-        backlog=_BACKLOG,
-    )
 
 
 def _bind(host: str, http_port: int, ws_port: int | None) -> tuple[socket.socket, socket.socket]:

@@ -57,8 +57,9 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
 
 def import_pages() -> None:
-    """Import them without the clients of Socket.IO, of which they have the server: 8 MB."""
-    with left_out("aiohttp", "requests", "websocket"):
+    """Import them without the clients of Socket.IO, of which they have the server, and without what
+    uvicorn watches a developer's changes with: 8 MB."""
+    with left_out("aiohttp", "requests", "watchfiles", "websocket"):
         import solward_dashboard.serve  # noqa: F401
 
 

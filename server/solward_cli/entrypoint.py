@@ -110,13 +110,12 @@ def run(
 
 
 def import_lean() -> None:
-    """Import the logs, and HTTP's client and server, without what they take because it is
-    installed: this process stays, and each megabyte with it."""
+    """Import the logs and HTTP's client without what they take because it is installed: this
+    process stays, and each megabyte with it."""
     with left_out(*UNUSED):
         import httpcore  # noqa: F401
         import httpx  # noqa: F401
         import structlog  # noqa: F401
-        import uvicorn  # noqa: F401
 
 
 def hold_gc() -> None:

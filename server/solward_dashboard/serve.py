@@ -12,16 +12,16 @@ from threading import Thread
 import uvicorn
 from fastapi import FastAPI
 from nicegui import core, ui
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from solward.support.connection_bounds import ConnectionBounds, bounded
+from solward.serving.bounds import Bounds
 from solward_dashboard import pages
 from solward_dashboard.access import AccessGate, bind_sockets
 from solward_dashboard.api import open_api
+from solward_dashboard.connections import bounded
 from solward_dashboard.options import Options
 
 _RECONNECT_S = 60.0
-BOUNDS = ConnectionBounds()
+BOUNDS = Bounds(body_s=30.0)
 _ICON = Path(__file__).parent / "static" / "icon.svg"
 
 
@@ -41,8 +41,7 @@ def serve(
     """
     app = build(options)
     config = uvicorn.Config(
-        app,
-        http=bounded(AutoHTTPProtocol, BOUNDS),
+        **bounded(app, BOUNDS),
         log_config=None,
         access_log=False,
         lifespan="on",

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 
+from solward.serving.bounds import Bounds
 from solward.types.errors import ConfigError
 
 BACKLOG = 1024
+MAX_CONNECTIONS = Bounds().connections
+# What a process wants to open: its connections, those to nodes and databases, and plugins' pipes.
+OPEN_FILES = 8 * MAX_CONNECTIONS
 
 
 def listen(
@@ -32,3 +37,19 @@ def listen(
         raise ConfigError(text) from None
     listening.setblocking(False)
     return listening
+
+
+def connections_allowed() -> int:
+    """Raises the limit of open files, and returns how many connections the process may keep open:
+    `MAX_CONNECTIONS`, or a quarter of the files that it may open."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = OPEN_FILES if hard == unlimited else min(hard, OPEN_FILES)
+    if soft != unlimited and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return MAX_CONNECTIONS if soft == unlimited else min(MAX_CONNECTIONS, soft // 4)

@@ -14,6 +14,8 @@ from quart import Quart
 
 from solward.credentials.credentials import Credentials
 from solward.service.service import Solward
+from solward.serving.bounds import Bounds
+from solward.serving.loop import serve_http
 from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
@@ -23,7 +25,7 @@ from solward_server.http.errors import handle_errors
 from solward_server.http.money_response import check_changes
 from solward_server.http.route_context import RouteContext
 from solward_server.http.validators import answer_unchanged
-from solward_server.http_server import serve_http
+from solward_server.listening import connections_allowed
 from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
 from solward_server.resources.mcp import mount_mcp
 
@@ -75,7 +77,8 @@ async def serve(
         # Event streams never end by themselves, and the stop must not wait for them.
         service.events.close()
 
-    server = asyncio.create_task(serve_http(app, listening, stopping))
+    bounds = Bounds(connections=connections_allowed())
+    server = asyncio.create_task(serve_http(app, listening, stopping, bounds))
     # The socket listens already: connections from now on are accepted.
     ready(Address(str(host), int(port)))
     try:

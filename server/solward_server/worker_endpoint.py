@@ -10,12 +10,14 @@ from quart import Quart
 from solward.agents.worker import Worker
 from solward.credentials.rates import traffic_limiter
 from solward.service.service import Solward
+from solward.serving.bounds import Bounds
+from solward.serving.loop import serve_http
 from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
 from solward_server.http.auth import authenticate, public
 from solward_server.http.errors import handle_errors
 from solward_server.http.middleware import ObservedQuart
-from solward_server.http_server import serve_http
+from solward_server.listening import connections_allowed
 from solward_server.resources import metrics
 
 READY_WAIT_S = 1.0
@@ -55,7 +57,8 @@ async def serve_worker(
     """Serve the endpoint until `stop` is set."""
     app = create_worker_app(service, worker)
     with filling_gauges(service, "worker"):
-        await serve_http(app, listening, stop.wait)
+        bounds = Bounds(connections=connections_allowed())
+        await serve_http(app, listening, stop.wait, bounds)
 
 
 async def _queue_ready(worker: Worker) -> bool:

@@ -11,17 +11,19 @@ from tests.support.repository import ROOT
 from solward.agents import worker
 from solward.agents.store import jobs
 from solward.database import database
+from solward.serving.bounds import Bounds
 from solward.vault.money.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
 from solward.vault.money.send import lease
 from solward_cli.worker import PORT
-from solward_server import http_server
 from solward_server.http.body import MAX_BODY_BYTES
+from solward_server.listening import MAX_CONNECTIONS, OPEN_FILES
 from solward_server.resources.events import HEARTBEAT_S
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 # Lines of a paragraph run on.
 TEXT = " ".join(PAGE.split())
 
+BOUNDS = Bounds()
 FEED = 2
 LISTENER = 1
 API = database._POOL + database._POOL_OVERFLOW + FEED
@@ -70,27 +72,27 @@ def test_leases_heartbeats_and_waits_are_the_codes() -> None:
     assert heartbeat in TEXT
     assert worker.PRUNE_S == 60
     assert "frozen for a minute ends with 1" in TEXT
-    assert f"what it is answering for {http_server.GRACEFUL_STOP_S:g} s" in TEXT
+    assert f"what it is answering for {BOUNDS.stop_s:g} s" in TEXT
     assert f"gives those that run {worker.GRACE_S:g} s to end" in TEXT
     assert f"what is being paid, {CONFIRM_WAIT_S:g} s at most" in TEXT
     assert f"at most {jobs.BACKLOG:,} wait as jobs" in TEXT
     assert f"--concurrency {worker.CONCURRENCY}" in TEXT
     assert f"answered within {CONFIRM_WAIT_S:g} s, and streams say something every" in TEXT
-    assert f"| connections | {http_server.MAX_CONNECTIONS:,}, or" in TEXT
-    assert f"line and headers | {http_server.MAX_HEAD_BYTES // 1024} KiB |" in TEXT
-    assert f"is answered | {http_server.HEAD_S:g} s, however" in TEXT
-    assert f"an idle connection | {http_server.KEEP_ALIVE_S:g} s |" in TEXT
-    assert f"less than the {http_server.KEEP_ALIVE_S:g} s after which it closes them" in TEXT
-    assert f"leaves unread | {http_server.UNREAD_S:g} s |" in TEXT
-    assert f"hard limit lets it, to {http_server.OPEN_FILES:,} at most" in TEXT
-    assert f"a hard limit of {4 * http_server.MAX_CONNECTIONS:,} or more" in TEXT
+    assert f"| connections | {BOUNDS.connections:,}, or" in TEXT
+    assert f"line and headers | {BOUNDS.head_bytes // 1024} KiB |" in TEXT
+    assert f"is answered | {BOUNDS.head_s:g} s, however" in TEXT
+    assert f"an idle connection | {BOUNDS.idle_s:g} s |" in TEXT
+    assert f"less than the {BOUNDS.idle_s:g} s after which it closes them" in TEXT
+    assert f"leaves unread | {BOUNDS.unread_s:g} s |" in TEXT
+    assert f"hard limit lets it, to {OPEN_FILES:,} at most" in TEXT
+    assert f"a hard limit of {4 * MAX_CONNECTIONS:,} or more" in TEXT
     assert f"every {HEARTBEAT_S:g} s. Bodies are {MAX_BODY_BYTES // 1024} KiB at most" in TEXT
 
 
 def test_supervisors_wait_longer_than_a_process_takes_to_end() -> None:
     told = re.findall(r"wait (\d+) s for an API process and (\d+) s for a worker", TEXT)
     [(api, worker_s)] = [(int(a), int(w)) for a, w in told]
-    assert api > http_server.GRACEFUL_STOP_S + CLOSE_WAIT_S
+    assert api > BOUNDS.stop_s + CLOSE_WAIT_S
     assert worker_s > worker.GRACE_S + CONFIRM_WAIT_S + CLOSE_WAIT_S
     for name, most in (("solward-api.service", api), ("solward-worker@.service", worker_s)):
         assert f"TimeoutStopSec={most}\n" in (ROOT / "deploy" / name).read_text()

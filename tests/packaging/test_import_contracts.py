@@ -103,7 +103,7 @@ MUTATIONS = [
     (
         "framework/solward_localnet/node.py",
         "import solward.types.errors",
-        "Embedded ledger: of Solward it knows Solana, and how connections are bounded",
+        "Embedded ledger: of Solward it knows Solana, and how HTTP is served",
     ),
     (
         "framework/solward/agents/service.py",

@@ -27,6 +27,7 @@ HEAVY = (
     "argon2",
     "backports",
     "cryptography",
+    "hypercorn",
     "litellm",
     "mcp",
     "nicegui",

@@ -7,19 +7,22 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+from hypercorn.utils import LifespanFailureError
 from quart import Quart, Response, request
 from tests.promises import promise
 
-from solward_server import http_server
+from solward.serving.bounds import Bounds, Connection, Connections
+from solward.serving.loop import serve_http
 from solward_server.http import middleware
 from solward_server.http.middleware import ObservedQuart
-from solward_server.http_server import MAX_HEAD_BYTES, serve_http
 from solward_server.listening import listen
 
 LARGE = 32 * 1024 * 1024
+BOUNDS = Bounds(tick_s=0.02)
+MAX_HEAD_BYTES = BOUNDS.head_bytes
 _CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
 
 
@@ -51,13 +54,11 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(app: Quart, most_connections: int | None = None) -> AsyncIterator[Served]:
+async def serving(app: Quart, bounds: Bounds = BOUNDS) -> AsyncIterator[Served]:
     """A server of the application, on any port."""
     stop, listening = asyncio.Event(), listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    task = asyncio.create_task(
-        serve_http(app, listening, stop.wait, most_connections=most_connections)
-    )
+    task = asyncio.create_task(serve_http(app, listening, stop.wait, bounds))
     served = Served(port, stop, task)
     try:
         yield served
@@ -68,9 +69,11 @@ async def serving(app: Quart, most_connections: int | None = None) -> AsyncItera
 
 
 @asynccontextmanager
-async def served(app: Quart) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def served(
+    app: Quart, bounds: Bounds = BOUNDS
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to a server of the application."""
-    async with serving(app) as server:
+    async with serving(app, bounds) as server:
         yield await server.connect()
 
 
@@ -140,21 +143,15 @@ def get(path: str) -> bytes:
 
 
 @pytest.fixture
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are looked at often."""
-    monkeypatch.setattr(http_server, "TICK_S", 0.02)
-
-
-@pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once the server has closed a connection."""
-    noted, lost = asyncio.Event(), http_server.BoundedProtocol.connection_lost
+    noted, remove = asyncio.Event(), Connections.remove
 
-    def note(self: http_server.BoundedProtocol, exc: Exception | None) -> None:
-        lost(self, exc)
+    def note(self: Connections, lost: Connection) -> None:
+        remove(self, lost)
         noted.set()
 
-    monkeypatch.setattr(http_server.BoundedProtocol, "connection_lost", note)
+    monkeypatch.setattr(Connections, "remove", note)
     return noted
 
 
@@ -206,13 +203,8 @@ async def test_a_body_does_not_count_as_head() -> None:
     ],
     ids=["nothing", "a slow head", "a body after its response", "a slow second head", "idle"],
 )
-@pytest.mark.usefixtures("ticking")
-async def test_a_connection_that_waits_for_its_client_ends(
-    monkeypatch: pytest.MonkeyPatch, sent: bytes, rest: bytes
-) -> None:
-    monkeypatch.setattr(http_server, "HEAD_S", 0.3)
-    monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.3)
-    async with served(application()) as (reader, writer):
+async def test_a_connection_that_waits_for_its_client_ends(sent: bytes, rest: bytes) -> None:
+    async with served(application(), replace(BOUNDS, head_s=0.3, idle_s=0.3)) as (reader, writer):
         writer.write(sent)
         reading = asyncio.create_task(reader.read())
         async with asyncio.timeout(10):
@@ -224,35 +216,24 @@ async def test_a_connection_that_waits_for_its_client_ends(
         assert reading.exception() is None or isinstance(reading.exception(), ConnectionError)
 
 
-@pytest.mark.usefixtures("ticking")
-async def test_a_request_that_runs_is_not_waited_for_as_a_head(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(http_server, "HEAD_S", 0.05)
-    monkeypatch.setattr(http_server, "KEEP_ALIVE_S", 0.05)
-    seen = Seen()
-    async with served(application(seen)) as (reader, writer):
+async def test_a_request_that_runs_is_not_waited_for_as_a_head() -> None:
+    seen, bounds = Seen(), replace(BOUNDS, head_s=0.05, idle_s=0.05)
+    async with served(application(seen), bounds) as (reader, writer):
         writer.write(get("/slow"))
         await asyncio.wait_for(seen.entered.wait(), 5)
         # Connections that have nothing under way end meanwhile, several times over.
         for _ in range(10):
-            await asyncio.sleep(http_server.TICK_S)
+            await asyncio.sleep(BOUNDS.tick_s)
         seen.may_end.set()
         assert await _answer(reader) == b"slow"
 
 
 @promise("unread-response-cut-off")
-@pytest.mark.parametrize(
-    ("bound", "header"),
-    [("UNREAD_S", ""), ("KEEP_ALIVE_S", ""), ("KEEP_ALIVE_S", "Connection: close\r\n")],
-    ids=["unread", "kept", "closing"],
-)
-@pytest.mark.usefixtures("ticking")
+@pytest.mark.parametrize("header", ["", "Connection: close\r\n"], ids=["kept", "closing"])
 async def test_a_client_that_does_not_read_its_response_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, closed: asyncio.Event, bound: str, header: str
+    closed: asyncio.Event, header: str
 ) -> None:
-    monkeypatch.setattr(http_server, bound, 0.3)
-    async with served(application()) as (_reader, writer):
+    async with served(application(), replace(BOUNDS, unread_s=0.3)) as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket
         writer.write(get("/large").replace(b"\r\n\r\n", f"\r\n{header}\r\n".encode()))
         await asyncio.wait_for(closed.wait(), 10)
@@ -288,7 +269,7 @@ async def test_a_response_that_takes_too_long_to_be_read_is_cut_off(
 
 @promise("idle-connections-yield")
 async def test_half_open_connections_are_closed_for_one_that_has_a_request() -> None:
-    async with serving(application(), most_connections=8) as server:
+    async with serving(application(), replace(BOUNDS, connections=8)) as server:
         kept_reader, kept = await server.connect()
         kept.write(get("/scheme"))
         await _answer(kept_reader)
@@ -299,7 +280,7 @@ async def test_half_open_connections_are_closed_for_one_that_has_a_request() -> 
             writer.write(begun)
             halves.append(reader)
             # Each has been read, so that none of them is younger to the server than it is.
-            await asyncio.sleep(http_server.CROWDED_S)
+            await asyncio.sleep(BOUNDS.crowded_s)
         asking_reader, asking = await server.connect()
         asking.write(get("/scheme"))
         assert await _answer(asking_reader) == b"http 127.0.0.1"
@@ -315,7 +296,7 @@ async def test_half_open_connections_are_closed_for_one_that_has_a_request() -> 
 async def test_requests_whose_bodies_do_not_come_are_closed_for_others() -> None:
     seen = Seen()
     head = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
-    async with serving(application(seen), most_connections=8) as server:
+    async with serving(application(seen), replace(BOUNDS, connections=8)) as server:
         running_reader, running = await server.connect()
         running.write(get("/slow"))
         readers = []
@@ -324,7 +305,7 @@ async def test_requests_whose_bodies_do_not_come_are_closed_for_others() -> None
             # Behind a whole one, too, which is answered.
             writer.write((get("/scheme") if len(readers) % 2 else b"") + head + b"1")
             readers.append(reader)
-            await asyncio.sleep(http_server.CROWDED_S)
+            await asyncio.sleep(BOUNDS.crowded_s)
         whole_reader, whole = await server.connect()
         whole.write(head + b"12")
         assert await _answer(whole_reader) == b"2"
@@ -337,7 +318,7 @@ async def test_requests_whose_bodies_do_not_come_are_closed_for_others() -> None
 
 async def test_a_request_that_runs_is_never_closed_for_another_connection() -> None:
     seen = Seen()
-    async with serving(application(seen), most_connections=2) as server:
+    async with serving(application(seen), replace(BOUNDS, connections=2)) as server:
         running_reader, running = await server.connect()
         running.write(get("/slow"))
         await asyncio.wait_for(seen.entered.wait(), 5)
@@ -530,12 +511,9 @@ async def test_a_stop_closes_what_is_idle_and_answers_what_runs() -> None:
         await asyncio.wait_for(server.serving, 5)
 
 
-async def test_a_request_that_outlasts_the_stop_ends_before_the_server_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(http_server, "GRACEFUL_STOP_S", 0.2)
+async def test_a_request_that_outlasts_the_stop_ends_before_the_server_does() -> None:
     seen = Seen()
-    async with serving(application(seen)) as server:
+    async with serving(application(seen), replace(BOUNDS, stop_s=0.2)) as server:
         reader, writer = await server.connect()
         writer.write(get("/slow"))
         await asyncio.wait_for(seen.entered.wait(), 5)
@@ -574,7 +552,7 @@ async def test_an_application_that_cannot_begin_is_not_served() -> None:
         raise RuntimeError("no ledger")
 
     listening = listen("127.0.0.1", 0)
-    with pytest.raises(RuntimeError, match="no ledger"):
+    with pytest.raises(LifespanFailureError, match="no ledger"):
         await serve_http(app, listening, asyncio.Event().wait)
     assert listening.fileno() == -1
 

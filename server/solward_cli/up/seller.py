@@ -19,13 +19,14 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from solward.serving.bounds import Bounds
+from solward.serving.loop import serve_http
 from solward.solana.instructions import create_associated
 from solward.solana.programs import TOKEN_PROGRAM
 from solward_cli.up.demo import HOST, PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS
 from solward_localnet.market_program import seeded
-from solward_server.http_server import serve_http
 from solward_server.listening import listen
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ async def selling(
         async def sell() -> None:
             # A buyer who comes before waits, and is not told that the account lacks.
             await _open_account(localnet)
-            await serve_http(app, listening, stop.wait, most_connections=_MOST_BUYERS)
+            await serve_http(app, listening, stop.wait, Bounds(connections=_MOST_BUYERS))
 
         task = asyncio.create_task(sell())
         try:

@@ -1,0 +1,243 @@
+"""How many clients a server bears, and how long it waits for each, whatever parses requests."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Receive, Send], Awaitable[None]]
+
+CLOSE = [(b"content-length", b"0"), (b"connection", b"close")]
+_FRAMINGS = {b"content-length", b"transfer-encoding"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a server bears from whoever reaches its port; docs/operations.md states it."""
+
+    # Kept open; there are never more than twice as many.
+    connections: int = 1_024
+    # Requests of one connection under way, by HTTP/2.
+    streams: int = 100
+    # Of a request's line and headers.
+    head_bytes: int = 64 * 1024
+    # For a whole head, however bytes trickle in, and for the rest of a request that is answered.
+    head_s: float = 30.0
+    idle_s: float = 75.0
+    # By default the application bounds it.
+    body_s: float = math.inf
+    # For a client to read what it was sent.
+    unread_s: float = 60.0
+    # A transfer waits up to 45 s for its confirmation; its record is stored before it is sent, so
+    # a stop need not wait that long.
+    stop_s: float = 10.0
+    # For a new connection's request to be read, before another connection is closed for it.
+    crowded_s: float = 0.02
+    tick_s: float = 1.0
+
+
+class Connections:
+    """All connections of a server, and since when each client is waited for.
+
+    Where there are too many, those in `heads` are closed first, then those in `idle`, then those
+    in `bodies`, and of these the one that has waited longest. A request that came whole is safe.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.all: set[Connection] = set()
+        self.heads, self.idle, self.bodies, self.unread = [
+            dict[Connection, float]() for _ in "1234"
+        ]
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self._ticking = self._trimming = False
+
+    def add(self, new: Connection) -> None:
+        """Count a connection, for which another may be closed."""
+        self.all.add(new)
+        new.wait(self.heads)
+        if len(self.all) > 2 * self.bounds.connections:
+            self._close_longest()
+        elif len(self.all) > self.bounds.connections and not self._trimming:
+            # What waits may have its request there already, unread.
+            self._trimming = True
+            self._loop.call_later(self.bounds.crowded_s, self._trim)
+        if not self._ticking:
+            self._tick()
+
+    def remove(self, lost: Connection) -> None:
+        """Forget a connection, which is closed or about to be."""
+        self.all.discard(lost)
+        lost.wait(None)
+        self.unread.pop(lost, None)
+
+    def _trim(self) -> None:
+        self._trimming = False
+        while len(self.all) > self.bounds.connections and (self.heads or self.idle or self.bodies):
+            self._close_longest()
+
+    def _close_longest(self) -> None:
+        longest = next(iter(self.heads.values()), 0.0)
+        # One that has just come may have its request there, unread.
+        is_new = longest > self.now() - self.bounds.crowded_s
+        others = self.idle or self.bodies
+        next(iter(others if is_new and others else self.heads or others)).cut_off()
+
+    def _tick(self) -> None:
+        bounds, now = self.bounds, self.now()
+        for waiting, most in (
+            (self.heads, bounds.head_s),
+            (self.idle, bounds.idle_s),
+            (self.bodies, bounds.body_s),
+            (self.unread, bounds.unread_s),
+        ):
+            for overdue in [each for each, since in waiting.items() if since < now - most]:
+                overdue.cut_off()
+        self._ticking = bool(self.all)
+        if self._ticking:
+            self._loop.call_later(bounds.tick_s, self._tick)
+
+
+class Connection:
+    """One client's connection: its requests, and what the server waits for."""
+
+    def __init__(self, kept: Connections, abort: Callable[[bool], None]) -> None:
+        """Count it among those that are kept.
+
+        Args:
+            abort: closes it at once, given whether an answer is cut off, which must not look whole.
+        """
+        self.kept, self._abort = kept, abort
+        # Requests that are not answered, those of them that came whole, and answers that began.
+        self.running = self.whole = self.answering = 0
+        self._sending = self._given_up = 0
+        self._waiting: dict[Connection, float] | None = None
+        kept.add(self)
+
+    def wait(self, waiting: dict[Connection, float] | None) -> None:
+        """Wait for something from now on, unless that is waited for already."""
+        if waiting is not self._waiting:
+            if self._waiting is not None:
+                del self._waiting[self]
+            self._waiting = waiting if self in self.kept.all else None
+            if self._waiting is not None:
+                self._waiting[self] = self.kept.now()
+
+    def place(self, waiting: dict[Connection, float]) -> None:
+        """Wait for something, unless no request runs, or one runs that came whole."""
+        self.wait(None if self.whole else waiting if self.running else self.kept.idle)
+
+    def begin(self) -> None:
+        """Count a request whose head has come."""
+        self.running += 1
+        self.place(self.kept.heads)
+
+    def end(self, *, came: bool, given_up: bool) -> None:
+        """Count a request as answered, or as one that its client gave up."""
+        self.running -= 1
+        self.whole -= came
+        self._given_up = max(0, self._given_up + (1 if given_up else -1))
+        self.place(self.kept.bodies)
+        if self._given_up > self.kept.bounds.streams:
+            self.cut_off()
+
+    def cut_off(self) -> None:
+        """Close it at once; its requests end as those of a client that goes away."""
+        self.kept.remove(self)
+        self._abort(self.running > 0)
+
+    async def pass_on(self, send: Send, message: Message) -> None:
+        """Send a part of an answer, which waits for the client to read those before it."""
+        self._sending += 1
+        self.kept.unread.setdefault(self, self.kept.now())
+        try:
+            await send(message)
+        finally:
+            self._sending -= 1
+            self.kept.unread.pop(self, None)
+            if self._sending:
+                self.kept.unread[self] = self.kept.now()
+
+
+class Request:
+    """A request that began: its application, and messages that tell what is waited for."""
+
+    def __init__(self, connection: Connection, receive: Receive, send: Send) -> None:
+        self._connection, self._receive, self._send = connection, receive, send
+        self._reading = asyncio.Lock()
+        self._begun = self._came = self._ended = False
+        self._waiting = connection.kept.bodies
+
+    async def run(self, app: App, scope: Any) -> None:
+        """Call the application, or refuse what two servers could read differently."""
+        names = {name for name, _ in scope["headers"]}
+        upgrades = {value.lower() for name, value in scope["headers"] if name == b"upgrade"}
+        self._note(more=scope["http_version"] == "2" or not names.isdisjoint(_FRAMINGS))
+        try:
+            # Of a body with a length and chunks, a proxy may have read one and the parser the
+            # other; the rest would be a request of whoever comes next (RFC 9112, 6.3).
+            if names >= _FRAMINGS or b"websocket" in upgrades:
+                await self.send({"type": "http.response.start", "status": 400, "headers": CLOSE})
+                await self.send({"type": "http.response.body", "body": b""})
+            else:
+                await app(scope, self.receive, self.send)
+        except TimeoutError:
+            # The client did not read the answer in the application's own time.
+            if not self._begun:
+                raise
+        finally:
+            if not self._ended:
+                if self._begun or not self._came:
+                    # It must not look whole, and nobody reads the rest of the request.
+                    self._connection.cut_off()
+                self._end(given_up=True)
+
+    async def receive(self) -> Message:
+        """The next part of the request, for its application."""
+        async with self._reading:
+            return await self._read()
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer, the last one when the request has come whole."""
+        connection, kind = self._connection, message["type"]
+        if kind == "http.response.start":
+            self._begun = True
+            connection.answering += 1
+        is_last = kind == "http.response.body" and not message.get("more_body")
+        connection.answering -= is_last
+        if is_last and not self._came:
+            # Hypercorn closes a connection whose request ends after its answer.
+            await connection.pass_on(self._send, {**message, "more_body": True})
+            self._waiting = connection.kept.heads
+            connection.place(self._waiting)
+            while not self._came:
+                async with self._reading:
+                    if not self._came:
+                        await self._read()
+            message = {"type": kind, "body": b""}
+        await connection.pass_on(self._send, message)
+        if is_last:
+            self._end(given_up=False)
+
+    async def _read(self) -> Message:
+        message = await self._receive()
+        self._note(more=message.get("more_body", False))
+        return message
+
+    def _note(self, *, more: bool) -> None:
+        if not more and not self._came:
+            self._came = True
+            self._connection.whole += not self._ended
+        if not self._ended:
+            self._connection.place(self._waiting)
+
+    def _end(self, *, given_up: bool) -> None:
+        self._ended = True
+        self._connection.end(came=self._came, given_up=given_up)

@@ -1,0 +1,89 @@
+"""Connections of the dashboard's uvicorn server within the bounds of the API's."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from solward.serving.bounds import App, Bounds, Connection, Connections, Request
+
+
+def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
+    """Returns `app` and `http` for the `uvicorn.Config` of one server.
+
+    Connections that become WebSockets are no longer counted: their application knows them.
+    """
+    kept: list[Connections] = []
+
+    def protocol(**arguments: Any) -> _Protocol:
+        # The event loop runs once there is a connection.
+        kept[:] = kept or [Connections(bounds)]
+        return _Protocol(kept[0], AutoHTTPProtocol(**arguments))
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await Request(_CURRENT.get().begin(), receive, send).run(app, scope)
+        else:
+            await app(scope, receive, send)
+
+    return {"app": answer, "http": protocol}
+
+
+class _Protocol(asyncio.Protocol):
+    """Passes what happens to a connection on to uvicorn's protocol, and notes it."""
+
+    def __init__(self, kept: Connections, uvicorn: asyncio.Protocol) -> None:
+        self._kept, self._uvicorn = kept, uvicorn
+        self._head_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._uvicorn.connection_made(transport)
+        self._connection = Connection(self._kept, lambda _: transport.abort())
+
+    def data_received(self, data: bytes) -> None:
+        if not self._connection.running:
+            self._connection.wait(self._kept.heads)
+        self._head_bytes += len(data)
+        _CURRENT.set(self)
+        self._uvicorn.data_received(data)
+        if self._transport.get_protocol() is not self:
+            self._kept.remove(self._connection)
+        else:
+            # The application of a head that has come is called before this.
+            asyncio.get_running_loop().call_soon(self._check_head)
+
+    def begin(self) -> Connection:
+        """Note that a head has come, whose application is called."""
+        self._connection.begin()
+        self._head_bytes = 0
+        return self._connection
+
+    def _check_head(self) -> None:
+        if self._connection.running:
+            self._head_bytes = 0
+        elif self._head_bytes > self._kept.bounds.head_bytes:
+            self._connection.cut_off()
+
+    def pause_writing(self) -> None:
+        self._kept.unread[self._connection] = self._kept.now()
+        self._uvicorn.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._kept.unread.pop(self._connection, None)
+        self._uvicorn.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._kept.remove(self._connection)
+        self._uvicorn.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        return self._uvicorn.eof_received()
+
+
+# uvicorn calls the application in the context in which it was given the request.
+_CURRENT: ContextVar[_Protocol] = ContextVar("protocol")
