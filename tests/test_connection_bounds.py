@@ -46,7 +46,7 @@ class Served:
         self.may = asyncio.Event()
         self.may.set()
         self.running = 0
-        self.size = 2
+        self.size, self.parts = 2, 2
         self.sent = asyncio.Event()
         self.clients: list[Client] = []
 
@@ -61,10 +61,11 @@ class Served:
         await self.may.wait()
         headers = [(b"content-length", str(self.size).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        # In two parts: uvicorn begins to send a part once the one before it has left its buffer.
-        body = {"type": "http.response.body", "body": b"x" * (self.size // 2)}
+        body = {"type": "http.response.body", "body": b"x" * (self.size // self.parts)}
         try:
-            await send({**body, "more_body": True})
+            if self.parts == 2:
+                await send({**body, "more_body": True})
+            # uvicorn begins to send a part once the one before it has left its buffer.
             await send(body)
         finally:
             self.sent.set()
@@ -194,15 +195,17 @@ async def test_a_head_without_an_end_is_cut_off_and_a_body_of_that_size_is_not(
             assert (await endless[0].read()).partition(b" ")[2][:3] in (b"", b"431")
 
 
-async def test_a_client_that_does_not_read_is_cut_off(protocol: Any) -> None:
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_a_client_that_does_not_read_is_cut_off(protocol: Any, parts: int) -> None:
     bounds = Bounds(unread_s=0.1, tick_s=0.02)
     async with serving(protocol, bounds) as served:
-        served.size = 64 * 1024 * 1024
+        served.size, served.parts = 64 * 1024 * 1024, parts
         reader, _writer = await served.open(REQUEST)
         transport = reader._transport  # type: ignore[attr-defined]
         transport.pause_reading()
-        # The second part waits for the client, for as long as it is connected.
+        # A second part waits for the client, for as long as it is connected.
         await served.sent.wait()
+        await asyncio.sleep(0.3)
         transport.resume_reading()
         with contextlib.suppress(ConnectionError):
             assert len(await reader.read()) < served.size

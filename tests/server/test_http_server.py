@@ -316,6 +316,17 @@ async def test_requests_whose_bodies_do_not_come_are_closed_for_others() -> None
         assert await _answer(running_reader) == b"slow"
 
 
+async def test_there_are_never_more_than_twice_as_many_connections() -> None:
+    async with serving(application(), replace(BOUNDS, connections=4, crowded_s=60)) as server:
+        waiting = {asyncio.create_task((await server.connect())[0].read()) for _ in range(20)}
+        async with asyncio.timeout(5):
+            while len(waiting) > 8:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        reader, writer = await server.connect()
+        writer.write(get("/scheme"))
+        assert await _answer(reader) == b"http 127.0.0.1"
+
+
 async def test_a_request_that_runs_is_never_closed_for_another_connection() -> None:
     seen = Seen()
     async with serving(application(seen), replace(BOUNDS, connections=2)) as server:

@@ -127,6 +127,25 @@ async def test_http2_is_never_begun_behind_another_request(behind: bytes) -> Non
         assert b" 101 " not in answer
 
 
+async def test_a_post_that_offers_websockets_is_refused() -> None:
+    async with served(application()) as (reader, writer):
+        writer.write(SIZED + b"Connection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhello")
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_stop_does_not_wait_for_a_request_behind_the_last_answer() -> None:
+    seen = Seen()
+    async with serving(application(seen)) as server:
+        reader, writer = await server.connect()
+        writer.write(get("/slow") + get("/second"))
+        await asyncio.wait_for(seen.entered.wait(), 5)
+        server.stop.set()
+        await asyncio.sleep(0)
+        seen.may_end.set()
+        assert await _answer(reader) == b"slow"
+        await asyncio.wait_for(server.serving, BOUNDS.stop_s / 2)
+
+
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_an_answer_that_is_cut_off_does_not_end_as_a_whole_one(version: bytes) -> None:
     seen = Seen()

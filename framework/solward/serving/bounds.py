@@ -52,9 +52,9 @@ class Connections:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.all: set[Connection] = set()
-        self.heads, self.idle, self.bodies, self.unread = [
-            dict[Connection, float]() for _ in "1234"
-        ]
+        self.heads, self.idle, self.bodies = (dict[Connection, float]() for _ in range(3))
+        # Whatever can be cut off.
+        self.unread: dict[Any, float] = {}
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._ticking = self._trimming = False

@@ -46,6 +46,8 @@ class _Streams:
         # Of a writer.
         self.get_extra_info, self.drain = writer.get_extra_info, writer.drain
         self.wait_closed = writer.wait_closed
+        # Without, a body waits until the client has acknowledged its head.
+        self._set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.task = asyncio.get_running_loop().create_task(self._run(serve))
         self.connection = Connection(kept, self._abort)
 
@@ -67,7 +69,7 @@ class _Streams:
             self.connection.cut_off()
         elif scope["http_version"] == "2" and not self._speaks_h2:
             self.connection.cut_off()
-        else:
+        elif self.connection in self.connection.kept.all:
             await Request(self.connection, receive, send).run(self._app, scope)
             if self._writer.is_closing() and not self.connection.running:
                 # Hypercorn waits for ever to parse a request that came behind the last one.
@@ -79,13 +81,13 @@ class _Streams:
         # To its client a stream ends a little earlier than here.
         if self.connection.running > 2 * self.connection.kept.bounds.streams:
             self.connection.cut_off()
-            raise ConnectionAbortedError
 
     def at_eof(self) -> bool:
         """Whether the client has ended; then nothing is waited for any more."""
-        if self._reader.at_eof():
+        is_over = self._reader.at_eof()
+        if is_over:
             self.terminated.set()
-        return self.terminated.is_set() and self._reader.at_eof()
+        return is_over
 
     async def read(self, most: int) -> bytes:
         """Read a part of a body, or a whole head, without an offer of HTTP/2."""
@@ -129,14 +131,18 @@ class _Streams:
             self.connection.kept.unread.setdefault(self.connection, self.connection.kept.now())
             self._writer.close()
 
+    def _set_option(self, level: int, name: int, value: int | bytes) -> None:
+        # The client may have gone already.
+        with contextlib.suppress(OSError):
+            self._writer.get_extra_info("socket").setsockopt(level, name, value)
+
     def _abort(self, is_answer: bool) -> None:
         if is_answer:
-            with contextlib.suppress(OSError):
-                reset = struct.pack("ii", 1, 0)
-                sock = self._writer.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            self._set_option(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
-        self.task.cancel()
+        if not self._speaks_h2:
+            # Hypercorn does not read the end behind a request that it has not parsed.
+            self.task.cancel()
 
 
 async def serve_http(
@@ -199,9 +205,10 @@ async def _drain(served: set[_Streams], stop_s: float) -> None:
     """Close what is idle; requests that run end, and then as those of clients that go away."""
     for streams in served:
         streams.terminated.set()
-    if served:
-        await asyncio.wait([each.task for each in served], timeout=stop_s)
-    for streams in list(served):
-        streams.connection.cut_off()
+    for is_first in (True, False):
+        if served:
+            await asyncio.wait([each.task for each in served], timeout=stop_s)
+        for streams in list(served):
+            streams.connection.cut_off() if is_first else streams.task.cancel()
     # What they use is closed next.
     await asyncio.gather(*(each.task for each in served), return_exceptions=True)
