@@ -70,21 +70,16 @@ class _Protocol(asyncio.Protocol):
             self._connection.cut_off()
 
     def pause_writing(self) -> None:
-        # Under its own name: the last part of an answer is not waited for by its request.
-        self._kept.unread[self] = self._kept.now()
+        self._kept.unread[self._connection] = self._kept.now()
         self._uvicorn.pause_writing()
 
     def resume_writing(self) -> None:
-        self._kept.unread.pop(self, None)
+        self._kept.unread.pop(self._connection, None)
         self._uvicorn.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._kept.remove(self._connection)
-        self._kept.unread.pop(self, None)
         self._uvicorn.connection_lost(exc)
-
-    def cut_off(self) -> None:
-        self._connection.cut_off()
 
     def eof_received(self) -> bool | None:
         return self._uvicorn.eof_received()

@@ -115,9 +115,9 @@ class Connection:
             abort: closes it at once, given whether an answer is cut off, which must not look whole.
         """
         self.kept, self._abort = kept, abort
-        # Requests that are not answered, those of them that came whole, and answers that began.
-        self.running = self.whole = self.answering = 0
-        self._sending = self._given_up = 0
+        # Requests that are not answered, those of them that came whole, answers under way, and by
+        # how many its client gave up more requests than it let be answered.
+        self.running = self.whole = self.answering = self.given_up = 0
         self._waiting: dict[Connection, float] | None = None
         kept.add(self)
 
@@ -138,14 +138,8 @@ class Connection:
         """Count a request whose head has come."""
         self.running += 1
         self.place(self.kept.heads)
-
-    def end(self, *, came: bool, given_up: bool) -> None:
-        """Count a request as answered, or as one that its client gave up."""
-        self.running -= 1
-        self.whole -= came
-        self._given_up = max(0, self._given_up + (1 if given_up else -1))
-        self.place(self.kept.bodies)
-        if self._given_up > self.kept.bounds.streams:
+        # To its client a stream ends a little earlier than here.
+        if self.running > 2 * self.kept.bounds.streams:
             self.cut_off()
 
     def cut_off(self) -> None:
@@ -153,33 +147,22 @@ class Connection:
         self.kept.remove(self)
         self._abort(self.running > 0)
 
-    async def pass_on(self, send: Send, message: Message) -> None:
-        """Send a part of an answer, which waits for the client to read those before it."""
-        self._sending += 1
-        self.kept.unread.setdefault(self, self.kept.now())
-        try:
-            await send(message)
-        finally:
-            self._sending -= 1
-            self.kept.unread.pop(self, None)
-            if self._sending:
-                self.kept.unread[self] = self.kept.now()
-
 
 class Request:
     """A request that began: its application, and messages that tell what is waited for."""
 
     def __init__(self, connection: Connection, receive: Receive, send: Send) -> None:
         self._connection, self._receive, self._send = connection, receive, send
-        self._reading = asyncio.Lock()
+        self._waiting, self._reading = connection.kept.bodies, asyncio.Lock()
         self._begun = self._came = self._ended = False
-        self._waiting = connection.kept.bodies
+        self.cut_off = connection.cut_off
 
     async def run(self, app: App, scope: Any) -> None:
         """Call the application, or refuse what two servers could read differently."""
         names = {name for name, _ in scope["headers"]}
         upgrades = {value.lower() for name, value in scope["headers"] if name == b"upgrade"}
-        self._note(more=scope["http_version"] == "2" or not names.isdisjoint(_FRAMINGS))
+        has_body = scope["http_version"] == "2" or not names.isdisjoint(_FRAMINGS)
+        self._note({"more_body": has_body})
         try:
             # Of a body with a length and chunks, a proxy may have read one and the parser the
             # other; the rest would be a request of whoever comes next (RFC 9112, 6.3).
@@ -196,13 +179,13 @@ class Request:
             if not self._ended:
                 if self._begun or not self._came:
                     # It must not look whole, and nobody reads the rest of the request.
-                    self._connection.cut_off()
-                self._end(given_up=True)
+                    self.cut_off()
+                self._end(1)
 
     async def receive(self) -> Message:
         """The next part of the request, for its application."""
         async with self._reading:
-            return await self._read()
+            return self._note(await self._receive())
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer, the last one when the request has come whole."""
@@ -214,30 +197,41 @@ class Request:
         connection.answering -= is_last
         if is_last and not self._came:
             # Hypercorn closes a connection whose request ends after its answer.
-            await connection.pass_on(self._send, {**message, "more_body": True})
+            await self._pass_on({**message, "more_body": True})
             self._waiting = connection.kept.heads
             connection.place(self._waiting)
             while not self._came:
                 async with self._reading:
                     if not self._came:
-                        await self._read()
+                        self._note(await self._receive())
             message = {"type": kind, "body": b""}
-        await connection.pass_on(self._send, message)
+        await self._pass_on(message)
         if is_last:
-            self._end(given_up=False)
+            self._end(-1)
 
-    async def _read(self) -> Message:
-        message = await self._receive()
-        self._note(more=message.get("more_body", False))
+    async def _pass_on(self, message: Message) -> None:
+        unread = self._connection.kept.unread
+        unread[self] = self._connection.kept.now()
+        try:
+            # It waits for the client to read the parts before.
+            await self._send(message)
+        finally:
+            unread.pop(self)
+
+    def _note(self, message: Message) -> Message:
+        if not self._ended:
+            if not message.get("more_body") and not self._came:
+                self._came = True
+                self._connection.whole += 1
+            self._connection.place(self._waiting)
         return message
 
-    def _note(self, *, more: bool) -> None:
-        if not more and not self._came:
-            self._came = True
-            self._connection.whole += not self._ended
-        if not self._ended:
-            self._connection.place(self._waiting)
-
-    def _end(self, *, given_up: bool) -> None:
+    def _end(self, given_up: int) -> None:
+        connection = self._connection
         self._ended = True
-        self._connection.end(came=self._came, given_up=given_up)
+        connection.running -= 1
+        connection.whole -= self._came
+        connection.given_up = max(0, connection.given_up + given_up)
+        connection.place(connection.kept.bodies)
+        if connection.given_up > connection.kept.bounds.streams:
+            self.cut_off()

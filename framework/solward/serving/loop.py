@@ -62,9 +62,9 @@ class _Streams:
 
     async def __call__(self, scope: Any, receive: Any, send: Any, *_spawners: Any) -> None:
         if scope["type"] == "websocket":
-            start = {"type": "websocket.http.response.start", "status": 400, "headers": CLOSE}
-            await send(start)
-            await send({"type": "websocket.http.response.body", "body": b""})
+            kind = "websocket.http.response"
+            await send({"type": f"{kind}.start", "status": 400, "headers": CLOSE})
+            await send({"type": f"{kind}.body", "body": b""})
             self.connection.running = 0
             self.connection.cut_off()
         elif scope["http_version"] == "2" and not self._speaks_h2:
@@ -78,25 +78,20 @@ class _Streams:
     async def mark_request(self) -> None:
         """Count a request; its application is called next."""
         self.connection.begin()
-        # To its client a stream ends a little earlier than here.
-        if self.connection.running > 2 * self.connection.kept.bounds.streams:
-            self.connection.cut_off()
 
     def at_eof(self) -> bool:
         """Whether the client has ended; then nothing is waited for any more."""
-        is_over = self._reader.at_eof()
-        if is_over:
+        if self._reader.at_eof():
             self.terminated.set()
-        return is_over
+        return self._reader.at_eof()
 
     async def read(self, most: int) -> bytes:
         """Read a part of a body, or a whole head, without an offer of HTTP/2."""
         connection, limit = self.connection, self.connection.kept.bounds.head_bytes
         data, searched = bytearray(await self._reader.read(most)), 0
-        if not data or connection.running:
-            return bytes(data)
-        if self._speaks_h2:
-            connection.wait(connection.kept.heads)
+        if not data or connection.running or self._speaks_h2:
+            if data and not connection.running:
+                connection.wait(connection.kept.heads)
             return bytes(data)
         # No head begins with a space or less.
         while not (end := _HEAD_END.search(data, searched)) and len(data) <= limit and data[0] > 32:
