@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ from solward.support.base58 import b58decode
 from solward.types.errors import LedgerRejected
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
-from solward_cli.doctor import ledger
+from solward_cli.doctor import ledger, recording
 from solward_cli.doctor.recording import decoded_base64, placeholder, recorded
 from solward_cli.doctor.report import Status
 from solward_cli.doctor.subject import Subject
@@ -216,6 +217,39 @@ async def _market(localnet: Localnet) -> AsyncIterator[str]:
 
         async with served(handle) as url:
             yield url
+
+
+async def test_a_request_that_is_too_long_is_not_passed_on(
+    tmp_path: Path, localnet: Localnet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_LONGEST_REQUEST", 1_000)
+    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
+        given = settings(tmp_path, node.url)
+        async with recorded(given) as (relayed, _), httpx.AsyncClient() as client:
+            answer = await client.post(relayed.rpc_urls[0], content=b"1" * 1_001)
+            assert answer.status_code == 413
+        assert node.posts == 0
+
+
+async def test_where_nobody_answers_the_client_gets_a_gateways_status(tmp_path: Path) -> None:
+    given = settings(tmp_path, "http://127.0.0.1:9")
+    async with recorded(given) as (relayed, recorder), httpx.AsyncClient() as client:
+        assert (await client.post(relayed.rpc_urls[0], content=b"{}")).status_code == 502
+    assert recorder.exchanges == {}
+
+
+async def test_a_request_that_runs_ends_with_the_recording(tmp_path: Path) -> None:
+    async def hangs(_method: str, _params: Any) -> Any:
+        await asyncio.sleep(60)
+
+    async with rpc_nodes.listening(hangs) as (node,), httpx.AsyncClient() as client:
+        async with recorded(settings(tmp_path, node.url)) as (relayed, _):
+            call = {"jsonrpc": "2.0", "id": 1, "method": "getSlot"}
+            asked = asyncio.create_task(client.post(relayed.rpc_urls[0], json=call))
+            while not node.posts:
+                await asyncio.sleep(0.01)
+        with pytest.raises(httpx.TransportError):
+            await asyncio.wait_for(asked, 5)
 
 
 def test_a_folder_that_holds_something_is_not_written_to(

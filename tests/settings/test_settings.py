@@ -566,6 +566,20 @@ def test_what_is_no_site_of_a_seller_is_refused_by_name(text: str) -> None:
         Settings(_env_file=None, payments_private_sites=text)
 
 
+@pytest.mark.parametrize("name", ["all_proxy", "http_proxy", "HTTPS_PROXY"])
+def test_a_socks_proxy_is_refused_where_a_node_is_asked(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for proxy in ("http://proxy.example:1", "https://proxy.example", "proxy.example:3128"):
+        monkeypatch.setenv(name, proxy)
+        Settings(_env_file=None, solana_rpc_url="https://rpc.example.com")
+    monkeypatch.setenv(name, "socks5h://proxy.example:1080")
+    # The embedded ledger needs no proxy.
+    Settings(_env_file=None)
+    with pytest.raises(ConfigError, match=f"{name.lower()} must be an http:// or https:// address"):
+        Settings(_env_file=None, solana_rpc_url="https://rpc.example.com")
+
+
 @pytest.mark.parametrize("network", ["devnet", "testnet", "mainnet-beta"])
 def test_offers_of_another_network_count_on_a_localnet_alone(network: str) -> None:
     given = {"solana_rpc_url": "https://rpc.example.com", "payments_localnet_as": "devnet"}

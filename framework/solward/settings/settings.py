@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.request import getproxies
 
 import platformdirs
 from pydantic import (
@@ -582,6 +583,10 @@ class Settings(AccessSettings, VendorSettings):
                     f"{name} must be https:// on mainnet, but for a loopback address: what a node"
                     " or a venue says could be changed on its way"
                 )
+        for kind in ("all", "http", "https") if self.solana_rpc_url is not None else ():
+            # httpx would fail at the first request; with the embedded ledger there may be none.
+            if not re.match(r"(https?://|(?!.*://))", getproxies().get(kind, "")):
+                raise ValueError(f"{kind}_proxy must be an http:// or https:// address, not SOCKS")
         if not is_protected(self.coingecko_api_url):
             raise ValueError("COINGECKO_API_URL must be https://, but for a loopback address")
         if self.payments_localnet_as is not None and self.solana_network != "localnet":

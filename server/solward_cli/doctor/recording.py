@@ -11,6 +11,7 @@ text, or null.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import contextlib
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
-    from aiohttp import web
+    from quart import Request, Response
 
     from solward.settings import Settings
 
@@ -50,6 +51,7 @@ _LONGEST_TEXT: Final = 2_000
 # Of a list, such as the validators of a cluster.
 _LONGEST_LIST: Final = 100
 _TIMEOUT_S: Final = 60.0
+_LONGEST_REQUEST: Final = 1 << 26
 
 
 def placeholder(number: int) -> str:
@@ -179,60 +181,56 @@ class _Relay:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
         """The address, until the block ends."""
-        from aiohttp import web
+        from quart import Quart
 
-        app = web.Application(client_max_size=1 << 26)
-        app.router.add_route("*", "/{path:.*}", self._pass_on)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
+        from solward.serving.bounds import Bounds
+        from solward.serving.loop import serve_http
+        from solward_server.listening import listen
+
+        app = Quart(__name__, static_folder=None)
+        app.config["MAX_CONTENT_LENGTH"] = _LONGEST_REQUEST
+        # Of every path: no route is looked up.
+        app.before_request(self._pass_on)
+        listening, stop = listen("127.0.0.1", 0), asyncio.Event()
+        serving = asyncio.create_task(serve_http(app, listening, stop.wait, Bounds(stop_s=0.1)))
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
-            await runner.cleanup()
+            stop.set()
+            await serving
 
-    async def _pass_on(self, asked: web.Request) -> web.Response:
+    async def _pass_on(self) -> Response:
         import httpx
-        from aiohttp import web
+        from quart import Response, request
 
-        body = await asked.read()
+        body = await request.body
         headers = {
-            name: value for name, value in asked.headers.items()
+            name: value for name, value in request.headers.items()
             if name.lower() not in _NOT_PASSED_ON
         }  # fmt: skip
         headers |= self.route.headers
         try:
             answer = await self.client.request(
-                asked.method, self._address(asked), content=body, headers=headers
+                request.method, self._address(request), content=body, headers=headers
             )
         except httpx.HTTPError:
-            # The client learns what it would have learned: that nobody answers.
-            assert asked.transport is not None
-            asked.transport.abort()
-            return web.Response(status=502)
-        self.recorder.keep(self.route, self._request(asked, body), _response(answer))
-        passed = {
-            name: value for name, value in answer.headers.items()
-            if is_kept(name) and name.lower() != "content-type"
-        }  # fmt: skip
-        kind = answer.headers.get("content-type")
-        return web.Response(
-            status=answer.status_code,
-            body=answer.content,
-            headers=passed | ({} if kind is None else {"Content-Type": kind}),
-        )
+            # Nobody answered; a gateway says so.
+            return Response("", 502)
+        self.recorder.keep(self.route, self._request(request, body), _response(answer))
+        passed = {name: value for name, value in answer.headers.items() if is_kept(name)}
+        return Response(answer.content, answer.status_code, passed)
 
-    def _address(self, asked: web.Request) -> str:
+    def _address(self, asked: Request) -> str:
         parts = urlsplit(self.route.url)
         path = parts.path.rstrip("/") + asked.path if asked.path != "/" else parts.path or "/"
-        query = "&".join(filter(None, (parts.query, asked.query_string)))
+        query = "&".join(filter(None, (parts.query, asked.query_string.decode())))
         return parts._replace(path=path, query=query, fragment="").geturl()
 
-    def _request(self, asked: web.Request, body: bytes) -> dict[str, Any]:
+    def _request(self, asked: Request, body: bytes) -> dict[str, Any]:
         # The address of the settings, which may hold a key, is no part of it.
         parameters = [
             (name, REDACTED if _is_secret(name) else _text(value))
-            for name, value in parse_qsl(asked.query_string, keep_blank_values=True)
+            for name, value in parse_qsl(asked.query_string.decode(), keep_blank_values=True)
         ]
         query = f"?{urlencode(parameters)}" if parameters else ""
         return {

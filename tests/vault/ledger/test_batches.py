@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from aiohttp import web
 from tests.promises import promise
-from tests.support.http import served
 from tests.support.rpc import RpcNode, listening
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
@@ -311,31 +307,6 @@ async def test_an_answer_that_is_too_long_is_the_failure_of_its_own_call(node: R
     assert node.posts == 5
     assert await ask(http, 3) == said(3)
     await http.close()
-
-
-async def test_what_is_compressed_counts_as_it_is_read(node: RpcNode, http: HttpTransport) -> None:
-    parts = 0
-
-    async def bomb(request: web.Request) -> web.StreamResponse:
-        nonlocal parts
-        answer = web.StreamResponse(headers={"Content-Encoding": "gzip"})
-        await answer.prepare(request)
-        part = gzip.compress(b" " * (8 * 1024 * 1024))
-        with suppress(ConnectionError):
-            # Far more than what is read.
-            for _ in range(1_000):
-                await answer.write(part)
-                parts += 1
-        return answer
-
-    async with served(bomb) as url:
-        hostile = HttpTransport(url, 60.0, retries=0)
-        try:
-            with pytest.raises(LedgerUnavailable, match="longer than 32 MiB"):
-                await hostile.call("getHealth", [])
-        finally:
-            await hostile.close()
-    assert 4 <= parts < 1_000
 
 
 async def test_a_batch_whose_connection_is_cut_is_no_answer_to_any(

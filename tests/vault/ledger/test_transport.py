@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import base64
+import gzip
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
@@ -12,6 +18,7 @@ from tests.support.http import served
 from tests.support.rpc import GENESIS, listening
 
 from solward.types.errors import LedgerUnavailable
+from solward.vault.ledger import transport as transports
 from solward.vault.ledger.transport import HttpTransport
 
 
@@ -113,3 +120,207 @@ async def test_the_environments_proxy_is_used_except_where_it_says_not(
         async with listening(_answers) as (node,), _transport(node.url) as transport:
             assert await transport.call("getSlot", []) == 7
         assert len(asked) == 1
+
+
+# What a node may do with the bytes of its answer, said without a library of ours in between.
+
+Say = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+WHOLE = b'{"jsonrpc":"2.0","id":0,"result":7}'
+
+
+def _answer(body: bytes, *headers: bytes) -> bytes:
+    head = b"".join(b"%s\r\n" % each for each in headers)
+    return b"HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
+
+
+@dataclass(slots=True)
+class RawNode:
+    """A node that answers in bytes.
+
+    Attributes:
+        asked: the head of each request.
+        opened: how many connections it took.
+    """
+
+    say: Say
+    url: str = ""
+    asked: list[bytes] = field(default_factory=list)
+    opened: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.create_task(self._serve(reader, writer)))
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while True:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    found = re.search(rb"(?i)content-length: (\d+)", head)
+                    assert found is not None
+                    await reader.readexactly(int(found[1]))
+                    self.asked.append(head)
+                    await self.say(head, writer)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def raw_node(say: Say) -> AsyncIterator[RawNode]:
+    node = RawNode(say)
+    server = await asyncio.start_server(node.accept, "127.0.0.1", 0)
+    node.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield node
+    finally:
+        server.close()
+        await node.end()
+
+
+async def _whole(_head: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(_answer(WHOLE))
+
+
+async def test_a_request_has_the_addresss_path_and_credentials_and_asks_for_plain_bytes() -> None:
+    async with raw_node(_whole) as node:
+        url = node.url.replace("http://", "http://us%40er:k%3Aey@") + "/path/?api-key=a%20b"
+        async with _transport(url) as transport:
+            assert await transport.call("getSlot", []) == 7
+        [head] = node.asked
+    first, *headers = head.decode().split("\r\n")
+    assert first == "POST /path/?api-key=a%20b HTTP/1.1"
+    assert f"Host: {node.url.removeprefix('http://')}" in headers
+    assert "Content-Type: application/json" in headers
+    assert "Accept-Encoding: identity" in headers
+    credentials = base64.b64encode(b"us@er:k:ey").decode()
+    assert f"Authorization: Basic {credentials}" in headers
+
+
+async def test_connections_are_used_again_and_are_no_more_than_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transports, "CONNECTIONS", 3)
+
+    async def slowly(_head: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.02)
+        writer.write(_answer(WHOLE))
+
+    async with raw_node(slowly) as node, _transport(node.url) as transport:
+        calls = [transport.call("getHealth", []) for _ in range(20)]
+        assert await asyncio.gather(*calls) == [7] * 20
+        assert node.opened == 3
+        assert await transport.call("getHealth", []) == 7
+        assert node.opened == 3
+
+
+async def test_a_connection_that_is_idle_for_long_or_was_closed_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transports, "_IDLE_S", 0.05)
+
+    async def closing(_head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(_answer(WHOLE))
+        if len(node.asked) == 2:
+            writer.close()
+
+    async with raw_node(closing) as node, _transport(node.url) as transport:
+        for opened, pause_s in ((1, 0.2), (2, 0.03), (3, 0)):
+            assert await transport.call("getHealth", []) == 7
+            assert node.opened == opened
+            await asyncio.sleep(pause_s)
+
+
+async def test_an_answer_that_trickles_is_over_in_time() -> None:
+    async def trickle(_head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        for _ in range(100):
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async with raw_node(trickle) as node:
+        transport = HttpTransport(node.url, 0.3, retries=0)
+        began = time.monotonic()
+        with pytest.raises(LedgerUnavailable, match=r"getHealth \(TimeoutError\)"):
+            await transport.call("getHealth", [])
+        assert time.monotonic() - began < 1.5
+        await transport.close()
+
+
+async def test_the_wait_for_a_connection_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "CONNECTIONS", 1)
+
+    async def never(_head: bytes, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with raw_node(never) as node:
+        transport = HttpTransport(node.url, 0.2, retries=0)
+        calls = [transport.call("getHealth", []) for _ in range(3)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(each) for each in found] == [LedgerUnavailable] * 3
+        assert len(node.asked) == 1
+        await transport.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (_answer(gzip.compress(b" " * (64 << 20)), b"Content-Encoding: gzip"), "is compressed"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * (1 << 20), "RemoteProtocolError"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1", "RemoteProtocolError"),
+        (b"garbage\r\n\r\n", "RemoteProtocolError"),
+        (b"", "RemoteProtocolError"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 40_000,
+            "longer than 32 MiB",
+        ),
+    ],
+    ids=["bomb", "endless head", "cut off", "no HTTP", "nothing", "tiny chunks"],
+)
+async def test_what_is_no_bounded_answer_is_none(said: bytes, why: str) -> None:
+    async def say(_head: bytes, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(said)
+            await writer.drain()
+        writer.close()
+
+    async with raw_node(say) as node:
+        transport = HttpTransport(f"{node.url}/secret-key", 10.0, retries=0)
+        with pytest.raises(LedgerUnavailable, match=f"getHealth.*{why}") as caught:
+            await transport.call("getHealth", [])
+        assert "secret-key" not in f"{caught.value!r}{caught.value.__cause__!r}"
+        await transport.close()
+
+
+async def test_who_is_cancelled_leaves_no_connection_to_the_next() -> None:
+    async def late(_head: bytes, writer: asyncio.StreamWriter) -> None:
+        if len(node.asked) == 1:
+            await asyncio.sleep(0.3)
+        writer.write(_answer(WHOLE.replace(b"7", b"%d" % len(node.asked))))
+
+    async with raw_node(late) as node, _transport(node.url) as transport:
+        first = asyncio.create_task(transport.call("getHealth", []))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
+        assert await transport.call("getHealth", []) == 2
+        assert node.opened == 2
+
+
+async def test_a_proxy_gets_its_own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with raw_node(_whole) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("http://", "http://some:body@"))
+        async with _transport("http://rpc.test/path") as transport:
+            assert await transport.call("getSlot", []) == 7
+        [head] = proxy.asked
+    assert head.startswith(b"POST http://rpc.test/path HTTP/1.1\r\n")
+    credentials = base64.b64encode(b"some:body").decode()
+    assert f"Proxy-Authorization: Basic {credentials}".encode() in head

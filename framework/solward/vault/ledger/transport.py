@@ -15,10 +15,10 @@ import ipaddress
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
+import httpx
 import msgspec
 
 from solward.support.tls import tls_context
@@ -36,15 +36,17 @@ from solward.vault.ledger.answers import (
     unanswered,
 )
 
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-
 # The origin of a ledger of our own process; no host is named so.
 IN_PROCESS: Final = "this process"
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
-# To one node; further calls wait.
-CONNECTIONS = 100
+# To one node; further calls wait. httpx looks at each pair of idle connections at every request, so
+# a hundred of them would cost milliseconds.
+CONNECTIONS = 32
+# A connection that was idle for longer is closed.
+_IDLE_S = 15.0
+# Bytes that each part of a body counts as at least: to read a shorter one takes as long.
+_LEAST_PART = 1024
 
 # What every node answers soon, and what may be asked twice.
 TOGETHER: Final = frozenset(
@@ -123,9 +125,7 @@ def host_of(url: str) -> str:
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
-    Calls that leave in one moment leave in one batch (`solward.vault.ledger.transport`). It posts
-    with aiohttp: a call takes a quarter of the processor time of solana-py's own provider, which
-    was most of a worker's (benchmarks/scale.py).
+    Calls that leave in one moment leave in one batch (`solward.vault.ledger.transport`).
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class HttpTransport:
         self._url = url
         self._timeout_s = timeout_s
         self._retries = retries
-        self._session: ClientSession | None = None
+        self._client: httpx.AsyncClient | None = None
         self._together = TOGETHER | {SEND} if together else frozenset()
         self._batches = Batches(self._post)
         # Sends leave with sends: none waits for what others simulate.
@@ -166,60 +166,51 @@ class HttpTransport:
         """Close the connection pool."""
         await self._batches.close()
         await self._sends.close()
-        if self._session is not None:
-            await self._session.close()
+        if self._client is not None:
+            await self._client.aclose()
 
     async def _post(
         self, body: bytes, most: int = MOST_ANSWER_BYTES
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of an answer; raises `NoAnswer`, `TooLong` where the body has
         more than `most` bytes."""
-        import aiohttp
-
-        if self._session is None:
-            self._session = _session(self._url, self._timeout_s)
+        if self._client is None:
+            self._client = _client()
         retries = self._retries
         while True:
             try:
-                async with self._session.post(self._url, data=body, allow_redirects=False) as got:
-                    return got.status, got.headers, await _body(got, most)
-            except (aiohttp.ClientError, OSError) as error:
+                # Of the whole: httpx's own times are for each read.
+                async with (
+                    asyncio.timeout(self._timeout_s),
+                    self._client.stream("POST", self._url, content=body) as got,
+                ):
+                    return got.status_code, got.headers, await _body(got, most)
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
                 if not retries:
                     raise NoAnswer(type(error).__name__) from None
                 retries -= 1
 
 
-async def _body(got: ClientResponse, most: int) -> bytes:
-    found = bytearray()
-    # What was compressed counts as it is read.
-    async for part in got.content.iter_any():
-        found += part
-        if len(found) > most:
-            raise TooLong(most)
-    return bytes(found)
-
-
-def _session(url: str, timeout_s: float) -> ClientSession:
-    # Imported late: the embedded ledger does without.
-    from aiohttp import ClientSession, ClientTimeout, TCPConnector
-
-    return ClientSession(
-        connector=TCPConnector(limit=CONNECTIONS, ssl=tls_context()),
-        headers={"Content-Type": "application/json"},
-        timeout=ClientTimeout(total=timeout_s),
-        # Its own `trust_env` reads files for every request.
-        proxy=_proxy(url),
+def _client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        verify=tls_context(),
+        # Whatever a compressed answer becomes would have to be bounded.
+        headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+        limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=_IDLE_S),
+        timeout=None,  # noqa: S113 - `_post` bounds the whole
     )
 
 
-def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for an address."""
-    parts = urlsplit(url)
-    if proxy_bypass(parts.netloc.rpartition("@")[2]):
-        return None
-    named = getproxies()
-    proxy = named.get(parts.scheme) or named.get("all")
-    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+async def _body(got: httpx.Response, most: int) -> bytes:
+    if got.headers.get("Content-Encoding", "identity") != "identity":
+        raise NoAnswer("its answer is compressed")
+    found, parts = bytearray(), 0
+    async for part in got.aiter_raw():
+        found += part
+        parts += 1
+        if max(len(found), parts * _LEAST_PART) > most:
+            raise TooLong(most)
+    return bytes(found)
 
 
 class InProcessTransport:
