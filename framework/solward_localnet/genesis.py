@@ -5,6 +5,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from solana.constants import LAMPORTS_PER_SOL, STAKE_PROGRAM_ID, VOTE_PROGRAM_ID
 from solders.account import Account
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
@@ -12,26 +13,18 @@ from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, create_account
+from solders.sysvar import CLOCK, RENT
 from solders.transaction import VersionedTransaction
+from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 
-from solward.solana.programs import (
-    CLOCK_SYSVAR,
-    RENT_SYSVAR,
-    STAKE_PROGRAM,
-    TOKEN_2022_PROGRAM,
-    TOKEN_2022_WRAPPED_SOL_MINT,
-    TOKEN_PROGRAM,
-    VOTE_PROGRAM,
-    WRAPPED_SOL_MINT,
-)
+from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT
 from solward.solana.stakes import STAKE_ACCOUNT_BYTES, pack_genesis_stake
-from solward_localnet.options import LAMPORTS_PER_SOL, LocalnetOptions
+from solward_localnet.options import LocalnetOptions
 from solward_localnet.vm import SYSTEM_PROGRAM, Vm
 
 IDENTITY_LAMPORTS = 500 * LAMPORTS_PER_SOL
 COMMISSION_PERCENT = 5
 
-_key = Pubkey.from_string
 _VOTE_ACCOUNT_BYTES = 3762
 
 
@@ -59,8 +52,8 @@ def genesis_accounts(vm: Vm, cast: Cast, options: LocalnetOptions) -> dict[Pubke
     accounts: dict[Pubkey, Account] = {
         cast.faucet.pubkey(): Account(options.faucet_lamports, b"", SYSTEM_PROGRAM),
         cast.identity.pubkey(): Account(IDENTITY_LAMPORTS, b"", SYSTEM_PROGRAM),
-        _key(WRAPPED_SOL_MINT): _native_mint(vm, TOKEN_PROGRAM),
-        _key(TOKEN_2022_WRAPPED_SOL_MINT): _native_mint(vm, TOKEN_2022_PROGRAM),
+        WRAPPED_SOL_MINT: _native_mint(vm, TOKEN_PROGRAM_ID),
+        Pubkey.from_string(TOKEN_2022_WRAPPED_SOL_MINT): _native_mint(vm, TOKEN_2022_PROGRAM_ID),
         cast.stake.pubkey(): _stake(vm, cast, options.validator_stake_lamports),
     }
     vm.put(accounts)
@@ -77,28 +70,28 @@ def genesis_accounts(vm: Vm, cast: Cast, options: LocalnetOptions) -> dict[Pubke
     return accounts | dict(seeded)
 
 
-def _native_mint(vm: Vm, program: str) -> Account:
+def _native_mint(vm: Vm, program: Pubkey) -> Account:
     # No authorities, no supply that is counted, 9 decimals.
     data = struct.pack("<I32xQBBI32x", 0, 0, 9, 1, 0)
-    return Account(vm.rent(len(data)), data, _key(program))
+    return Account(vm.rent(len(data)), data, program)
 
 
 def _stake(vm: Vm, cast: Cast, lamports: int) -> Account:
     reserve = vm.rent(STAKE_ACCOUNT_BYTES)
     data = pack_genesis_stake(cast.identity.pubkey(), cast.vote.pubkey(), lamports, reserve)
-    return Account(lamports + reserve, data, _key(STAKE_PROGRAM))
+    return Account(lamports + reserve, data, STAKE_PROGRAM_ID)
 
 
 def _make_vote_account(vm: Vm, cast: Cast) -> None:
     # The Vote program itself writes the account, in whatever version of its state it has.
     identity, vote = cast.identity.pubkey(), cast.vote.pubkey()
     initialize = Instruction(
-        _key(VOTE_PROGRAM),
+        VOTE_PROGRAM_ID,
         (0).to_bytes(4, "little") + bytes(identity) * 3 + bytes([COMMISSION_PERCENT]),
         [
             AccountMeta(vote, is_signer=False, is_writable=True),
-            AccountMeta(_key(RENT_SYSVAR), is_signer=False, is_writable=False),
-            AccountMeta(_key(CLOCK_SYSVAR), is_signer=False, is_writable=False),
+            AccountMeta(RENT, is_signer=False, is_writable=False),
+            AccountMeta(CLOCK, is_signer=False, is_writable=False),
             AccountMeta(identity, is_signer=True, is_writable=False),
         ],
     )
@@ -108,7 +101,7 @@ def _make_vote_account(vm: Vm, cast: Cast) -> None:
             to_pubkey=vote,
             lamports=vm.rent(_VOTE_ACCOUNT_BYTES),
             space=_VOTE_ACCOUNT_BYTES,
-            owner=_key(VOTE_PROGRAM),
+            owner=VOTE_PROGRAM_ID,
         )
     )
     message = MessageV0.try_compile(identity, [create, initialize], [], Hash.default())

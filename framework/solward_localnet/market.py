@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from solana.constants import LAMPORTS_PER_SOL
 from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount, TokenAccountState
+from spl.token.constants import MINT_LEN, NATIVE_DECIMALS, WRAPPED_SOL_MINT
 
 from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.tokens import MINT_BYTES, TOKEN_ACCOUNT_RENT
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward_localnet.market_program import (
     AUTHORITY,
     FEE_BPS,
@@ -27,9 +28,6 @@ from solward_localnet.market_program import (
     program_file,
     seeded,
 )
-from solward_localnet.options import LAMPORTS_PER_SOL
-
-_NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def genesis_accounts() -> Mapping[Pubkey, Account]:
             is_initialized=True,
             freeze_authority=None,
         )
-        accounts[pool.mint] = Account(rent_exempt_minimum(MINT_BYTES), bytes(mint), TOKEN_PROGRAM)
+        accounts[pool.mint] = Account(rent_exempt_minimum(MINT_LEN), bytes(mint), TOKEN_PROGRAM)
         accounts |= _opened(pool, pool.sol, pool.units)
     return accounts
 
@@ -104,7 +102,7 @@ def _opened(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:
     names = bytes(pool.sol_vault) + bytes(pool.mint_vault)
     return {
         pool.address: Account(rent_exempt_minimum(POOL_BYTES), names, MARKET_PROGRAM),
-        pool.sol_vault: _vault(_NATIVE_MINT, sol, TOKEN_ACCOUNT_RENT),
+        pool.sol_vault: _vault(WRAPPED_SOL_MINT, sol, TOKEN_ACCOUNT_RENT),
         pool.mint_vault: _vault(pool.mint, units, None),
     }
 
@@ -162,7 +160,7 @@ def whole_dollars(held: Mapping[str, int]) -> Mapping[str, tuple[Fraction, int]]
     sol = _whole_per_sol(usdc, held)
     if sol is None:
         return found
-    found[WRAPPED_SOL_MINT] = (sol, 9)
+    found[str(WRAPPED_SOL_MINT)] = (sol, NATIVE_DECIMALS)
     for pool in POOLS:
         rate = _whole_per_sol(pool, held)
         if pool is not usdc and rate is not None:

@@ -4,10 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from solana.constants import LAMPORTS_PER_SOL
 from solders.account import Account
 from solders.pubkey import Pubkey
-
-LAMPORTS_PER_SOL = 1_000_000_000
 
 MIN_SLOTS_PER_EPOCH = 32
 """Agave's `MINIMUM_SLOTS_PER_EPOCH`."""

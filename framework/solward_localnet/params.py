@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from solana.rpc.commitment import Commitment
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 from solders.signature import Signature
@@ -12,7 +13,7 @@ from solward_localnet.errors import MIN_CONTEXT_SLOT_NOT_REACHED, RpcError, inva
 Params = Sequence[Any]
 Config = Mapping[str, Any]
 
-COMMITMENTS = ("processed", "confirmed", "finalized")
+_COMMITMENTS = tuple(Commitment)
 _MISSING: Any = object()
 
 
@@ -93,8 +94,8 @@ def commitment(config: Config) -> str:
         return "finalized"
     if not isinstance(value, str):
         raise wrong_type(value, "a string")
-    if value not in COMMITMENTS:
-        expected = ", ".join(f"`{name}`" for name in COMMITMENTS)
+    if value not in _COMMITMENTS:
+        expected = ", ".join(f"`{name}`" for name in _COMMITMENTS)
         raise invalid_params(
             f"Invalid params: unknown variant `{value}`, expected one of {expected}."
         )

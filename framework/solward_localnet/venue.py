@@ -22,8 +22,8 @@ from solders.message import to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
+from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 
-from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward_localnet import venue_swap as fields
 from solward_localnet.errors import RpcError
@@ -62,8 +62,6 @@ _DEFAULT_SLIPPAGE = 50
 _MAX_BODY_BYTES = 50 * 1024
 # Orders that may still be executed; the oldest are forgotten first.
 _MOST_ORDERS = 1_000
-_ASSOCIATED_TOKEN = Pubkey.from_string(ASSOCIATED_TOKEN_PROGRAM)
-_NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _SIGNATURE_FEE = 5_000
 
 # `errorCode` of an order that has a price and no transaction, by the official documentation.
@@ -201,7 +199,7 @@ class _Venue:
         """The order's transaction, or why there is none: a taker must hold what it sells."""
         present = await self._present(route, taker)
         swap = compose(route, Taking(taker, present=present), at_least(route.received, slippage))
-        opened = [each.program_id == _ASSOCIATED_TOKEN for each in swap.setup]
+        opened = [each.program_id == ASSOCIATED_TOKEN_PROGRAM_ID for each in swap.setup]
         rent = TOKEN_ACCOUNT_RENT * sum(opened)
         missing = await self._missing(route, taker, rent + _SIGNATURE_FEE + lamports)
         if missing is not None:
@@ -222,7 +220,7 @@ class _Venue:
     async def _missing(self, route: Route, taker: Pubkey, costs: int) -> tuple[int, str] | None:
         """What an order's taker lacks, as the API's code and text."""
         balance = (await self._call("getBalance", [str(taker)]))["value"]
-        sells_sol = route.source == _NATIVE_MINT
+        sells_sol = route.source == WRAPPED_SOL_MINT
         held = balance if sells_sol else await self._units(taker, route.source)
         if held < route.paid:
             return INSUFFICIENT_FUNDS, "Insufficient funds"
@@ -327,8 +325,8 @@ class _Venue:
     def _check_wrapped(route: Route, asked: Mapping[str, Any], present: frozenset[Pubkey]) -> None:
         """As documented: the taker's account of wrapped SOL must exist where nothing wraps."""
         own = asked.get("destinationTokenAccount") is None
-        uses = route.source == _NATIVE_MINT or (route.target == _NATIVE_MINT and own)
-        account = get_associated_token_address(asked["userPublicKey"], _NATIVE_MINT)
+        uses = route.source == WRAPPED_SOL_MINT or (route.target == WRAPPED_SOL_MINT and own)
+        account = get_associated_token_address(asked["userPublicKey"], WRAPPED_SOL_MINT)
         if uses and account not in present:
             raise invalid("wrapAndUnwrapSol false needs an account of wrapped SOL")
 
@@ -402,7 +400,7 @@ def _parts(swap: Swap) -> dict[str, Any]:
 
 
 def _plan(hop: Hop) -> dict[str, Any]:
-    mints = [WRAPPED_SOL_MINT, str(hop.pool.mint)]
+    mints = [str(WRAPPED_SOL_MINT), str(hop.pool.mint)]
     source, target = mints if hop.sells_sol else reversed(mints)
     return {
         "swapInfo": {

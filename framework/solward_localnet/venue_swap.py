@@ -19,9 +19,14 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
+from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    sync_native,
+)
+from spl.token.models import CloseAccountParams, SyncNativeParams
 
-from solward.solana.instructions import close_account, create_associated, sync_native
-from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import token_account
 from solward.types.ledger import Account
 from solward_localnet.market import POOLS, Pool, trade
@@ -31,8 +36,6 @@ Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 
 LABEL = "Solward demo"
 MAX_UNITS = 1_400_000
-_TOKEN_PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)
-_NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _MICRO = 10**6
 
 U64_MAX = 2**64 - 1
@@ -183,20 +186,22 @@ def compose(route: Route, taking: Taking, least: int) -> Swap:
     """
     taker, source, target = taking.taker, route.source, route.target
     own = taking.destination is None
-    native = get_associated_token_address(taker, _NATIVE_MINT)
-    sells_sol, buys_sol = source == _NATIVE_MINT, target == _NATIVE_MINT and own
+    native = get_associated_token_address(taker, WRAPPED_SOL_MINT)
+    sells_sol, buys_sol = source == WRAPPED_SOL_MINT, target == WRAPPED_SOL_MINT and own
     setup: list[Instruction] = []
     if sells_sol and taking.wraps:
-        setup += _opened(taking, _NATIVE_MINT)
+        setup += _opened(taking, WRAPPED_SOL_MINT)
         setup += [
             transfer(TransferParams(from_pubkey=taker, to_pubkey=native, lamports=route.paid)),
-            sync_native(_TOKEN_PROGRAM, native),
+            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=native)),
         ]
     if own:
         setup += _opened(taking, target)
     cleanup = None
     if taking.wraps and (sells_sol or buys_sol):
-        cleanup = close_account(_TOKEN_PROGRAM, native, taker, taker)
+        cleanup = close_account(
+            CloseAccountParams(program_id=TOKEN_PROGRAM_ID, account=native, dest=taker, owner=taker)
+        )
     return Swap(tuple(setup), _instruction(route, taking, least), cleanup)
 
 
@@ -255,7 +260,7 @@ def _opened(taking: Taking, mint: Pubkey) -> list[Instruction]:
     taker = taking.taker
     if get_associated_token_address(taker, mint) in taking.present:
         return []
-    return [create_associated(taker, taker, mint, _TOKEN_PROGRAM)]
+    return [create_idempotent_associated_token_account(taker, taker, mint)]
 
 
 def _instruction(route: Route, taking: Taking, least: int) -> Instruction:
@@ -282,13 +287,14 @@ def _held(account: Mapping[str, Any] | None) -> int:
 def _steps(source: str, target: str) -> list[tuple[Pool, bool]]:
     """The pools from one mint to another, each with whether it is sold SOL."""
     pools = {str(pool.mint): pool for pool in POOLS}
+    sol = str(WRAPPED_SOL_MINT)
     for mint, name in ((source, "inputMint"), (target, "outputMint")):
-        if mint != WRAPPED_SOL_MINT and mint not in pools:
+        if mint != sol and mint not in pools:
             raise VenueError("TOKEN_NOT_TRADABLE", f"{name} is not tradable here: {mint}")
     if source == target:
         raise VenueError("CIRCULAR_ARBITRAGE_IS_DISABLED", "inputMint and outputMint are the same")
-    steps = [] if source == WRAPPED_SOL_MINT else [(pools[source], False)]
-    return steps if target == WRAPPED_SOL_MINT else [*steps, (pools[target], True)]
+    steps = [] if source == sol else [(pools[source], False)]
+    return steps if target == sol else [*steps, (pools[target], True)]
 
 
 class VenueError(Exception):

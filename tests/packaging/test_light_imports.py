@@ -36,6 +36,7 @@ HEAVY = (
     "pydantic",
     "quart",
     "solana",
+    "spl",
     "sqlalchemy",
     "structlog",
     "uvicorn",

@@ -42,6 +42,7 @@ from fractions import Fraction
 from statistics import median_low
 from typing import Final
 
+from solana.constants import STAKE_PROGRAM_ID
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
@@ -55,7 +56,6 @@ from solward.solana.programs import (
     RENT_SYSVAR,
     STAKE_CONFIG,
     STAKE_HISTORY_SYSVAR,
-    STAKE_PROGRAM,
     VOTE_PROGRAM,
 )
 from solward.solana.stakes import STAKE_ACCOUNT_BYTES, Stake, StakeState, read_stake
@@ -66,7 +66,6 @@ from solward.types.money import format_sol, lamports_to_sol, sol_to_lamports
 from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
 
-_PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
 # A seed has at most 32 bytes: 128 random bits as hex.
 _SEED_BYTES = 16
 _NO_LOCKUP = bytes(48)
@@ -105,7 +104,7 @@ async def plan_stake(
         )
     chosen = await (_default(ledger, wallet) if named is None else _voter(ledger, named))
     owner, seed = Pubkey.from_string(wallet), secrets.token_hex(_SEED_BYTES)
-    stake = Pubkey.create_with_seed(owner, seed, _PROGRAM)
+    stake = Pubkey.create_with_seed(owner, seed, STAKE_PROGRAM_ID)
     intent = Intent(
         type=TransactionType.STAKE,
         wallet=wallet,
@@ -125,7 +124,7 @@ async def plan_stake(
             seed=seed,
             lamports=lamports,
             space=STAKE_ACCOUNT_BYTES,
-            owner=_PROGRAM,
+            owner=STAKE_PROGRAM_ID,
         )
     )
     authorities = bytes(owner) * 2 + _NO_LOCKUP
@@ -275,7 +274,7 @@ async def _voter(ledger: ReadLedger, address: str) -> ChosenValidator:
 
 
 def _instruction(kind: int, data: bytes, *accounts: AccountMeta) -> Instruction:
-    return Instruction(_PROGRAM, kind.to_bytes(4, "little") + data, list(accounts))
+    return Instruction(STAKE_PROGRAM_ID, kind.to_bytes(4, "little") + data, list(accounts))
 
 
 def _writable(account: Pubkey) -> AccountMeta:

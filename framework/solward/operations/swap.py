@@ -21,13 +21,14 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
+from spl.token.instructions import sync_native
+from spl.token.models import SyncNativeParams
 
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
 from solward.operations.venues import Venue, Venues, every_offer
 from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.instructions import sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
@@ -632,7 +633,7 @@ class PocketSwap:
                 TransferParams(from_pubkey=wallet, to_pubkey=account, lamports=self.amount)
             )
             program = Pubkey.from_string(source.program)
-            yield sync_native(program, account)
+            yield sync_native(SyncNativeParams(program_id=program, account=account))
         else:
             yield send(source, source.account(self.wallet), account, wallet, self.amount)
 

@@ -26,6 +26,25 @@ from solders.pubkey import Pubkey
 from solders.system_program import ID as SYSTEM_PROGRAM
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 from solders.token.associated import get_associated_token_address
+from spl.token.constants import TOKEN_2022_PROGRAM_ID
+from spl.token.instructions import (
+    burn_checked,
+    close_account,
+    create_idempotent_associated_token_account,
+    initialize_mint2,
+    mint_to_checked,
+    set_authority,
+    transfer_checked,
+)
+from spl.token.models import (
+    AuthorityType,
+    BurnCheckedParams,
+    CloseAccountParams,
+    InitializeMint2Params,
+    MintToCheckedParams,
+    SetAuthorityParams,
+    TransferCheckedParams,
+)
 
 from solward.operations.declared.tokens import (
     BURN,
@@ -38,17 +57,9 @@ from solward.operations.declared.tokens import (
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.solana.instructions import (
-    TOKEN_AUTHORITIES,
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
     TOKEN_TRANSFER_CHECKED_WITH_FEE,
-    burn_checked,
-    close_account,
-    create_associated,
-    initialize_mint,
-    mint_to_checked,
-    revoke_authority,
-    transfer_checked,
 )
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
@@ -70,7 +81,7 @@ from solward.types.money import U64_MAX, format_amount, from_units, lamports_to_
 from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
 
-_AUTHORITIES = {name.removesuffix("_authority"): kind for kind, name in TOKEN_AUTHORITIES.items()}
+_AUTHORITIES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}
 
 # A mint padded to an account's size, the account type, and the pointer with its header.
 _MINT_WITH_POINTER_BYTES = 166 + 4 + 64
@@ -185,10 +196,14 @@ async def plan_revoke_authority(
         may_revoke=frozenset({found.address}),
         details={"mint": found.address, "authorityType": authority_type},
     )
-    program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
-    holder = Pubkey.from_string(wallet)
-    revoke = revoke_authority(program, address, _AUTHORITIES[authority_type], holder)
-    return Draft(intent, (revoke,))
+    revoke = SetAuthorityParams(
+        program_id=Pubkey.from_string(found.program),
+        account=Pubkey.from_string(found.address),
+        authority=_AUTHORITIES[authority_type],
+        current_authority=Pubkey.from_string(wallet),
+        new_authority=None,
+    )
+    return Draft(intent, (set_authority(revoke),))
 
 
 @plans(CLOSE_ACCOUNT)
@@ -222,9 +237,13 @@ async def plan_close_account(
             "reclaimed": lamports_to_sol(state.lamports if state else 0),
         },
     )
-    program, account = Pubkey.from_string(found.program), Pubkey.from_string(empty.account)
-    close = close_account(program, account, owner, owner)
-    return Draft(intent, (close,))
+    close = CloseAccountParams(
+        program_id=Pubkey.from_string(found.program),
+        account=Pubkey.from_string(empty.account),
+        dest=owner,
+        owner=owner,
+    )
+    return Draft(intent, (close_account(close),))
 
 
 def associated_account(owner: Pubkey, mint: Mint) -> Pubkey:
@@ -249,13 +268,20 @@ async def open_account(
 def _open_associated(owner: Pubkey, mint: Mint) -> Instruction:
     program = Pubkey.from_string(mint.program)
     address = Pubkey.from_string(mint.address)
-    return create_associated(owner, owner, address, program)
+    return create_idempotent_associated_token_account(owner, owner, address, program)
 
 
 def mint_to(owner: Pubkey, mint: Mint, account: Pubkey, units: int) -> Instruction:
     """Mint `units` to a token account, `owner` being the mint authority."""
-    program, address = Pubkey.from_string(mint.program), Pubkey.from_string(mint.address)
-    return mint_to_checked(program, address, account, owner, units, mint.decimals)
+    params = MintToCheckedParams(
+        program_id=Pubkey.from_string(mint.program),
+        mint=Pubkey.from_string(mint.address),
+        dest=account,
+        mint_authority=owner,
+        amount=units,
+        decimals=mint.decimals,
+    )
+    return mint_to_checked(params)
 
 
 async def _mint(ledger: ReadLedger, tokens: TokenList, given: str) -> Mint:
@@ -297,8 +323,15 @@ def _burns(wallet: str, mint: Mint, held: list[TokenHolding], units: int) -> Ite
         burned = min(units, holding.units)
         if burned:
             units -= burned
-            account = Pubkey.from_string(holding.account)
-            yield burn_checked(program, account, address, owner, burned, mint.decimals)
+            params = BurnCheckedParams(
+                program_id=program,
+                account=Pubkey.from_string(holding.account),
+                mint=address,
+                owner=owner,
+                amount=burned,
+                decimals=mint.decimals,
+            )
+            yield burn_checked(params)
 
 
 @plans(LAUNCH_TOKEN)
@@ -321,7 +354,7 @@ async def plan_launch_token(
         LedgerError: the ledger did not answer.
     """
     units = to_units(initial_supply, decimals, "initialSupply")
-    owner, program = Pubkey.from_string(wallet), Pubkey.from_string(TOKEN_2022_PROGRAM)
+    owner, program = Pubkey.from_string(wallet), TOKEN_2022_PROGRAM_ID
     seed = secrets.token_hex(_SEED_BYTES)
     address = Pubkey.create_with_seed(owner, seed, program)
     mint = Mint(
@@ -365,9 +398,17 @@ async def plan_launch_token(
                 TOKEN_METADATA_POINTER_INITIALIZE + bytes(owner) + bytes(address),
                 [AccountMeta(address, False, True)],
             ),
-            initialize_mint(program, address, decimals, owner, owner),
+            initialize_mint2(
+                InitializeMint2Params(
+                    program_id=program,
+                    mint=address,
+                    decimals=decimals,
+                    mint_authority=owner,
+                    freeze_authority=owner,
+                )
+            ),
             _describe(owner, address, texts),
-            create_associated(owner, owner, address, program),
+            _open_associated(owner, mint),
             mint_to(owner, mint, account, units),
         ),
     )
@@ -382,7 +423,7 @@ def _create(owner: Pubkey, mint: Pubkey, seed: str, lamports: int) -> Instructio
             seed=seed,
             lamports=lamports,
             space=_MINT_WITH_POINTER_BYTES,
-            owner=Pubkey.from_string(TOKEN_2022_PROGRAM),
+            owner=TOKEN_2022_PROGRAM_ID,
         )
     )
 
@@ -395,9 +436,7 @@ def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
         AccountMeta(mint, False, False),
         AccountMeta(owner, True, False),
     ]
-    return Instruction(
-        Pubkey.from_string(TOKEN_2022_PROGRAM), TOKEN_METADATA_INITIALIZE + texts, accounts
-    )
+    return Instruction(TOKEN_2022_PROGRAM_ID, TOKEN_METADATA_INITIALIZE + texts, accounts)
 
 
 def _strings(*texts: str) -> bytes:
@@ -451,8 +490,7 @@ async def plan_transfer_token(
     if str(account) != str(recipient):
         # Also where it exists: the program then checks that it is still the receiver's.
         program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
-        create = create_associated(payer, owner, address, program)
-        opening.append(create)
+        opening.append(create_idempotent_associated_token_account(payer, owner, address, program))
         rent = await _rent(ledger, owner, account, found)
     intent = Intent(
         type=TransactionType.TOKEN_TRANSFER,
@@ -556,7 +594,16 @@ def _transfer(
     program, source = Pubkey.from_string(mint.program), Pubkey.from_string(holding.account)
     address = Pubkey.from_string(mint.address)
     if fee is None:
-        return transfer_checked(program, source, address, account, payer, units, mint.decimals)
+        params = TransferCheckedParams(
+            program_id=program,
+            source=source,
+            mint=address,
+            dest=account,
+            owner=payer,
+            amount=units,
+            decimals=mint.decimals,
+        )
+        return transfer_checked(params)
     # States the fee, and fails where another is in force as it lands: as said, or not at all.
     return Instruction(
         program,

@@ -7,10 +7,17 @@ from decimal import Decimal
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
+from spl.token.constants import TOKEN_PROGRAM_ID
+from spl.token.constants import WRAPPED_SOL_MINT as WRAPPED_SOL
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    sync_native,
+)
+from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.operations.declared.sol import AIRDROP, MAX_AIRDROP_SOL, TRANSFER, UNWRAP_SOL, WRAP_SOL
 from solward.operations.plans import plans
-from solward.solana.instructions import close_account, create_associated, sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 from solward.types.errors import InvalidRequest
@@ -19,9 +26,6 @@ from solward.types.ledger import ReadLedger
 from solward.types.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
 from solward.types.record import TransactionType
 from solward.vault.money.request import Draft
-
-_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
-_PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)
 
 
 def parse_address(value: object, field: str) -> Pubkey:
@@ -96,9 +100,9 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | in
     return Draft(
         intent,
         (
-            create_associated(owner, owner, _MINT, _PROGRAM),
+            create_idempotent_associated_token_account(owner, owner, WRAPPED_SOL),
             transfer(pay),
-            sync_native(_PROGRAM, account),
+            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=account)),
         ),
     )
 
@@ -134,10 +138,15 @@ async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
             "reclaimed": lamports_to_sol(max(0, held - units)),
         },
     )
-    close = close_account(_PROGRAM, Pubkey.from_string(account), owner, owner)
-    return Draft(intent, (close,))
+    close = CloseAccountParams(
+        program_id=TOKEN_PROGRAM_ID,
+        account=Pubkey.from_string(account),
+        dest=owner,
+        owner=owner,
+    )
+    return Draft(intent, (close_account(close),))
 
 
 def wrapped_account(owner: Pubkey) -> Pubkey:
     """The wallet's associated account of wrapped SOL."""
-    return get_associated_token_address(owner, _MINT, _PROGRAM)
+    return get_associated_token_address(owner, WRAPPED_SOL)

@@ -5,15 +5,14 @@ import base64
 import binascii
 from typing import Any
 
+from solana.constants import STAKE_PROGRAM_ID
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.message import MessageV0, from_bytes_versioned
-from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from solward.solana.fees import fee_terms
-from solward.solana.programs import STAKE_PROGRAM
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
 from solward_localnet.ledger import LocalLedger
@@ -170,7 +169,7 @@ def get_stake_minimum_delegation(ledger: LocalLedger, params: Params) -> dict[st
     """As the Stake program itself says."""
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     faucet = ledger.cast.faucet
-    ask = Instruction(Pubkey.from_string(STAKE_PROGRAM), _GET_MINIMUM_DELEGATION, [])
+    ask = Instruction(STAKE_PROGRAM_ID, _GET_MINIMUM_DELEGATION, [])
     message = MessageV0.try_compile(faucet.pubkey(), [ask], [], Hash(ledger.chain.blockhash()))
     execution = ledger.vm.simulate(VersionedTransaction(message, [faucet]))
     if execution.return_data is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from solders.account import Account
 from solders.pubkey import Pubkey
+from spl.token.constants import NATIVE_DECIMALS
 
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
 from solward.solana.tokens import MULTISIG_BYTES, Mint, TokenAccount, read_extensions
@@ -12,7 +13,6 @@ from solward_localnet.accountindex import mint_account, plain
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
 
 _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
-_NATIVE_DECIMALS = 9
 _STATES = ("uninitialized", "initialized", "frozen")
 
 
@@ -42,7 +42,7 @@ def mint_decimals(address: Pubkey, context: ParseContext) -> int:
         Unparsable: there is no such mint.
     """
     if str(address) in _NATIVE_MINTS:
-        return _NATIVE_DECIMALS
+        return NATIVE_DECIMALS
     mint = mint_account(address, context(address))
     if mint is None:
         raise Unparsable(f"no mint at {address}")

@@ -16,13 +16,11 @@ import httpx
 import structlog
 from solders.hash import Hash
 from solders.message import MessageV0
-from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
+from spl.token.instructions import create_idempotent_associated_token_account
 
 from solward.serving.bounds import Bounds
 from solward.serving.loop import serve_http
-from solward.solana.instructions import create_associated
-from solward.solana.programs import TOKEN_PROGRAM
 from solward_cli.up.demo import HOST, PRICE_UNITS
 from solward_localnet.http import application
 from solward_localnet.market import POOLS
@@ -114,7 +112,7 @@ async def selling(
 async def _open_account(localnet: Localnet) -> None:
     """Open the seller's account of the token, which no buyer opens; once on a ledger."""
     owner = _SELLER.pubkey()
-    opening = create_associated(owner, owner, USDC.mint, Pubkey.from_string(TOKEN_PROGRAM))
+    opening = create_idempotent_associated_token_account(owner, owner, USDC.mint)
     try:
         held = await localnet.call(
             "getTokenAccountsByOwner",

@@ -19,6 +19,7 @@ from solders.message import MessageV0, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
+from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward.solana.fees import MAX_COMPUTE_UNITS
 from solward.solana.message import (
@@ -28,7 +29,7 @@ from solward.solana.message import (
     lookup_tables,
     resolve,
 )
-from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
 from solward.solana.stakes import unix_time
 from solward.solana.tokens import mint_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
@@ -94,8 +95,6 @@ _STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
 _UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
 # Equal payments that two processes build on one blockhash start this far apart, at most.
 _APART = 512
-
-_MEMO = Pubkey.from_string(MEMO_PROGRAM)
 
 
 async def no_verification() -> None:
@@ -674,7 +673,9 @@ def compile_instructions(
     if budget is not None:
         instructions = [*budget.instructions(), *without_limit(instructions)]
     if memo is not None:
-        instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
+        # `spl.memo` would make the wallet's account writable, which a sponsor's need not be.
+        signing = AccountMeta(wallet, is_signer=True, is_writable=False)
+        instructions.append(Instruction(MEMO_PROGRAM_ID, memo.encode(), [signing]))
     try:
         message = MessageV0.try_compile(
             payer,

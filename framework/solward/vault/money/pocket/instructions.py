@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-
-from solward.solana.instructions import (
+from spl.token.instructions import (
     close_account,
-    create_associated,
-    harvest_withheld,
+    create_idempotent_associated_token_account,
+    harvest_withheld_tokens_to_mint,
     transfer_checked,
 )
+from spl.token.models import (
+    CloseAccountParams,
+    HarvestWithheldTokensToMintParams,
+    TransferCheckedParams,
+)
+
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
 
@@ -55,25 +60,37 @@ class PocketHolding:
 def open_account(payer: Pubkey, owner: Pubkey, token: PocketToken) -> Instruction:
     """Open the associated account of `owner`, or check that it is still its own."""
     mint, program = Pubkey.from_string(token.mint), Pubkey.from_string(token.program)
-    return create_associated(payer, owner, mint, program)
+    return create_idempotent_associated_token_account(payer, owner, mint, program)
 
 
 def send(
     token: PocketToken, source: Pubkey, target: Pubkey, owner: Pubkey, units: int
 ) -> Instruction:
     """Move units between two accounts; to itself it asserts that the source holds them."""
-    program, mint = Pubkey.from_string(token.program), Pubkey.from_string(token.mint)
-    return transfer_checked(program, source, mint, target, owner, units, token.decimals)
+    params = TransferCheckedParams(
+        program_id=Pubkey.from_string(token.program),
+        source=source,
+        mint=Pubkey.from_string(token.mint),
+        dest=target,
+        owner=owner,
+        amount=units,
+        decimals=token.decimals,
+    )
+    return transfer_checked(params)
 
 
 def close(token: PocketToken, pocket: Pubkey, wallet: Pubkey) -> Sequence[Instruction]:
     """Close the pocket's account to the wallet; wrapped SOL becomes the wallet's own."""
     program, account = Pubkey.from_string(token.program), token.account(str(pocket))
-    closing = close_account(program, account, wallet, pocket)
+    closing = close_account(
+        CloseAccountParams(program_id=program, account=account, dest=wallet, owner=pocket)
+    )
     if not token.taxed:
         return (closing,)
-    mint = Pubkey.from_string(token.mint)
-    return (harvest_withheld(program, mint, [account]), closing)
+    harvest = HarvestWithheldTokensToMintParams(
+        program_id=program, mint=Pubkey.from_string(token.mint), sources=[account]
+    )
+    return (harvest_withheld_tokens_to_mint(harvest), closing)
 
 
 def funding(
