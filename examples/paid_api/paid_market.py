@@ -11,7 +11,9 @@ from typing import Any
 
 from paid_api import Price
 from quart.wrappers import Response
-from solders.hash import Hash
+from solana.rpc.async_api import AsyncClient
+from solana.rpc.commitment import Processed
+from solana.rpc.models import TxOpts
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0
@@ -39,6 +41,7 @@ class Market:
     """A served localnet, two mints of the buyer's, and the accounts of buyer and seller."""
 
     localnet: Localnet
+    client: AsyncClient
     rpc_url: str
     buyer: Keypair = field(default_factory=Keypair)
     seller: Pubkey = field(default_factory=lambda: Keypair().pubkey())
@@ -54,17 +57,14 @@ class Market:
     async def land(self, instructions: Sequence[Instruction], *signers: Keypair) -> str:
         """Send a transaction of the buyer's; its signature."""
         wire = await self.signed(instructions, *signers)
-        options = {"encoding": "base64", "preflightCommitment": "processed"}
-        return str(await self.localnet.call("sendTransaction", [wire, options]))
+        options = TxOpts(preflight_commitment=Processed)
+        return str((await self.client.send_raw_transaction(base64.b64decode(wire), options)).value)
 
     async def signed(self, instructions: Sequence[Instruction], *signers: Keypair) -> str:
         """A transaction of the buyer's, which nobody has sent; base64."""
-        latest = await self.localnet.call("getLatestBlockhash")
+        latest = (await self.client.get_latest_blockhash()).value
         message = MessageV0.try_compile(
-            self.buyer.pubkey(),
-            list(instructions),
-            [],
-            Hash.from_string(latest["value"]["blockhash"]),
+            self.buyer.pubkey(), list(instructions), [], latest.blockhash
         )
         wire = bytes(VersionedTransaction(message, [self.buyer, *signers]))
         return base64.b64encode(wire).decode()

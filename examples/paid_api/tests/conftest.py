@@ -9,6 +9,8 @@ import pytest
 from paid_api.forecast import create_app
 from paid_market import Market
 from quart.testing import QuartClient
+from solana.constants import LAMPORTS_PER_SOL
+from solana.rpc.async_api import AsyncClient
 
 from solward_localnet.node import Localnet
 from solward_localnet.server import serving
@@ -18,9 +20,12 @@ from solward_localnet.server import serving
 async def market() -> AsyncIterator[Market]:
     localnet = await Localnet.open(None)
     try:
-        async with serving(localnet, "127.0.0.1", 0) as addresses:
-            market = Market(localnet, addresses.http)
-            await localnet.call("requestAirdrop", [str(market.buyer.pubkey()), 10_000_000_000])
+        async with (
+            serving(localnet, "127.0.0.1", 0) as addresses,
+            AsyncClient(addresses.http) as client,
+        ):
+            market = Market(localnet, client, addresses.http)
+            await client.request_airdrop(market.buyer.pubkey(), 10 * LAMPORTS_PER_SOL)
             await market.mint()
             await market.mint()
             yield market

@@ -75,10 +75,8 @@ async def test_who_hands_the_transaction_over_is_served_once_and_has_paid_once(
     assert sorted(answer.status_code for answer in answers) == [200, 402, 402]
     again = await seller.get("/forecast", headers=headers)
     assert "served already" in await reason(again)
-    held = await market.localnet.call(
-        "getTokenAccountBalance", [str(market.account(market.seller))]
-    )
-    assert held["value"]["amount"] == str(PRICE)
+    held = await market.client.get_token_account_balance(market.account(market.seller))
+    assert held.value.amount == str(PRICE)
 
 
 @pytest.mark.parametrize("wire", [None, 7, "!", "", "AA==", "AIAA"], ids=repr)

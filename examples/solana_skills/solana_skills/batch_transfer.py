@@ -7,6 +7,7 @@ from typing import Any
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
+from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward import (
     Effects,
@@ -20,7 +21,6 @@ from solward import (
     sol_to_lamports,
 )
 
-_MEMO_PROGRAM = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
 # With ten payments and this memo the transaction stays under the ledger's 1,232 bytes.
 _MOST_PAYMENTS = 10
 _MOST_MEMO_BYTES = 200
@@ -125,5 +125,5 @@ def _memo(text: str, signer: Pubkey) -> Instruction:
     if len(data) > _MOST_MEMO_BYTES:
         raise SkillError("bad_memo", f"memo must have at most {_MOST_MEMO_BYTES} bytes of UTF-8")
     return Instruction(
-        _MEMO_PROGRAM, data, [AccountMeta(signer, is_signer=True, is_writable=False)]
+        MEMO_PROGRAM_ID, data, [AccountMeta(signer, is_signer=True, is_writable=False)]
     )
