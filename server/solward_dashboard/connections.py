@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -40,10 +40,10 @@ class _Protocol(asyncio.Protocol):
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's is of no class of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self._uvicorn.connection_made(transport)
-        self._connection = Connection(self._kept, lambda _: transport.abort())
+        self._connection = Connection(self._kept, lambda _: self._transport.abort())
 
     def data_received(self, data: bytes) -> None:
         if not self._connection.running:
