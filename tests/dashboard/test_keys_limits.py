@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from solward.client import KeyDetails
-from solward_dashboard.pages.api_keys import limits_text
+from solward_dashboard.pages.credentials import limits_text
 from solward_dashboard.wording import day
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

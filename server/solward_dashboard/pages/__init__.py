@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import app, ui
 
-from solward_dashboard.pages import admins, api_keys, audit, holds, payments, policy, settings
+from solward_dashboard.pages import audit, credentials, holds, payments, policy, settings
 from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
@@ -30,8 +30,8 @@ def register() -> None:
     ui.page("/holds")(holds.page)
     ui.page("/holds/{hold_id}")(holds.one)
     ui.page("/policy")(policy.page)
-    ui.page("/api-keys")(api_keys.page)
-    ui.page("/admins")(admins.page)
+    ui.page("/api-keys")(credentials.api_keys)
+    ui.page("/admins")(credentials.admins)
     ui.page("/plugins")(plugins.page)
     ui.page("/audit")(audit.page)
     ui.page("/settings")(settings.page)

@@ -106,8 +106,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.wallets.dialogs.new_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
     "pages.wallets.dialogs.show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
     "pages.wallets.dialogs.__init__": ("/wallets", (clicks("New wallet"), presses("create"))),
-    "pages.admins._create": ("/admins", (clicks("New admin credential"), presses("create"))),
-    "pages.api_keys._create": ("/api-keys", (clicks("New key"), presses("create"))),
+    "pages.credentials._create": ("/admins", (clicks("New admin credential"), presses("create"))),
     "dialogs.shown_once": (
         "/api-keys",
         (clicks("New key"), fills("Name", "once"), presses("create"), shows("key")),
