@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.log import SETTLED, AuditEntry, entry_of, latest
@@ -21,7 +21,7 @@ WALKED: Final = 10_000
 """Entries that one page looks at, at most."""
 # The entries' times are of the clocks of several machines, and their order is that of commits.
 _CLOCKS_MS: Final = 10 * 60_000
-_RARE: Final = cast("ColumnElement[bool]", RARE)
+_RARE: Final = cast("ColumnElement[bool]", text(RARE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,13 @@ metadata = MetaData(
 # What is run once the tables are made, on one dialect or, by None, on both: triggers, first rows.
 AFTERWARDS: list[tuple[str | None, str]] = []
 
+
+def _partial(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
+    """An index of the rows that fit a condition, alike in both databases."""
+    where = text(condition)
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
 # The hash of all that this module declares, in one row (`solward.database.schema`).
 schema_hash = Table("schema_hash", metadata, Column("hash", Text, primary_key=True))
 
@@ -51,7 +58,7 @@ FREQUENT = (
 )
 # All others: what people changed, what was refused, what went wrong. As text, because the index of
 # them is used only by a query that has the same words.
-RARE = text(f"event NOT IN ({', '.join(map(repr, FREQUENT))})")
+RARE = f"event NOT IN ({', '.join(map(repr, FREQUENT))})"
 
 # `seq` orders all of it; `number` counts within a chain, and the hashes run along the chain.
 audit = Table(
@@ -67,7 +74,7 @@ audit = Table(
     Column("hash", Text, nullable=False, unique=True),
     Index(None, "chain", "number", unique=True),
     # Nothing is written to it where money moves.
-    Index("ix_audit_rare", "seq", sqlite_where=RARE, postgresql_where=RARE),
+    _partial(RARE, "ix_audit_rare", "seq"),
 )
 
 # Where each chain ends, and what retention has cut from its beginning. Appending locks the row,
@@ -216,52 +223,18 @@ transactions = Table(
         "seq",
         sqlite_where=text("created_ms IS NOT NULL"),
     ),
-    Index(
-        "ix_transactions_agent",
-        "agent_id",
-        "created_ms",
-        "seq",
-        sqlite_where=text("agent_id IS NOT NULL"),
-        postgresql_where=text("agent_id IS NOT NULL"),
-    ),
-    Index(
-        "ix_transactions_recipient",
-        "recipient",
-        "created_ms",
-        "seq",
-        sqlite_where=text("recipient IS NOT NULL"),
-        postgresql_where=text("recipient IS NOT NULL"),
+    _partial("agent_id IS NOT NULL", "ix_transactions_agent", "agent_id", "created_ms", "seq"),
+    _partial(
+        "recipient IS NOT NULL", "ix_transactions_recipient", "recipient", "created_ms", "seq"
     ),
     # What each of these asked of a wallet; the others' records cost nothing for it.
-    Index(
-        "ix_transactions_plugin",
-        "wallet_id",
-        "plugin",
-        "seq",
-        sqlite_where=text("plugin IS NOT NULL"),
-        postgresql_where=text("plugin IS NOT NULL"),
-    ),
+    _partial("plugin IS NOT NULL", "ix_transactions_plugin", "wallet_id", "plugin", "seq"),
     # Reconciliation reads the unfinished only, however long the history is.
-    Index(
-        "ix_transactions_pending",
-        "seq",
-        sqlite_where=text("status = 'pending'"),
-        postgresql_where=text("status = 'pending'"),
-    ),
+    _partial("status = 'pending'", "ix_transactions_pending", "seq"),
     # What a wallet launched it may burn, however long its history is.
-    Index(
-        "ix_transactions_launches",
-        "wallet_id",
-        sqlite_where=text("type = 'token_launch'"),
-        postgresql_where=text("type = 'token_launch'"),
-    ),
+    _partial("type = 'token_launch'", "ix_transactions_launches", "wallet_id"),
     # Its stakes, where no RPC provider lists them.
-    Index(
-        "ix_transactions_stakes",
-        "wallet_id",
-        sqlite_where=text("type = 'stake'"),
-        postgresql_where=text("type = 'stake'"),
-    ),
+    _partial("type = 'stake'", "ix_transactions_stakes", "wallet_id"),
 )
 
 # What plugins keep for wallets, by their distribution (`solward.vault.store.plugin_entries`).
@@ -468,12 +441,7 @@ pockets = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("opened_by", Text),  # a principal; nobody else but the operator uses its position
     Index(None, "transaction_id"),
-    Index(
-        "ix_pockets_open",
-        "wallet_id",
-        sqlite_where=text("state = 'open'"),
-        postgresql_where=text("state = 'open'"),
-    ),
+    _partial("state = 'open'", "ix_pockets_open", "wallet_id"),
     Index("uq_pockets_position", "wallet_id", "program", "position", unique=True),
 )
 
@@ -495,12 +463,8 @@ attempts = Table(
     Column("state", Text, nullable=False),  # of attempts.AttemptState
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "transaction_id"),
-    Index(
-        "uq_attempts_live",
-        "transaction_id",
-        unique=True,
-        sqlite_where=text("state IN ('signed', 'sent', 'unknown')"),
-        postgresql_where=text("state IN ('signed', 'sent', 'unknown')"),
+    _partial(
+        "state IN ('signed', 'sent', 'unknown')", "uq_attempts_live", "transaction_id", unique=True
     ),
 )
 
@@ -539,12 +503,7 @@ payments = Table(
     Index(None, "wallet_id", "seq"),
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
     # Answers whose headers and bodies are still kept.
-    Index(
-        "ix_payments_answers",
-        "answered_ms",
-        sqlite_where=text("answer_headers IS NOT NULL"),
-        postgresql_where=text("answer_headers IS NOT NULL"),
-    ),
+    _partial("answer_headers IS NOT NULL", "ix_payments_answers", "answered_ms"),
 )
 
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point
@@ -577,13 +536,7 @@ holds = Table(
     Index(None, "wallet_id", "seq"),
     Index(None, "principal", "seq"),
     # What is open is little, however long the history is.
-    Index(
-        "uq_holds_open",
-        "digest",
-        unique=True,
-        sqlite_where=text("state IN ('held', 'approved')"),
-        postgresql_where=text("state IN ('held', 'approved')"),
-    ),
+    _partial("state IN ('held', 'approved')", "uq_holds_open", "digest", unique=True),
 )
 
 idempotency = Table(
@@ -621,13 +574,7 @@ credentials = Table(
     Column("max_costs_lamports", BigInteger, nullable=False),
     Index(None, "previous_hash"),
     Index(None, "name"),
-    Index(
-        "uq_credentials_admin",
-        "name",
-        unique=True,
-        sqlite_where=text("role IS NOT NULL"),
-        postgresql_where=text("role IS NOT NULL"),
-    ),
+    _partial("role IS NOT NULL", "uq_credentials_admin", "name", unique=True),
 )
 
 # Transaction requests of keys in the last minute, counted here where several processes serve.
@@ -731,12 +678,7 @@ webhook_deliveries = Table(
     Column("lease_until_ms", BigInteger, nullable=False),  # of the process that sends it; 0: none
     Index(None, "subject"),
     Index(None, "created_ms"),
-    Index(
-        "ix_webhook_deliveries_waiting",
-        "next_ms",
-        sqlite_where=text("state = 'waiting'"),
-        postgresql_where=text("state = 'waiting'"),
-    ),
+    _partial("state = 'waiting'", "ix_webhook_deliveries_waiting", "next_ms"),
 )
 
 # What the alerts' webhook has to tell, by what it is about: what came since it was last told is one
