@@ -32,8 +32,11 @@ _COMMANDS = {
     "contacts": ("solward_cli.contacts:contacts", "What recipients are called, for people."),
     "agent": ("solward_cli.agent.command:agent", "Agents: made, started, asked, watched."),
     "schedule": ("solward_cli.schedule:schedule", "Skills that run at times, without a model."),
-    "key": ("solward_cli.key:key", "API keys: made, listed, revoked."),
-    "admin": ("solward_cli.admin:admin", "Admin credentials with a role: made, listed, revoked."),
+    "key": ("solward_cli.credentials:key", "API keys: made, listed, revoked."),
+    "admin": (
+        "solward_cli.credentials:admin",
+        "Admin credentials with a role: made, listed, revoked.",
+    ),
     "policy": (
         "solward_cli.policy.command:policy",
         "Grants: who may do what, and how much of it.",

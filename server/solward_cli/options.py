@@ -29,9 +29,18 @@ log_level_option = click.option(
 
 def past(text: str) -> datetime:
     """A moment: ISO 8601, UTC where it names no zone, or a span before now such as `7d`."""
+    return _moment(text, -1)
+
+
+def expiry(text: str) -> datetime:
+    """A moment: ISO 8601, UTC where it names no zone, or a span from now such as `90d`."""
+    return _moment(text, 1)
+
+
+def _moment(text: str, direction: int) -> datetime:
     span = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
     if span is not None:
-        return datetime.now(UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
+        return datetime.now(UTC) + direction * timedelta(**{_UNITS[span[2]]: int(span[1])})
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -48,17 +57,3 @@ since_option = click.option(
 until_option = click.option(
     "--until", type=past, metavar="TIME", help="Before: ISO 8601 (UTC), or 1d ago."
 )
-
-
-def expiry(text: str) -> datetime:
-    """A moment: ISO 8601, UTC where it names no zone, or a span from now such as `90d`."""
-    span = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
-    if span is not None:
-        return datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            "it must be a time such as 2026-12-31T00:00:00Z, or a span such as 90d, 12h or 30m"
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,10 +1,10 @@
-"""`solward key create|list|rotate|revoke`: API keys of the running service."""
+"""`solward key` and `solward admin`: credentials of the running service."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,12 +13,19 @@ from solward_cli.options import expiry
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
     from rich.text import Text
 
-    from solward.client import CreatedKey, KeyDetails
+    from solward.client import AdminCredential, ApiKey, CreatedKey, KeyDetails
+
+C = TypeVar("C", "ApiKey", "AdminCredential")
+# Those of `solward.types.roles`, which this process need not import to show its help.
+ROLES = ("read", "operate", "policy")
+_expires_option = click.option(
+    "--expires", type=expiry, metavar="TIME", help="When it ends: ISO 8601, or 90d."
+)
 
 
 @click.group()
@@ -34,7 +41,7 @@ def key() -> None:
 @click.option(
     "--wallet", shell_complete=wallet_names, help="The only wallet it may use.  [default: all]"
 )
-@click.option("--expires", type=expiry, metavar="TIME", help="When it ends: ISO 8601, or 90d.")
+@_expires_option
 @service_call
 async def create(
     call: ServiceCall,
@@ -55,21 +62,12 @@ async def create(
         wallet_id=wallet_id,
         expires_at=expires,
     )
-    return _shown_once(call, created)
-
-
-def _shown_once(call: ServiceCall, created: CreatedKey) -> RenderableType:
-    from solward_cli.render import plain, visible
-
-    if not call.as_json:
-        # Standard output is the key alone, so that a shell can capture it.
-        click.echo(f"Key {visible(created.name)} ({created.id}); it is shown this once:", err=True)
-    return plain(created.api_key)
+    return _shown_once(call, "Key", created, created.api_key)
 
 
 @key.command("list")
 @service_call
-async def listing(call: ServiceCall) -> RenderableType:
+async def list_keys(call: ServiceCall) -> RenderableType:
     """List the API keys: their limits, what is spent of them, and when they end."""
     from solward_cli.render import moment, short, table
 
@@ -133,7 +131,7 @@ async def rotate(call: ServiceCall, key: str, overlap: int | None, yes: bool) ->
         confirmed(f"End the secret of {visible(found.name)} ({found.id}) at once?", yes)
     created = await call.client.keys.rotate(found.id, overlap_seconds=overlap)
     _tell_overlap(call, created)
-    return _shown_once(call, created)
+    return _shown_once(call, "Key", created, created.api_key)
 
 
 def _tell_overlap(call: ServiceCall, created: CreatedKey) -> None:
@@ -153,10 +151,92 @@ def _tell_overlap(call: ServiceCall, created: CreatedKey) -> None:
 @service_call
 async def revoke(call: ServiceCall, key: str, yes: bool) -> RenderableType:
     """End an API key at once: by its name, its id, or the beginning of its id."""
-    from solward.client.wallets import find_one
+    from solward_cli.render import plain
+
+    found = _revoked("key", key, await call.client.keys.list(), yes)
+    await call.client.keys.revoke(found.id)
+    return plain(f"{found.name}: revoked")
+
+
+@click.group()
+def admin() -> None:
+    """Admin credentials of the running service, each with a role.
+
+    \b
+    read     sees everything that the admin secret sees
+    operate  also freezes, starts, stops and pauses agents, pauses schedules, revokes keys, denies
+    policy   also whatever may let money leave or widens a bound: all that the admin secret may
+    """
+
+
+@admin.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
+@_expires_option
+@service_call
+async def add(call: ServiceCall, name: str, role: str, expires: datetime | None) -> RenderableType:
+    """Create an admin credential and print its secret, this once."""
+    created = await call.client.admins.create(name=name, role=role, expires_at=expires)
+    return _shown_once(call, f"Admin credential of role {role}", created.credential, created.secret)
+
+
+@admin.command("list")
+@service_call
+async def list_admins(call: ServiceCall) -> RenderableType:
+    """List the admin credentials: roles, last uses, and when they end."""
+    from solward_cli.render import moment, short, table
+
+    found = await call.client.admins.list()
+    names = {f"admin:{each.id}": each.name for each in found}
+    rows = [
+        (
+            short(each.id),
+            each.name,
+            each.role,
+            # One that is gone has no name any more.
+            names.get(each.created_by, each.created_by),
+            "never" if each.last_used_at is None else moment(each.last_used_at),
+            "never" if each.expires_at is None else moment(each.expires_at),
+        )
+        for each in found
+    ]
+    columns = ("ID", "NAME", "ROLE", "MADE BY", "LAST USED (UTC)", "ENDS (UTC)")
+    return table(columns, rows, "There are no admin credentials beside the admin secret.")
+
+
+@admin.command("revoke")
+@click.argument("admin")
+@yes_option
+@service_call
+async def revoke_admin(call: ServiceCall, admin: str, yes: bool) -> RenderableType:
+    """End an admin credential at once: by its name, its id, or the beginning of its id."""
     from solward_cli.render import plain, visible
 
-    revoked = find_one("key", key, await call.client.keys.list())
-    confirmed(f"Revoke the API key {visible(revoked.name)} ({revoked.id})?", yes)
-    await call.client.keys.revoke(revoked.id)
-    return plain(f"{revoked.name}: revoked")
+    found = _revoked("admin credential", admin, await call.client.admins.list(), yes)
+    made = await call.client.admins.revoke(found.id)
+    if made and not call.as_json:
+        names = ", ".join(visible(each.name) for each in made)
+        click.echo(f"It had made others, which stay: {names}", err=True)
+    return plain(f"{found.name}: revoked")
+
+
+def _shown_once(
+    call: ServiceCall, what: str, record: CreatedKey | AdminCredential, secret: str
+) -> RenderableType:
+    from solward_cli.render import plain, visible
+
+    if not call.as_json:
+        # Standard output is the secret alone, so that a shell can capture it.
+        text = f"{what}: {visible(record.name)} ({record.id}); it is shown this once:"
+        click.echo(text, err=True)
+    return plain(secret)
+
+
+def _revoked(kind: str, given: str, among: Sequence[C], yes: bool) -> C:
+    """The one that is to be revoked, once that was confirmed."""
+    from solward.client.wallets import find_one
+    from solward_cli.render import visible
+
+    found = find_one(kind, given, among)
+    confirmed(f"Revoke the {kind} {visible(found.name)} ({found.id})?", yes)
+    return found
