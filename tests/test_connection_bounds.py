@@ -211,6 +211,29 @@ async def test_a_client_that_does_not_read_is_cut_off(protocol: Any, parts: int)
             assert len(await reader.read()) < served.size
 
 
+async def test_clients_that_do_not_read_are_closed_for_one_that_asks(protocol: Any) -> None:
+    bounds = Bounds(connections=4, tick_s=0.05)
+    async with serving(protocol, bounds) as served:
+        served.size = 16 * 1024 * 1024
+        for _ in range(8):
+            reader, _writer = await served.open(REQUEST)
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.1)
+        served.size = 2
+        for _ in range(4):
+            assert await answered(await served.open(REQUEST))
+
+
+async def test_requests_behind_one_that_runs_are_bounded() -> None:
+    """uvicorn parses all that has come, and keeps each request that it cannot begin yet."""
+    async with serving("uvicorn", Bounds()) as served:
+        served.may.clear()
+        client = await served.open(REQUEST * 5_000)
+        assert await closed_now(client)
+        served.may.set()
+        assert await answered(await served.open(REQUEST))
+
+
 @promise("dashboard-same-bounds")
 async def test_the_embedded_ledger_answers_while_sockets_are_half_open(
     monkeypatch: pytest.MonkeyPatch,

@@ -10,6 +10,9 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from solward.serving.bounds import App, Bounds, Connection, Connections, Request
 
+_PART_BYTES = 4 * 1024
+_MOST_BEHIND = 16
+
 
 def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
     """Returns `app` and `http` for the `uvicorn.Config` of one server.
@@ -50,7 +53,12 @@ class _Protocol(asyncio.Protocol):
             self._connection.wait(self._kept.heads)
         self._head_bytes += len(data)
         _CURRENT.set(self)
-        self._uvicorn.data_received(data)
+        for begin in range(0, len(data), _PART_BYTES):
+            self._uvicorn.data_received(data[begin : begin + _PART_BYTES])
+            # Each request that came behind another costs kilobytes.
+            if len(getattr(self._uvicorn, "pipeline", ())) > _MOST_BEHIND:
+                self._connection.cut_off()
+                return
         if self._transport.get_protocol() is not self:
             self._kept.remove(self._connection)
         else:

@@ -31,6 +31,7 @@ OTHERS = {
     "another hash": "UPDATE schema_hash SET hash = 'another'",
     "no hash": "DELETE FROM schema_hash",
     "no table of it": "DROP TABLE schema_hash",
+    "two hashes": "INSERT INTO schema_hash (hash) VALUES ('another')",
 }
 
 
@@ -50,12 +51,15 @@ async def test_a_database_of_another_schema_is_refused_as_it_is(
 
 
 @pytest.mark.sqlite("a file")
+@pytest.mark.parametrize("made", ["TABLE wallets (id TEXT)", "VIEW ours AS SELECT 1"])
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
-async def test_a_file_of_another_program_keeps_every_byte(tmp_path: Path, mode: str) -> None:
+async def test_a_file_of_another_program_keeps_every_byte(
+    tmp_path: Path, mode: str, made: str
+) -> None:
     file = tmp_path / "solward.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
-        connection.execute("CREATE TABLE wallets (id TEXT)")
+        connection.execute(f"CREATE {made}")
         connection.commit()
     before = hashlib.sha256(file.read_bytes()).digest()
     with pytest.raises(OtherSchema):

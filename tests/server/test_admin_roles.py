@@ -324,9 +324,14 @@ async def test_a_schedule_that_a_credential_made_holds_no_secret_of_it(api: Api)
         ({"name": "a"}, "role is required and must be a string"),
         ({"name": "a", "role": "root"}, "role must be one of read, operate, policy"),
         ({"name": "a", "role": "read", "expiresAt": "soon"}, "expiresAt must be an ISO 8601 time"),
+        (
+            # In UTC of the year 10000.
+            {"name": "a", "role": "read", "expiresAt": "9999-12-31T23:59:59-23:59"},
+            "expiresAt must be an ISO 8601 time",
+        ),
         ({"name": "twice", "role": "read"}, "name: an admin credential is named twice already"),
     ],
-    ids=["no name", "bad name", "no role", "bad role", "bad end", "same name"],
+    ids=["no name", "bad name", "no role", "bad role", "bad end", "no such year", "same name"],
 )
 async def test_what_is_wrong_is_named(api: Api, fields: dict[str, str], text: str) -> None:
     await make(api, "read", "twice")

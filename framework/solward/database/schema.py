@@ -76,11 +76,13 @@ async def make_schema(connection: AsyncConnection) -> None:
 
 
 def _has_schema(connection: Connection) -> bool:
-    tables = inspect(connection).get_table_names()
-    if not tables:
+    found = inspect(connection)
+    tables = found.get_table_names()
+    # PostgreSQL's extensions bring views.
+    if not tables and not (connection.dialect.name == "sqlite" and found.get_view_names()):
         return False
     stored = select(schema_hash.c.hash)
-    if schema_hash.name not in tables or connection.scalar(stored) != _expected(connection):
+    if schema_hash.name not in tables or [*connection.scalars(stored)] != [_expected(connection)]:
         raise OtherSchema
     return True
 

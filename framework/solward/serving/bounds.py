@@ -14,6 +14,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 CLOSE = [(b"content-length", b"0"), (b"connection", b"close")]
+_PIECE_BYTES = 64 * 1024
 _FRAMINGS = {b"content-length", b"transfer-encoding"}
 
 
@@ -46,7 +47,8 @@ class Connections:
     """All connections of a server, and since when each client is waited for.
 
     Where there are too many, those in `heads` are closed first, then those in `idle`, then those
-    in `bodies`, and of these the one that has waited longest. A request that came whole is safe.
+    in `bodies`, and of these the one that has waited longest; then those whose client has not read
+    its answer for a while. Any other request that came whole is safe.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -80,18 +82,30 @@ class Connections:
 
     def _trim(self) -> None:
         self._trimming = False
-        while len(self.all) > self.bounds.connections and (self.heads or self.idle or self.bodies):
-            self._close_longest()
+        while len(self.all) > self.bounds.connections and self._close_longest():
+            pass
 
-    def _close_longest(self) -> None:
-        longest = next(iter(self.heads.values()), 0.0)
-        # One that has just come may have its request there, unread.
-        is_new = longest > self.now() - self.bounds.crowded_s
-        others = self.idle or self.bodies
-        next(iter(others if is_new and others else self.heads or others)).cut_off()
+    def _close_longest(self) -> bool:
+        now = self.now()
+        for waiting, least_s in (
+            # One that has just come may have its request there, unread.
+            (self.heads, self.bounds.crowded_s),
+            (self.idle, 0.0),
+            (self.bodies, 0.0),
+            (self.unread, self.bounds.tick_s),
+            (self.heads, 0.0),
+        ):
+            longest, since = next(iter(waiting.items()), (None, now))
+            if longest is not None and since <= now - least_s:
+                longest.cut_off()
+                return True
+        return False
 
     def _tick(self) -> None:
         bounds, now = self.bounds, self.now()
+        self._ticking = bool(self.all)
+        if self._ticking:
+            self._loop.call_later(bounds.tick_s, self._tick)
         for waiting, most in (
             (self.heads, bounds.head_s),
             (self.idle, bounds.idle_s),
@@ -100,9 +114,6 @@ class Connections:
         ):
             for overdue in [each for each, since in waiting.items() if since < now - most]:
                 overdue.cut_off()
-        self._ticking = bool(self.all)
-        if self._ticking:
-            self._loop.call_later(bounds.tick_s, self._tick)
 
 
 class Connection:
@@ -155,7 +166,11 @@ class Request:
         self._connection, self._receive, self._send = connection, receive, send
         self._waiting, self._reading = connection.kept.bodies, asyncio.Lock()
         self._begun = self._came = self._ended = False
-        self.cut_off = connection.cut_off
+
+    def cut_off(self) -> None:
+        """Cut the connection off, whose client is waited for no more."""
+        self._connection.kept.unread.pop(self, None)
+        self._connection.cut_off()
 
     async def run(self, app: App, scope: Any) -> None:
         """Call the application, or refuse what two servers could read differently."""
@@ -174,6 +189,10 @@ class Request:
         except TimeoutError:
             # The client did not read the answer in the application's own time.
             if not self._begun:
+                raise
+        except RuntimeError:
+            # uvloop's, where the client is gone.
+            if self._connection in self._connection.kept.all:
                 raise
         finally:
             if not self._ended:
@@ -210,13 +229,22 @@ class Request:
             self._end(-1)
 
     async def _pass_on(self, message: Message) -> None:
+        """Pass a message on, a body in pieces, of which the next waits for the client to read."""
+        body = memoryview(message.get("body", b""))
+        while len(body) > _PIECE_BYTES:
+            piece = bytes(body[:_PIECE_BYTES])
+            await self._wait_for({**message, "body": piece, "more_body": True})
+            body = body[_PIECE_BYTES:]
+        await self._wait_for({**message, "body": bytes(body)} if body else message)
+
+    async def _wait_for(self, message: Message) -> None:
         unread = self._connection.kept.unread
         unread[self] = self._connection.kept.now()
         try:
             # It waits for the client to read the parts before.
             await self._send(message)
         finally:
-            unread.pop(self)
+            unread.pop(self, None)
 
     def _note(self, message: Message) -> Message:
         if not self._ended:

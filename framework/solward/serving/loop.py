@@ -10,7 +10,7 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from hypercorn.app_wrappers import ASGIWrapper
@@ -22,9 +22,21 @@ from hypercorn.config import Config
 from solward.serving.bounds import CLOSE, App, Bounds, Connection, Connections, Request
 
 BACKLOG = 1_024
-_HEAD_END = re.compile(rb"\A\r?\n|\n\r?\n")
+_READ_BYTES = 64 * 1024
+_MOST_LINES = 256
+_LONGEST_LINE = 4 * 1024
+_HEAD_END = re.compile(rb"\n\r?\n")
+# What no head has. h11 compares a line that has one of the first three with every way to split it.
+_NO_HEAD = re.compile(rb"[\x00\x0b\x0c]|\r(?!\n)|\n[ \t]|\APRI \* |(?i:\nupgrade:[^\n]*websocket)")
 _OFFER = re.compile(rb"(?i)(?<=\n)upgrade(?=:[ \t]*h2c[ \t]*\r?\n)")
-_ANSWER = re.compile(rb"HTTP/1\.1 (?!101)")
+_FRAMING = re.compile(rb"(?i)\n(content-length|transfer-encoding)[ \t]*:")
+_LENGTH = re.compile(rb"(?i)\ncontent-length:[ \t]*(\d{1,15})[ \t]*\r?\n")
+_LAST = re.compile(
+    rb"(?i)\A[^\n]* http/1\.0\r?\n|\nconnection:(?:[^\n]*,)?[ \t]*close[ \t]*[,\r\n]"
+)
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+# Hypercorn answers these by 400.
+_REFUSED, _BAD_CHUNK = b"\r\n", b"-\r\n"
 
 
 class _Streams:
@@ -46,6 +58,7 @@ class _Streams:
         # Of a writer.
         self.get_extra_info, self.drain = writer.get_extra_info, writer.drain
         self.wait_closed = writer.wait_closed
+        self._parts, self._came, self._is_over = self._requests(), bytearray(), False
         # Without, a body waits until the client has acknowledged its head.
         self._set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.task = asyncio.get_running_loop().create_task(self._run(serve))
@@ -62,15 +75,22 @@ class _Streams:
 
     async def __call__(self, scope: Any, receive: Any, send: Any, *_spawners: Any) -> None:
         if scope["type"] == "websocket":
-            kind = "websocket.http.response"
-            await send({"type": f"{kind}.start", "status": 400, "headers": CLOSE})
-            await send({"type": f"{kind}.body", "body": b""})
+            # Over HTTP/2.
+            with contextlib.suppress(Exception):
+                kind = "websocket.http.response"
+                await send({"type": f"{kind}.start", "status": 400, "headers": CLOSE})
+                await send({"type": f"{kind}.body", "body": b""})
             self.connection.running = 0
             self.connection.cut_off()
-        elif scope["http_version"] == "2" and not self._speaks_h2:
-            self.connection.cut_off()
         elif self.connection in self.connection.kept.all:
-            await Request(self.connection, receive, send).run(self._app, scope)
+            try:
+                await Request(self.connection, receive, send).run(self._app, scope)
+            except asyncio.CancelledError:
+                # Hypercorn tells the stream, which waits for ever where the connection failed.
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_later(1.0, task.cancel)
+                raise
             if self._writer.is_closing() and not self.connection.running:
                 # Hypercorn waits for ever to parse a request that came behind the last one.
                 self.task.cancel()
@@ -80,39 +100,119 @@ class _Streams:
         self.connection.begin()
 
     def at_eof(self) -> bool:
-        """Whether the client has ended; then nothing is waited for any more."""
-        if self._reader.at_eof():
+        """Whether nothing comes any more; then nothing is waited for either."""
+        if self._is_over:
             self.terminated.set()
-        return self._reader.at_eof()
+        return self._is_over
 
-    async def read(self, most: int) -> bytes:
-        """Read a part of a body, or a whole head, without an offer of HTTP/2."""
-        connection, limit = self.connection, self.connection.kept.bounds.head_bytes
-        data, searched = bytearray(await self._reader.read(most)), 0
-        if not data or connection.running or self._speaks_h2:
-            if data and not connection.running:
-                connection.wait(connection.kept.heads)
-            return bytes(data)
-        # No head begins with a space or less.
-        while not (end := _HEAD_END.search(data, searched)) and len(data) <= limit and data[0] > 32:
-            connection.wait(connection.kept.heads)
-            searched = max(0, len(data) - 3)
-            if not (part := await self._reader.read(most)):
+    async def read(self, _most: int) -> bytes:
+        """Read a part of a request, or nothing at the end."""
+        return await anext(self._parts, b"")
+
+    async def _requests(self) -> AsyncIterator[bytes]:
+        """Each request: its head as a whole, then its body, and nothing of what comes behind.
+
+        So Hypercorn has no byte with which it could spoil the answer to a request that runs.
+        """
+        try:
+            while self._speaks_h2 and await self._more():
+                if not self.connection.running:
+                    self.connection.wait(self.connection.kept.heads)
+                yield self._taken(len(self._came))
+            while head := await self._head():
+                yield head
+                if head is _REFUSED:
+                    break
+                if length := _LENGTH.search(head):
+                    body = self._sized(int(length[1]))
+                else:
+                    body = self._chunks() if _FRAMING.search(head) else self._sized(0)
+                async for part in body:
+                    yield part
+                    if part is _BAD_CHUNK:
+                        return
+                if _LAST.search(head):
+                    while await self._more():
+                        self._came.clear()
+        finally:
+            self._is_over = True
+
+    async def _head(self) -> bytes:
+        """A whole head without an offer of HTTP/2; `_REFUSED` in place of one that Hypercorn must
+        not parse; what there is at the end."""
+        connection, limit, searched = self.connection, self.connection.kept.bounds.head_bytes, 0
+        while True:
+            # Empty lines before a request are to be ignored (RFC 9112, 2.2).
+            self._came = self._came.lstrip(b"\r\n")
+            if self._came and self._came[0] <= 32:
+                # No method begins so; TLS does.
+                return _REFUSED
+            end = _HEAD_END.search(self._came, searched)
+            if end or len(self._came) > limit:
                 break
-            data += part
+            if self._came:
+                connection.wait(connection.kept.heads)
+            searched = max(0, len(self._came) - 3)
+            if not await self._more():
+                return self._taken(limit)
         if not end or end.end() > limit:
             # So much of one that is too large, without its end, Hypercorn refuses.
-            return bytes(data[: limit + 1])
-        if data.startswith(b"PRI * HTTP/2"):
-            return b"\r\n"
-        return _OFFER.sub(b"x-upgrade", data[: end.end()]) + data[end.end() :]
+            return self._taken(limit + 1)
+        head = self._taken(end.end())
+        lengths = _FRAMING.findall(head)
+        if (
+            _NO_HEAD.search(head)
+            or head.count(b"\n") > _MOST_LINES
+            # Two servers could read it differently (RFC 9112, 6.3).
+            or len(lengths) > 1
+            or (lengths and lengths[0].lower() == b"content-length" and not _LENGTH.search(head))
+        ):
+            return _REFUSED
+        return _OFFER.sub(b"x-upgrade", head)
+
+    async def _sized(self, left: int) -> AsyncIterator[bytes]:
+        while left and (self._came or await self._more()):
+            part = self._taken(min(left, len(self._came)))
+            left -= len(part)
+            yield part
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """A body in chunks, without extensions and trailers: h11 compares a long extension with
+        every way to split it."""
+        while (found := _CHUNK.fullmatch(await self._line())) and (size := int(found[1], 16)):
+            yield b"%x\r\n" % size
+            async for part in self._sized(size):
+                yield part
+            if await self._line() != b"\r\n":
+                yield _BAD_CHUNK
+                return
+            yield b"\r\n"
+        line = b""
+        for _ in range(_MOST_LINES if found else 0):
+            if (line := await self._line()) in (b"", b"\r\n"):
+                break
+        yield b"0\r\n\r\n" if line == b"\r\n" else _BAD_CHUNK
+
+    async def _line(self) -> bytes:
+        """A line of a body in chunks; nothing at the end, and for one that is too long."""
+        while (end := self._came.find(b"\n")) < 0:
+            if len(self._came) > _LONGEST_LINE or not await self._more():
+                return b""
+        return self._taken(end + 1) if end < _LONGEST_LINE else b""
+
+    async def _more(self) -> bool:
+        part = await self._reader.read(_READ_BYTES)
+        self._came += part
+        return bool(part)
+
+    def _taken(self, count: int) -> bytes:
+        part = bytes(self._came[:count])
+        del self._came[:count]
+        return part
 
     def write(self, data: bytes) -> None:
-        """Write, unless Hypercorn takes up an offer of HTTP/2 behind another request."""
-        if self.connection.running or self._speaks_h2 or _ANSWER.match(data):
-            self._writer.write(data)
-        else:
-            self.connection.cut_off()
+        """Write to the client."""
+        self._writer.write(data)
 
     def write_eof(self) -> None:
         """End an answer; one that is not whole must not look so."""
@@ -128,7 +228,7 @@ class _Streams:
 
     def _set_option(self, level: int, name: int, value: int | bytes) -> None:
         # The client may have gone already.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             self._writer.get_extra_info("socket").setsockopt(level, name, value)
 
     def _abort(self, is_answer: bool) -> None:
@@ -206,4 +306,5 @@ async def _drain(served: set[_Streams], stop_s: float) -> None:
         for streams in list(served):
             streams.connection.cut_off() if is_first else streams.task.cancel()
     # What they use is closed next.
-    await asyncio.gather(*(each.task for each in served), return_exceptions=True)
+    if served:
+        await asyncio.wait([each.task for each in served], timeout=stop_s)

@@ -16,11 +16,11 @@ def now_ms() -> int:
 
 def ms_of(text: str) -> int:
     """Milliseconds since the Unix epoch of an ISO 8601 time with a zone, such as
-    `2026-12-31T00:00:00Z`; raises ValueError."""
+    `2026-12-31T00:00:00Z`; raises ValueError, and OverflowError outside the years 1 to 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time without a zone")
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def iso(ms: int) -> str:

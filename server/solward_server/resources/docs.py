@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,11 @@ def blueprint() -> Blueprint:
     routes = Blueprint("docs", __name__)
     folder = _folder()
 
+    # Once for all readers: a stranger may ask for it as often as there are connections.
+    @functools.cache
+    def read(file: str) -> bytes:
+        return (folder / file).read_bytes()
+
     @routes.get("/docs")
     @public
     async def show() -> Response:
@@ -85,7 +91,7 @@ def blueprint() -> Blueprint:
             return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
         if file not in FILES:
             raise NotFound
-        content = await asyncio.to_thread((folder / file).read_bytes)
+        content = await asyncio.to_thread(read, file)
         return _with_policy(Response(content, mimetype=FILES[file]))
 
     return routes
