@@ -25,6 +25,7 @@ DETAILS = KeyDetails(
     max_costs_sol_per_day={"limit": Decimal("0.05"), "spent": 0, "reserved": 0, "left": 0},
     grants=None,
     sentences=(),
+    raw={},
 )
 USED = "0.5 of 5 SOL in 24 hours; 0 of 0.05 SOL of fees and rent; 3 of 10 requests in a minute"
 

@@ -71,12 +71,12 @@ def test_a_day_is_read_once_it_is_whole() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "default"),
     [
-        (Setting("A", "1", "2", "environment", False, True, False), "1", "default: 2"),
-        (Setting("A", "2", "2", "default", False, False, False), "2", ""),
-        (Setting("A", "1", None, ".env", False, True, False), "1", "default: not set"),
-        (Setting("A", None, None, "default", False, False, False), "not set", ""),
-        (Setting("A", None, None, ".env", True, True, False), "set", ""),
-        (Setting("A", None, None, "default", True, False, False), "not set", ""),
+        (Setting("A", "1", "2", "environment", False, True, False, raw={}), "1", "default: 2"),
+        (Setting("A", "2", "2", "default", False, False, False, raw={}), "2", ""),
+        (Setting("A", "1", None, ".env", False, True, False, raw={}), "1", "default: not set"),
+        (Setting("A", None, None, "default", False, False, False, raw={}), "not set", ""),
+        (Setting("A", None, None, ".env", True, True, False, raw={}), "set", ""),
+        (Setting("A", None, None, "default", True, False, False, raw={}), "not set", ""),
     ],
 )
 def test_a_setting_is_told_with_its_default(setting: Setting, value: str, default: str) -> None:
@@ -84,19 +84,19 @@ def test_a_setting_is_told_with_its_default(setting: Setting, value: str, defaul
 
 
 def test_settings_are_searched_by_name_value_and_source() -> None:
-    one = Setting("MAX_SOL", "1.5", "2", ".env", False, True, True)
+    one = Setting("MAX_SOL", "1.5", "2", ".env", False, True, True, raw={})
     for text in ("max_s", " 1.5", ".ENV", ""):
         assert settings.matches(one, text, only_set=True)
     assert not settings.matches(one, "slippage", only_set=False)
-    unset = Setting("MAX_SOL", "2", "2", "default", False, False, True)
+    unset = Setting("MAX_SOL", "2", "2", "default", False, False, True, raw={})
     assert not settings.matches(unset, "", only_set=True)
 
 
 def test_what_is_frozen_is_said_with_its_reason() -> None:
     at = datetime(2026, 11, 23, 12, tzinfo=UTC)
-    frozen = Frozen(True, "drill", at, (), 0, {})
+    frozen = Frozen(True, "drill", at, (), 0, raw={})
     assert service_text(frozen).endswith(" (drill): no wallet makes a new transaction.")
-    unnamed = Frozen(True, None, None, (), 0, {})
+    unnamed = Frozen(True, None, None, (), 0, raw={})
     assert service_text(unnamed) == "Everything is frozen: no wallet makes a new transaction."
 
 

@@ -45,6 +45,7 @@ def of(settings: Settings) -> dict[str, Setting]:
             each.secret,
             each.is_set,
             each.ceiling,
+            raw={},
         )
         for each in report(settings)
     }
@@ -68,7 +69,7 @@ def test_each_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path
         "MAX_SOL_PER_TRANSACTION": ("0.5", "2", "environment", True),
     }
     assert found["HOLD_EXPIRES_S"] == Setting(
-        "HOLD_EXPIRES_S", "3600", "3600", "default", secret=False, set=False, ceiling=False
+        "HOLD_EXPIRES_S", "3600", "3600", "default", secret=False, set=False, ceiling=False, raw={}
     )
 
 

@@ -8,15 +8,16 @@ from datetime import datetime
 from typing import Any
 
 from solward.client.agent_models import ApiKey, CreatedKey
-from solward.client.arguments import Amount, json_fields, optional_number, segment
+from solward.client.answer import Answer, Raw, named, whole
+from solward.client.arguments import Amount, json_fields, moment_text, optional_number, segment
 from solward.client.http import Http
-from solward.client.models import Contact, Raw, moment
+from solward.client.models import Contact
 from solward.client.policy import Grants
 from solward.types.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
-class AdminCredential:
+class AdminCredential(Answer):
     """An admin credential's record, without its secret.
 
     Attributes:
@@ -32,36 +33,14 @@ class AdminCredential:
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> AdminCredential:
-        """From one credential of a list."""
-        used, ends = raw["lastUsedAt"], raw["expiresAt"]
-        return cls(
-            id=raw["id"],
-            name=raw["name"],
-            role=Role(raw["role"]),
-            created_by=raw["createdBy"],
-            created_at=moment(raw["createdAt"]),
-            last_used_at=None if used is None else moment(used),
-            expires_at=None if ends is None else moment(ends),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedAdmin:
+class CreatedAdmin(Answer):
     """A new admin credential. `secret` is returned only here; `raw` has it too."""
 
-    secret: str = field(repr=False)
-    credential: AdminCredential
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> CreatedAdmin:
-        """From the answer to its creation."""
-        return cls(raw["adminSecret"], AdminCredential.of(raw), raw)
+    secret: str = field(repr=False, metadata=named("adminSecret"))
+    credential: AdminCredential = field(metadata=whole(AdminCredential.of))
 
 
 class Admins:
@@ -79,11 +58,8 @@ class Admins:
             role: `read`, `operate` or `policy`.
             expires_at: when it ends by itself, a time with a zone.
         """
-        body = json_fields(
-            name=name,
-            role=str(role),
-            expires_at=None if expires_at is None else expires_at.isoformat(),
-        )
+        ends = moment_text(expires_at, "expires_at")
+        body = json_fields(name=name, role=str(role), expires_at=ends)
         return self._http.read(CreatedAdmin.of, await self._http.send("POST", "/admins", body))
 
     async def list(self) -> tuple[AdminCredential, ...]:
@@ -147,7 +123,7 @@ class Keys:
             spending_limit_sol=optional_number(spending_limit_sol, "spending_limit_sol"),
             max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
             wallet_id=wallet_id,
-            expires_at=None if expires_at is None else expires_at.isoformat(),
+            expires_at=moment_text(expires_at, "expires_at"),
             grants=None if grants is None else [*grants],
         )
         return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))

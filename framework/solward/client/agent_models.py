@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from solward.client.models import Raw, moment
+from solward.client.answer import Answer, Raw, named, whole
 from solward.types.manifest import Manifest, Terms, read_manifest, read_terms
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Answer):
     """An agent; `status` is idle, running, paused, stopped or error.
 
     Attributes:
@@ -30,37 +30,15 @@ class Agent:
     strategy: str
     loop_interval_ms: int
     guardrails: Mapping[str, Any]
-    llm_options: Mapping[str, Any]
-    llm_budget: Mapping[str, Any]
-    is_llm: bool
+    llm_options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    llm_budget: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    is_llm: bool = field(default=True, kw_only=True)
     created_at: datetime
     error: str | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Agent:
-        """From one agent's JSON."""
-        return cls(
-            id=raw["id"],
-            name=raw["name"],
-            wallet_id=raw["walletId"],
-            status=raw["status"],
-            llm_provider=raw["llmProvider"],
-            llm_model=raw["llmModel"],
-            strategy=raw["strategy"],
-            loop_interval_ms=raw["loopIntervalMs"],
-            guardrails=raw["guardrails"],
-            llm_options=raw.get("llmOptions", {}),
-            llm_budget=raw.get("llmBudget", {}),
-            is_llm=raw.get("isLlm", True),
-            created_at=moment(raw["createdAt"]),
-            error=raw.get("error"),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class TemplatePreview:
+class TemplatePreview(Answer):
     """What an agent of a template would be.
 
     Attributes:
@@ -78,25 +56,10 @@ class TemplatePreview:
     grants: tuple[Mapping[str, Any], ...]
     sentences: tuple[str, ...]
     can_leave: Mapping[str, Any]
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> TemplatePreview:
-        """From one preview's JSON."""
-        return cls(
-            parameters=raw["parameters"],
-            strategy=raw["strategy"],
-            loop_interval_ms=raw["loopIntervalMs"],
-            guardrails=raw["guardrails"],
-            grants=tuple(raw["grants"]),
-            sentences=tuple(raw["sentences"]),
-            can_leave=raw["canLeave"],
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTemplate:
+class AgentTemplate(Answer):
     """A starting point of agents.
 
     Attributes:
@@ -113,26 +76,10 @@ class AgentTemplate:
     missing_skills: tuple[str, ...]
     parameters: Mapping[str, Any]
     example: TemplatePreview | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> AgentTemplate:
-        """From one template's JSON."""
-        example = raw["example"]
-        return cls(
-            name=raw["name"],
-            title=raw["title"],
-            summary=raw["summary"],
-            skills=tuple(raw["skills"]),
-            missing_skills=tuple(raw["missingSkills"]),
-            parameters=raw["parameters"],
-            example=None if example is None else TemplatePreview.of(example),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Answer):
     """One cycle of an agent; `action` is the skill and its parameters, None where it waited."""
 
     agent_id: str
@@ -143,26 +90,10 @@ class Decision:
     outcome: str
     timestamp: datetime
     usage: Mapping[str, Any] | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Decision:
-        """From a decision's JSON."""
-        return cls(
-            agent_id=raw["agentId"],
-            cycle=raw["cycle"],
-            observations=raw["observations"],
-            reasoning=raw["reasoning"],
-            action=raw["action"],
-            outcome=raw["outcome"],
-            timestamp=moment(raw["timestamp"]),
-            usage=raw.get("usage"),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Answer):
     """An agent's memory of one cycle."""
 
     cycle: int
@@ -170,23 +101,14 @@ class Memory:
     action: str | None
     outcome: str
     timestamp: datetime
-    raw: Raw = field(repr=False)
 
-    @classmethod
-    def of(cls, raw: Raw) -> Memory:
-        """From a memory entry's JSON."""
-        return cls(
-            cycle=raw["cycle"],
-            reasoning=raw["reasoning"],
-            action=raw["action"],
-            outcome=raw["outcome"],
-            timestamp=moment(raw["timestamp"]),
-            raw=raw,
-        )
+
+def _details(raw: Raw) -> KeyDetails | None:
+    return KeyDetails.of(raw) if "rateLimit" in raw else None
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(Answer):
     """An API key's record, without the key; `wallet_id` is the only wallet it may use.
 
     Attributes:
@@ -199,26 +121,11 @@ class ApiKey:
     permissions: tuple[str, ...]
     created_at: datetime
     last_used_at: datetime | None
-    details: KeyDetails | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> ApiKey:
-        """From one key of a list."""
-        return cls(
-            id=raw["id"],
-            name=raw["name"],
-            wallet_id=raw["walletId"],
-            permissions=tuple(raw["permissions"]),
-            created_at=moment(raw["createdAt"]),
-            last_used_at=_moment(raw["lastUsedAt"]),
-            details=KeyDetails.of(raw) if "rateLimit" in raw else None,
-            raw=raw,
-        )
+    details: KeyDetails | None = field(metadata=whole(_details))
 
 
 @dataclass(frozen=True, slots=True)
-class KeyDetails:
+class KeyDetails(Answer):
     """When a key ends, its limits, and what is used of each.
 
     Attributes:
@@ -239,44 +146,20 @@ class KeyDetails:
     spending_limit_sol: Mapping[str, Any]
     max_costs_sol_per_day: Mapping[str, Any]
     grants: tuple[Mapping[str, Any], ...] | None
-    sentences: tuple[str, ...]
-
-    @classmethod
-    def of(cls, raw: Raw) -> KeyDetails:
-        """From one key of a detailed list."""
-        return cls(
-            expires_at=_moment(raw["expiresAt"]),
-            rotated_at=_moment(raw["rotatedAt"]),
-            previous_secret_until=_moment(raw["previousSecretUntil"]),
-            rate_limit=raw["rateLimit"],
-            spending_limit_sol=raw["spendingLimitSol"],
-            max_costs_sol_per_day=raw["maxCostsSolPerDay"],
-            grants=None if raw.get("grants") is None else tuple(raw["grants"]),
-            sentences=tuple(raw.get("sentences", ())),
-        )
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else moment(text)
+    sentences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedKey:
+class CreatedKey(Answer):
     """A new API key, or a key's new secret. `api_key` is returned only here; `raw` has it too."""
 
     api_key: str = field(repr=False)
     id: str
     name: str
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> CreatedKey:
-        """From the answer to its creation or rotation."""
-        return cls(raw["apiKey"], raw["id"], raw["name"], raw)
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Answer):
     """A loaded skill.
 
     Attributes:
@@ -291,26 +174,15 @@ class Skill:
     effects: str
     distribution: str
     version: str
-    manifest: Manifest | None
-    raw: Raw = field(repr=False)
+    manifest: Manifest | None = field(metadata=named("manifest", read_manifest))
 
-    @classmethod
-    def of(cls, raw: Raw) -> Skill:
-        """From one skill of a list."""
-        return cls(
-            name=raw["name"],
-            description=raw["description"],
-            parameters=raw["parameters"],
-            effects=raw["effects"],
-            distribution=raw["distribution"],
-            version=raw["version"],
-            manifest=read_manifest(raw.get("manifest")),
-            raw=raw,
-        )
+
+def _secrets(raw: Raw) -> dict[str, bool]:
+    return {each["env"]: each["set"] for each in raw.get("secrets", ())}
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Answer):
     """A loaded plugin; the fields after `secrets` are a provider's.
 
     Attributes:
@@ -328,56 +200,29 @@ class Plugin:
     name: str
     distribution: str
     version: str
-    manifest: Manifest | None
-    secrets: Mapping[str, bool]
+    manifest: Manifest | None = field(metadata=named("manifest", read_manifest))
+    secrets: Mapping[str, bool] = field(metadata=whole(_secrets))
     default_model: str | None
     options: Mapping[str, Any] | None
-    is_llm: bool
+    is_llm: bool = field(default=True, kw_only=True)
     secret_env: str | None
     base_url_env: str | None
-    configured: bool
-    has_settings: bool
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Plugin:
-        """From one plugin of a report."""
-        return cls(
-            kind=raw["kind"],
-            name=raw["name"],
-            distribution=raw["distribution"],
-            version=raw["version"],
-            manifest=read_manifest(raw.get("manifest")),
-            secrets=_secrets(raw),
-            default_model=raw.get("defaultModel"),
-            options=raw.get("options"),
-            is_llm=raw.get("isLlm", True),
-            secret_env=raw.get("secretEnv"),
-            base_url_env=raw.get("baseUrlEnv"),
-            configured=raw.get("configured", True),
-            has_settings=raw.get("hasSettings", False),
-            raw=raw,
-        )
+    configured: bool = field(default=True, kw_only=True)
+    has_settings: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class PluginProblem:
+class PluginProblem(Answer):
     """A plugin that was left out, and why; docs/plugins.md lists the codes."""
 
     code: str
     plugin: str
     distribution: str | None
     detail: str
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> PluginProblem:
-        """From one problem of a report."""
-        return cls(raw["code"], raw["plugin"], raw["distribution"], raw["detail"], raw)
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedPlugin:
+class AcceptedPlugin(Answer):
     """What a plugin of its own folder may have, as somebody accepted it.
 
     Attributes:
@@ -386,18 +231,12 @@ class AcceptedPlugin:
     """
 
     plugin: str
-    terms: Terms
-    secrets: Mapping[str, bool]
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> AcceptedPlugin:
-        """From one of a distribution's."""
-        return cls(raw["plugin"], read_terms(raw), _secrets(raw), raw)
+    terms: Terms = field(metadata=whole(read_terms))
+    secrets: Mapping[str, bool] = field(metadata=whole(_secrets))
 
 
 @dataclass(frozen=True, slots=True)
-class PluginDistribution:
+class PluginDistribution(Answer):
     """Where a third party's plugins are installed.
 
     Attributes:
@@ -414,44 +253,13 @@ class PluginDistribution:
     state: str
     accepted: tuple[AcceptedPlugin, ...]
     trust: str | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> PluginDistribution:
-        """From one distribution of a report."""
-        return cls(
-            name=raw["name"],
-            version=raw["version"],
-            own_folder=raw["ownFolder"],
-            enabled=raw["enabled"],
-            state=raw["state"],
-            accepted=tuple(map(AcceptedPlugin.of, raw["accepted"])),
-            trust=raw["trust"],
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Plugins:
+class Plugins(Answer):
     """The loaded plugins, where others' are installed, extra rules, and the plugins left out."""
 
     plugins: tuple[Plugin, ...]
-    distributions: tuple[PluginDistribution, ...]
+    distributions: tuple[PluginDistribution, ...] = field(default=(), kw_only=True)
     guardrails: tuple[str, ...]
     problems: tuple[PluginProblem, ...]
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Plugins:
-        """From the answer of `GET /plugins`."""
-        return cls(
-            plugins=tuple(map(Plugin.of, raw["plugins"])),
-            distributions=tuple(map(PluginDistribution.of, raw.get("distributions", ()))),
-            guardrails=tuple(raw["guardrails"]),
-            problems=tuple(map(PluginProblem.of, raw["problems"])),
-            raw=raw,
-        )
-
-
-def _secrets(raw: Raw) -> dict[str, bool]:
-    return {each["env"]: each["set"] for each in raw.get("secrets", ())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -80,6 +81,15 @@ def optional_number(value: Amount | None, field: str = "amount") -> Decimal | in
     return None if value is None else exact_number(value, field)
 
 
+def moment_text(value: datetime | str | None, field: str) -> str | None:
+    """A time as text; raises `InvalidRequest` where it has no zone."""
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise InvalidRequest(f"{field} must be a time with a zone")
+    return value.astimezone(UTC).isoformat()
+
+
 def refuse_floats(value: Any, field: str) -> None:
     """Raise `TypeError`, naming the field, for a float at any depth."""
     if isinstance(value, float):
@@ -102,10 +112,11 @@ def without_floats(value: Any) -> Any:
 
 
 def json_fields(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None, in the API's spelling: `wallet_id` -> `walletId`."""
-    return {_camel(name): value for name, value in fields.items() if value is not None}
+    """The fields that are not None, in the API's spelling."""
+    return {camel(name): value for name, value in fields.items() if value is not None}
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """A name in the API's spelling: `wallet_id` -> `walletId`."""
     first, *rest = name.split("_")
     return first + "".join(map(str.title, rest))

@@ -1,111 +1,61 @@
 """The service's answers, typed. Amounts are `Decimal` whole units, times are UTC.
 
 These are the client's views of API answers, not the service's own classes of the same names.
-`raw` of each is its JSON as received, with the fields that a newer service adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Self
 
-from solward.types.errors import InvalidRequest
-
-Raw: TypeAlias = Mapping[str, Any]
+from solward.client.answer import Answer, Raw, answer_of, decimal, named, sol, whole
+from solward.client.arguments import json_fields, moment_text
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Health(Answer):
     """Whether the service and its ledger answer; `status` is `ok` or `degraded`."""
 
     status: str
     version: str
-    ledger_healthy: bool
-    network: str
-    slot: int | None
+    ledger_healthy: bool = field(metadata=named("solana.healthy"))
+    network: str = field(metadata=named("solana.network"))
+    slot: int | None = field(metadata=named("solana.slot"))
     agents: Mapping[str, int]
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Health:
-        """From the answer of `GET /health`."""
-        ledger = raw["solana"]
-        return cls(
-            status=raw["status"],
-            version=raw["version"],
-            ledger_healthy=ledger["healthy"],
-            network=ledger["network"],
-            slot=ledger.get("slot"),
-            agents=raw["agents"],
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Wallet:
+class Wallet(Answer):
     """A wallet; `address` is its base58 public key."""
 
     id: str
     name: str
-    address: str
+    address: str = field(metadata=named("publicKey"))
     tags: tuple[str, ...]
     created_at: datetime
-    raw: Raw = field(repr=False)
 
     @classmethod
-    def of(cls, raw: Raw) -> Wallet:
-        """From one wallet of a list."""
-        return cls(
-            id=raw["id"],
-            name=raw["name"],
-            address=raw["publicKey"],
-            tags=tuple(raw["tags"]),
-            created_at=moment(raw["createdAt"]),
-            raw=raw,
-        )
-
-    @classmethod
-    def created(cls, raw: Raw, tags: tuple[str, ...]) -> Wallet:
+    def created(cls, raw: Raw, tags: tuple[str, ...]) -> Self:
         """From the answer to its creation, which names fields otherwise and leaves out tags."""
-        return cls(
-            id=raw["walletId"],
-            name=raw["name"],
-            address=raw["address"],
-            tags=tags,
-            created_at=moment(raw["createdAt"]),
-            raw=raw,
-        )
+        return answer_of(cls, raw, id=raw["walletId"], address=raw["address"], tags=tags)
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBalance:
+class TokenBalance(Answer):
     """Tokens of one mint: `amount` whole tokens, `units` of its smallest unit."""
 
     mint: str
     symbol: str | None
-    amount: Decimal
-    units: int
+    amount: Decimal = field(metadata=named("uiBalance"))
+    units: int = field(metadata=named("rawBalance", int))
     decimals: int
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> TokenBalance:
-        """From one token of a balance."""
-        return cls(
-            mint=raw["mint"],
-            symbol=raw.get("symbol"),
-            amount=decimal(raw["uiBalance"]),
-            units=int(raw["rawBalance"]),
-            decimals=raw["decimals"],
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Answer):
     """A wallet's SOL and tokens.
 
     Attributes:
@@ -115,17 +65,15 @@ class Balance:
 
     sol: Decimal
     tokens: tuple[TokenBalance, ...]
-    raw: Raw = field(repr=False)
     usd: Mapping[str, Decimal] | None = None
     unpriced: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, raw: Raw) -> Balance:
+    def of(cls, raw: Raw) -> Self:
         """From the answer of `GET /wallets/:id/balance`."""
         worth = raw.get("usd")
-        return cls(
-            decimal(raw["sol"]),
-            tuple(map(TokenBalance.of, raw["tokens"])),
+        return answer_of(
+            cls,
             raw,
             usd=worth and {name: decimal(each) for name, each in worth["assets"].items()},
             unpriced=worth["unpriced"] if worth else {},
@@ -133,7 +81,7 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class Stake:
+class Stake(Answer):
     """A stake account in an API answer, with its SOL (`solward.Stake` is read from the ledger).
 
     Attributes:
@@ -143,16 +91,10 @@ class Stake:
     address: str
     balance: Decimal
     state: str
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Stake:
-        """From one stake of a list."""
-        return cls(raw["address"], decimal(raw["balance"]), raw["state"], raw)
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkFee:
+class NetworkFee(Answer):
     """What a transaction costs at the network.
 
     Attributes:
@@ -167,19 +109,9 @@ class NetworkFee:
     compute_unit_limit: int | None
     priority_fee_micro_lamports: int | None
 
-    @classmethod
-    def of(cls, raw: Raw) -> NetworkFee:
-        """From a record's `fee`."""
-        return cls(
-            raw["lamports"],
-            raw.get("computeUnits"),
-            raw.get("computeUnitLimit"),
-            raw.get("priorityFeeMicroLamports"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Answer):
     """A stored transaction; `status` is pending, confirmed, failed or blocked.
 
     Attributes:
@@ -202,26 +134,6 @@ class Transaction:
     timestamp: datetime
     error: str | None
     fee: NetworkFee | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Transaction:
-        """From a record."""
-        return cls(
-            id=raw["id"],
-            wallet_id=raw["walletId"],
-            principal=raw["principal"],
-            type=raw["type"],
-            status=raw["status"],
-            signature=raw.get("signature"),
-            agent_id=raw.get("agentId"),
-            details=raw["details"],
-            guardrails_applied=tuple(raw["guardrailsApplied"]),
-            timestamp=moment(raw["timestamp"]),
-            error=raw.get("error"),
-            fee=NetworkFee.of(raw["fee"]) if "fee" in raw else None,
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,20 +157,11 @@ class TransactionFilter:
 
     def query(self) -> dict[str, str]:
         """The fields of the query string; raises `InvalidRequest` for a time without a zone."""
-        fields = {
-            "walletId": self.wallet_id,
-            "agentId": self.agent_id,
-            "recipient": self.recipient,
-            "type": self.type,
-            "status": self.status,
-            "since": _with_zone(self.since, "since"),
-            "until": _with_zone(self.until, "until"),
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+        return _query(self)
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionPage:
+class TransactionPage(Answer):
     """One page of a filtered list.
 
     Attributes:
@@ -269,14 +172,9 @@ class TransactionPage:
     transactions: tuple[Transaction, ...]
     next: str | None
 
-    @classmethod
-    def of(cls, raw: Raw) -> TransactionPage:
-        """From an answer to a filter."""
-        return cls(tuple(map(Transaction.of, raw["transactions"])), raw["next"])
-
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class Contact(Answer):
     """What a recipient is called.
 
     Attributes:
@@ -286,17 +184,33 @@ class Contact:
     address: str
     name: str
     created_at: datetime | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Contact:
-        """From a contact, or a name of the address book."""
-        written = raw.get("createdAt")
-        return cls(raw["address"], raw["name"], None if written is None else moment(written), raw)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DryRun(Answer):
+    """What a dry run tells; nothing was stored, reserved or sent.
+
+    Attributes:
+        held: whether a person would be asked.
+        rule: the rule that refuses it.
+        reason: why it is not allowed.
+    """
+
+    allowed: bool
+    held: bool = field(default=False, kw_only=True)
+    rule: str | None
+    reason: str | None
+
+    @classmethod
+    def of(cls, raw: Raw) -> Self:
+        """From the answer to a dry run; raises `ValueError` for any other."""
+        if raw["dryRun"] is not True:
+            raise ValueError("no dry run")
+        return answer_of(cls, raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial(DryRun):
     """The result of a dry run of a money call; nothing was stored, reserved or sent.
 
     Attributes:
@@ -307,49 +221,22 @@ class Trial:
         effects: the simulated effects (docs/transactions.md), where the simulation ran.
     """
 
-    allowed: bool
-    held: bool
-    rule: str | None
-    reason: str | None
-    numbers: Mapping[str, str]
+    numbers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     guardrails_applied: tuple[str, ...]
     effects: Mapping[str, Any] | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Trial:
-        """From the answer to a dry run."""
-        if raw["dryRun"] is not True:
-            raise ValueError("no dry run")
-        return cls(
-            allowed=raw["allowed"],
-            held=raw.get("held", False),
-            rule=raw.get("rule"),
-            reason=raw.get("reason"),
-            numbers=raw.get("numbers", {}),
-            guardrails_applied=tuple(raw["guardrailsApplied"]),
-            effects=raw.get("effects"),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Answer):
     """The freeze switch of the service, or of one wallet."""
 
     frozen: bool
     wallet_id: str | None
     reason: str | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Switch:
-        """From the answer of `POST /freeze` and `POST /unfreeze`."""
-        return cls(raw["frozen"], raw["walletId"], raw.get("reason"), raw)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Answer):
     """A setting of the service's process that answered.
 
     Attributes:
@@ -367,15 +254,9 @@ class Setting:
     set: bool
     ceiling: bool
 
-    @classmethod
-    def of(cls, raw: Raw) -> Setting:
-        """From an item of `GET /settings`."""
-        names = ("name", "value", "default", "source", "secret", "set", "ceiling")
-        return cls(**{name: raw[name] for name in names})
-
 
 @dataclass(frozen=True, slots=True)
-class FrozenWallet:
+class FrozenWallet(Answer):
     """A wallet that is frozen by itself."""
 
     wallet_id: str
@@ -383,14 +264,9 @@ class FrozenWallet:
     reason: str | None
     since: datetime
 
-    @classmethod
-    def of(cls, raw: Raw) -> FrozenWallet:
-        """From an item of `GET /freeze`."""
-        return cls(raw["walletId"], raw["name"], raw["reason"], moment(raw["since"]))
-
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(Answer):
     """What is frozen.
 
     Attributes:
@@ -399,28 +275,15 @@ class Frozen:
         frozen_wallets: how many there are.
     """
 
-    service: bool
+    service: bool = field(metadata=named("frozen"))
     reason: str | None
     since: datetime | None
     wallets: tuple[FrozenWallet, ...]
     frozen_wallets: int
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Frozen:
-        """From the answer of `GET /freeze`."""
-        return cls(
-            service=raw["frozen"],
-            reason=raw["reason"],
-            since=None if raw["since"] is None else moment(raw["since"]),
-            wallets=tuple(map(FrozenWallet.of, raw["wallets"])),
-            frozen_wallets=raw["frozenWallets"],
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Event(Answer):
     """An entry of the audit log; in the stream it has only `seq`, `kind` and `data`.
 
     Attributes:
@@ -429,28 +292,12 @@ class Event:
     """
 
     seq: int
-    kind: str
+    kind: str = field(metadata=named("event"))
     data: Mapping[str, Any]
     timestamp: datetime | None
     chain: str | None
     number: int | None
     hash: str | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Event:
-        """From an entry of `GET /audit`, or of the stream, which has `seq`, `event`, `data`."""
-        written = raw.get("timestamp")
-        return cls(
-            seq=raw["seq"],
-            kind=raw["event"],
-            data=raw["data"],
-            timestamp=None if written is None else moment(written),
-            chain=raw.get("chain"),
-            number=raw.get("number"),
-            hash=raw.get("hash"),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,20 +319,12 @@ class AuditFilter:
     until: datetime | None = None
 
     def query(self) -> dict[str, Any]:
-        """The query of `GET /audit`, without what is not asked for."""
-        given = {
-            "types": ",".join(self.types) or None,
-            "walletId": self.wallet_id,
-            "agentId": self.agent_id,
-            "principal": self.principal,
-            "since": None if self.since is None else self.since.isoformat(),
-            "until": None if self.until is None else self.until.isoformat(),
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        """The query of `GET /audit`; raises `InvalidRequest` for a time without a zone."""
+        return _query(self, types=",".join(self.types) or None)
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPage:
+class AuditPage(Answer):
     """Entries of the audit log, newest first.
 
     Attributes:
@@ -495,34 +334,15 @@ class AuditPage:
 
     entries: tuple[Event, ...]
     next: int | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> AuditPage:
-        """From the answer of `GET /audit`."""
-        return cls(tuple(map(Event.of, raw["entries"])), raw["next"], raw)
 
 
-def moment(text: str) -> datetime:
-    """An ISO 8601 time of the service."""
-    return datetime.fromisoformat(text)
-
-
-def _with_zone(value: datetime | None, field: str) -> str | None:
-    if value is None:
-        return None
-    if value.tzinfo is None:
-        raise InvalidRequest(f"{field} must be a time with a zone")
-    return value.isoformat()
-
-
-def decimal(value: Any) -> Decimal:
-    """A JSON number, or its text; the API has both."""
-    return Decimal(value if isinstance(value, Decimal | int | str) else str(value))
+def _query(only: TransactionFilter | AuditFilter, **given: Any) -> dict[str, Any]:
+    times = {name: moment_text(getattr(only, name), name) for name in ("since", "until")}
+    return json_fields(**asdict(only) | times | given)
 
 
 @dataclass(frozen=True, slots=True)
-class CouldLeave:
+class CouldLeave(Answer):
     """The most that a transaction's bytes could take.
 
     Attributes:
@@ -531,11 +351,11 @@ class CouldLeave:
     """
 
     lines: tuple[Mapping[str, Any], ...]
-    costs_sol: Decimal
+    costs_sol: Decimal = field(metadata=named("costsLamports", sol))
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Answer):
     """A transaction with why it was refused, and what it could take.
 
     Attributes:
@@ -545,31 +365,24 @@ class Judged:
         could_leave: None where it was not judged by its bytes.
     """
 
-    transaction: Transaction
+    transaction: Transaction = field(metadata=whole(Transaction.of))
     rule: str | None
     reason: str
     numbers: Mapping[str, str]
     could_leave: CouldLeave | None
-    raw: Raw = field(repr=False)
 
     @classmethod
-    def of(cls, raw: Raw) -> Judged:
+    def of(cls, raw: Raw) -> Self:
         """From the answer of `GET /transactions/:id`."""
-        refusal, leaving = raw.get("refusal"), raw.get("couldLeave")
-        return cls(
-            transaction=Transaction.of(raw),
-            rule=None if refusal is None else refusal["rule"],
-            reason="" if refusal is None else refusal["reason"],
-            numbers={} if refusal is None else refusal["numbers"],
-            could_leave=None
-            if leaving is None
-            else CouldLeave(tuple(leaving["lines"]), Decimal(leaving["costsLamports"]).scaleb(-9)),
-            raw=raw,
-        )
+        refusal = raw.get("refusal")
+        if refusal is None:
+            return answer_of(cls, raw, rule=None, reason="", numbers={})
+        rule, reason, numbers = refusal["rule"], refusal["reason"], refusal["numbers"]
+        return answer_of(cls, raw, rule=rule, reason=reason, numbers=numbers)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
+class Refusals(Answer):
     """The newest refusals, and how many there were in 24 hours.
 
     Attributes:
@@ -579,19 +392,6 @@ class Refusals:
     """
 
     refusals: tuple[Judged, ...]
-    last_day: int
-    by_rule: Mapping[str, int]
-    is_complete: bool
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Refusals:
-        """From the answer of `GET /refusals`."""
-        day = raw["lastDay"]
-        return cls(
-            tuple(map(Judged.of, raw["refusals"])),
-            day["count"],
-            day["byRule"],
-            day["isComplete"],
-            raw,
-        )
+    last_day: int = field(metadata=named("lastDay.count"))
+    by_rule: Mapping[str, int] = field(metadata=named("lastDay.byRule"))
+    is_complete: bool = field(metadata=named("lastDay.isComplete"))

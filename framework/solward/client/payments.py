@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
+from solward.client.answer import Answer, Raw, answer_of
 from solward.client.arguments import segment
 from solward.client.http import Http
-from solward.client.models import Raw, moment
+from solward.client.models import DryRun
 
 
 @dataclass(frozen=True, slots=True)
-class Payment:
+class Payment(Answer):
     """A payment for a request over HTTP; `status` is that of its transaction's record.
 
     Attributes:
@@ -51,35 +52,10 @@ class Payment:
     signature: str | None
     timestamp: datetime
     error: str | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Payment:
-        """From the API's JSON."""
-        return cls(
-            id=raw["id"],
-            wallet_id=raw["walletId"],
-            status=raw["status"],
-            state=raw["state"],
-            served=raw["served"],
-            protocol=raw["protocol"],
-            mode=raw["mode"],
-            site=raw["site"],
-            url=raw["url"],
-            method=raw["method"],
-            asset=raw["asset"],
-            symbol=raw.get("symbol"),
-            amount=Decimal(raw["amount"]),
-            pay_to=raw["payTo"],
-            signature=raw.get("signature"),
-            timestamp=moment(raw["timestamp"]),
-            error=raw.get("error"),
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class PaidAnswer:
+class PaidAnswer(Answer):
     """What a site answered, and what was paid for it.
 
     Attributes:
@@ -95,26 +71,25 @@ class PaidAnswer:
     body: bytes = field(repr=False)
     truncated: bool
     payment: Payment | None
-    raw: Raw = field(repr=False)
 
     @classmethod
-    def of(cls, raw: Raw) -> PaidAnswer:
+    def of(cls, raw: Raw) -> Self:
         """From the API's JSON."""
         response = raw["response"] or {"status": 0, "headers": {}, "body": "", "truncated": False}
         encoded = response.get("bodyBase64")
         text = response["body"] if encoded is None else ""
-        return cls(
+        return answer_of(
+            cls,
+            raw,
             status=response["status"],
             headers=dict(response["headers"]),
             body=text.encode() if encoded is None else base64.b64decode(encoded, validate=True),
             truncated=response["truncated"],
-            payment=None if raw["payment"] is None else Payment.of(raw["payment"]),
-            raw=raw,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class PaymentQuote:
+class PaymentQuote(DryRun):
     """What a request would cost now; nothing was stored, reserved or paid.
 
     Attributes:
@@ -126,28 +101,8 @@ class PaymentQuote:
         offer: what would be paid, as a payment's JSON; None where the site asks for nothing.
     """
 
-    allowed: bool
-    held: bool
-    rule: str | None
-    reason: str | None
     status: int
     offer: Mapping[str, Any] | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> PaymentQuote:
-        """From the answer to a dry run."""
-        if raw["dryRun"] is not True:
-            raise ValueError("no dry run")
-        return cls(
-            allowed=raw["allowed"],
-            held=raw.get("held", False),
-            rule=raw.get("rule"),
-            reason=raw.get("reason"),
-            status=raw["status"],
-            offer=raw["offer"],
-            raw=raw,
-        )
 
 
 class Payments:

@@ -8,9 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from solward.client.answer import Answer, Raw, named, sol
 from solward.client.arguments import json_fields, segment
 from solward.client.http import Http
-from solward.client.models import Raw, moment
 
 Grants = Sequence[Mapping[str, Any] | str]
 """Grants as JSON, or the sentences that say them."""
@@ -129,7 +129,7 @@ def _path(hold_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Answer):
     """Who may do what.
 
     Attributes:
@@ -140,25 +140,11 @@ class Policy:
         sentences: what it says, one for each grant and then one for each of `read_only`.
     """
 
-    version: int | None
-    book: Mapping[str, Any]
-    grants: tuple[Mapping[str, Any], ...]
-    read_only: tuple[str, ...]
+    version: int | None = field(metadata=named("policy.version"))
+    book: Mapping[str, Any] = field(metadata=named("policy.book"))
+    grants: tuple[Mapping[str, Any], ...] = field(metadata=named("policy.grants"))
+    read_only: tuple[str, ...] = field(metadata=named("policy.readOnly"))
     sentences: tuple[str, ...]
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Policy:
-        """From the answer of `/policy`."""
-        policy = raw["policy"]
-        return cls(
-            version=policy.get("version"),
-            book=policy["book"],
-            grants=tuple(policy["grants"]),
-            read_only=tuple(policy["readOnly"]),
-            sentences=tuple(raw["sentences"]),
-            raw=raw,
-        )
 
     @property
     def document(self) -> Raw:
@@ -168,7 +154,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class PrincipalGrants:
+class PrincipalGrants(Answer):
     """What one principal may do.
 
     Attributes:
@@ -182,23 +168,14 @@ class PrincipalGrants:
     version: int
     grants: tuple[Mapping[str, Any], ...] | None
     sentences: tuple[str, ...]
-    raw: Raw = field(repr=False)
 
-    @classmethod
-    def of(cls, raw: Raw) -> PrincipalGrants:
-        """From the answer of `/policy/:principal`."""
-        grants = raw["grants"]
-        return cls(
-            principal=raw["principal"],
-            version=raw["version"],
-            grants=None if grants is None else tuple(grants),
-            sentences=tuple(raw["sentences"]),
-            raw=raw,
-        )
+
+def _units(raw: Mapping[str, str]) -> dict[str, int]:
+    return {mint: int(units) for mint, units in raw.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Answer):
     """A transaction that waits for a person, or waited.
 
     Attributes:
@@ -223,8 +200,8 @@ class Hold:
     sentence: str
     reasons: tuple[str, ...]
     lines: tuple[Mapping[str, Any], ...]
-    costs_sol: Decimal
-    arrives: Mapping[str, int]
+    costs_sol: Decimal = field(metadata=named("costsLamports", sol))
+    arrives: Mapping[str, int] = field(metadata=named("arrives", _units))
     details: Mapping[str, Any]
     repeats: bool
     created_at: datetime
@@ -233,32 +210,3 @@ class Hold:
     decided_at: datetime | None
     note: str | None
     transaction_id: str | None
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Hold:
-        """From one hold."""
-        decided = raw.get("decidedAt")
-        return cls(
-            id=raw["id"],
-            wallet_id=raw["walletId"],
-            agent_id=raw.get("agentId"),
-            principal=raw["principal"],
-            chain=tuple(raw["chain"]),
-            type=raw["type"],
-            state=raw["state"],
-            sentence=raw["sentence"],
-            reasons=tuple(raw["reasons"]),
-            lines=tuple(raw["lines"]),
-            costs_sol=Decimal(int(raw["costsLamports"])).scaleb(-9),
-            arrives={mint: int(units) for mint, units in raw["arrives"].items()},
-            details=raw["details"],
-            repeats=raw["repeats"],
-            created_at=moment(raw["createdAt"]),
-            expires_at=moment(raw["expiresAt"]),
-            decided_by=raw.get("decidedBy"),
-            decided_at=None if decided is None else moment(decided),
-            note=raw.get("note"),
-            transaction_id=raw.get("transactionId"),
-            raw=raw,
-        )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
-from solward.client.arguments import json_fields, refuse_floats, segment
+from solward.client.answer import Answer, Raw, whole
+from solward.client.arguments import json_fields, moment_text, refuse_floats, segment
 from solward.client.http import Http
-from solward.client.models import Raw, moment
-from solward.types.errors import InvalidRequest
 
 Moment = datetime | str
 
 
+def _when(raw: Raw) -> str:
+    return f"every {raw['every']}" if "every" in raw else f"{raw['cron']} {raw['timeZone']}"
+
+
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Answer):
     """A schedule; `status` is active, paused or ended.
 
     Attributes:
@@ -33,7 +36,7 @@ class Schedule:
     wallet_id: str
     skill: str
     parameters: Mapping[str, Any]
-    when: str
+    when: str = field(metadata=whole(_when))
     missed: str
     max_runs: int | None
     status: str
@@ -45,36 +48,10 @@ class Schedule:
     is_running: bool
     runs: int
     failures: int
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> Schedule:
-        """From one schedule's JSON."""
-        when = f"every {raw['every']}" if "every" in raw else f"{raw['cron']} {raw['timeZone']}"
-        return cls(
-            id=raw["id"],
-            name=raw["name"],
-            wallet_id=raw["walletId"],
-            skill=raw["skill"],
-            parameters=raw["parameters"],
-            when=when,
-            missed=raw["missed"],
-            max_runs=raw["maxRuns"],
-            status=raw["status"],
-            reason=raw["reason"],
-            principal=raw["principal"],
-            made_by=raw["madeBy"],
-            created_at=moment(raw["createdAt"]),
-            next_run_at=_moment(raw["nextRunAt"]),
-            is_running=raw["isRunning"],
-            runs=raw["runs"],
-            failures=raw["failures"],
-            raw=raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleRun:
+class ScheduleRun(Answer):
     """What became of a due time; `status` is running, succeeded, held, refused, failed or skipped.
 
     Attributes:
@@ -89,20 +66,6 @@ class ScheduleRun:
     started_at: datetime | None
     ended_at: datetime | None
     transaction_ids: tuple[str, ...]
-    raw: Raw = field(repr=False)
-
-    @classmethod
-    def of(cls, raw: Raw) -> ScheduleRun:
-        """From one run's JSON."""
-        return cls(
-            due_at=moment(raw["dueAt"]),
-            status=raw["status"],
-            text=raw["text"],
-            started_at=_moment(raw["startedAt"]),
-            ended_at=_moment(raw["endedAt"]),
-            transaction_ids=tuple(raw["transactionIds"]),
-            raw=raw,
-        )
 
 
 class Schedules:
@@ -158,8 +121,8 @@ class Schedules:
             every=every,
             cron=cron,
             time_zone=time_zone,
-            start_at=_text(start_at, "start_at"),
-            end_at=_text(end_at, "end_at"),
+            start_at=moment_text(start_at, "start_at"),
+            end_at=moment_text(end_at, "end_at"),
             max_runs=max_runs,
             missed=missed,
             grants=grants,
@@ -205,7 +168,7 @@ class Schedules:
         self, wallet_id: str, schedule_id: str, limit: int = 50, before: Moment | None = None
     ) -> tuple[ScheduleRun, ...]:
         """What became of its due times, newest first, of those before `before`."""
-        query = json_fields(limit=limit, before=_text(before, "before"))
+        query = json_fields(limit=limit, before=moment_text(before, "before"))
         raw = await self._http.get(f"{_path(wallet_id, schedule_id)}/runs", query)
         return self._http.read_list(ScheduleRun.of, raw, "runs")
 
@@ -213,15 +176,3 @@ class Schedules:
 def _path(wallet_id: str, schedule_id: str | None = None) -> str:
     path = f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules"
     return path if schedule_id is None else f"{path}/{segment(schedule_id, 'schedule_id')}"
-
-
-def _text(value: Moment | None, name: str) -> str | None:
-    if not isinstance(value, datetime):
-        return value
-    if value.tzinfo is None:
-        raise InvalidRequest(f"{name} must have a time zone")
-    return value.astimezone(UTC).isoformat()
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else moment(text)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from solward.client.answer import A, Answer, answer_of, named
 from solward.client.errors import BadSignature
 from solward.support import jsontext
 from solward.support.webhook_signature import (
@@ -35,7 +36,7 @@ _NONCE_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Answer):
     """What the service told, once its signature was checked.
 
     Attributes:
@@ -57,11 +58,10 @@ class Delivery:
     dashboard_url: str
     decision_url: str
     sent_at: datetime
-    raw: Mapping[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class AlertDelivery:
+class AlertDelivery(Answer):
     """Alerts that the service told, once their signature was checked.
 
     Attributes:
@@ -77,10 +77,9 @@ class AlertDelivery:
 
     id: str
     alerts: tuple[Mapping[str, Any], ...]
-    left_out: int
+    left_out: int = field(metadata=named("leftOut.count"))
     dashboard_url: str
     sent_at: datetime
-    raw: Mapping[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +109,7 @@ def verify_delivery(
         BadSignature: the secret did not sign this, or more than 300 s from now.
         InvalidRequest: the secret is too short, or the signed body is of another version.
     """
-    seconds, delivery_id = _verified(secret, headers, body, clock)
-    try:
-        raw = jsontext.loads(body)
-        return Delivery(
-            id=delivery_id,
-            event=raw["event"],
-            by=raw["by"],
-            hold=raw["hold"],
-            dashboard_url=raw["dashboardUrl"],
-            decision_url=raw["decisionUrl"],
-            sent_at=datetime.fromtimestamp(seconds, UTC),
-            raw=raw,
-        )
-    except (ValueError, KeyError, TypeError):
-        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
+    return _delivered(Delivery, secret, headers, body, clock)
 
 
 def verify_alerts(
@@ -141,19 +126,7 @@ def verify_alerts(
         InvalidRequest: the secret is too short, or the signed body is of another version or of
             `ALERT_WEBHOOK_FORMAT=slack`.
     """
-    seconds, delivery_id = _verified(secret, headers, body, clock)
-    try:
-        raw = jsontext.loads(body)
-        return AlertDelivery(
-            id=delivery_id,
-            alerts=tuple(raw["alerts"]),
-            left_out=raw["leftOut"]["count"],
-            dashboard_url=raw["dashboardUrl"],
-            sent_at=datetime.fromtimestamp(seconds, UTC),
-            raw=raw,
-        )
-    except (ValueError, KeyError, TypeError):
-        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
+    return _delivered(AlertDelivery, secret, headers, body, clock)
 
 
 def sign_decision(
@@ -192,6 +165,21 @@ def sign_decision(
         SIGNATURE: decision_signature(secret, hold_id, timestamp, nonce, body),
     }
     return SignedDecision(headers, body)
+
+
+def _delivered(
+    kind: type[A],
+    secret: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    clock: Callable[[], float],
+) -> A:
+    seconds, delivery_id = _verified(secret, headers, body, clock)
+    sent_at = datetime.fromtimestamp(seconds, UTC)
+    try:
+        return answer_of(kind, jsontext.loads(body), id=delivery_id, sent_at=sent_at)
+    except (ValueError, KeyError, TypeError):
+        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
 
 
 def _verified(

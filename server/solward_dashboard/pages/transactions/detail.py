@@ -136,7 +136,7 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
 def _listed(record: Transaction) -> Judged:
     is_blocked = record.status == "blocked" and bool(record.guardrails_applied)
     rule = record.guardrails_applied[-1] if is_blocked else None
-    return Judged(record, rule, record.error or "", {}, None, record.raw)
+    return Judged(record, rule, record.error or "", {}, None, raw=record.raw)
 
 
 def _title(record: Transaction) -> None:

@@ -1,0 +1,137 @@
+"""The base of the service's answers: each is read from its JSON by the types of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from solward.client.arguments import camel
+
+Raw: TypeAlias = Mapping[str, Any]
+Read: TypeAlias = Callable[[Any], Any]
+A = TypeVar("A", bound="Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the service.
+
+    Attributes:
+        raw: its JSON as received, with the fields that a newer service adds.
+    """
+
+    raw: Raw = field(repr=False, kw_only=True)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Self:
+        """From its JSON; raises `KeyError` for a field that is missing."""
+        return answer_of(cls, raw)
+
+
+def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
+    """An answer from its JSON, but for the fields that are given.
+
+    Raises:
+        KeyError: a field is missing that has no default and may not be None.
+    """
+    given["raw"] = raw
+    for each in _fields(kind):  # type: ignore[arg-type]  # mypy takes the hash of its objects
+        if each.name in given:
+            continue
+        found = _at(each.path, raw)
+        if found is not MISSING:
+            given[each.name] = each.read(found)
+        elif each.is_optional:
+            given[each.name] = None
+        elif each.is_required:
+            raise KeyError(".".join(each.path))
+    return kind(**given)
+
+
+def named(name: str, read: Read | None = None) -> dict[str, Any]:
+    """The metadata of a field that the JSON names otherwise; `a.b` is the field `b` of `a`.
+
+    Args:
+        read: reads it where its type does not say how.
+    """
+    return {"path": tuple(name.split(".")), "read": read}
+
+
+def whole(read: Read) -> dict[str, Any]:
+    """The metadata of a field that is read from all of the JSON."""
+    return {"path": (), "read": read}
+
+
+class _Field(NamedTuple):
+    name: str
+    path: tuple[str, ...]
+    read: Read
+    is_optional: bool
+    is_required: bool
+
+
+@cache
+def _fields(kind: type[Answer]) -> tuple[_Field, ...]:
+    types = get_type_hints(kind)
+    return tuple(
+        _Field(
+            name=each.name,
+            path=each.metadata.get("path", (camel(each.name),)),
+            read=each.metadata.get("read") or _reader(types[each.name]),
+            is_optional=NoneType in get_args(types[each.name]),
+            is_required=each.default is MISSING and each.default_factory is MISSING,
+        )
+        for each in fields(kind)
+    )
+
+
+def _at(path: tuple[str, ...], raw: Any) -> Any:
+    for name in path:
+        if raw is None or name not in raw:
+            return MISSING
+        raw = raw[name]
+    return raw
+
+
+def _reader(kind: Any) -> Read:
+    """What makes a value of this type from its JSON."""
+    parts = get_args(kind)
+    if NoneType in parts:
+        some = _reader(parts[0])
+        return lambda raw: None if raw is None else some(raw)
+    if get_origin(kind) is tuple:
+        item = _reader(parts[0])
+        return lambda raw: tuple(map(item, raw))
+    if isinstance(kind, type) and issubclass(kind, Answer):
+        return kind.of
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    return _READERS.get(kind, _as_it_is)
+
+
+def _as_it_is(raw: Any) -> Any:
+    return raw
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 time of the service."""
+    return datetime.fromisoformat(text)
+
+
+def decimal(value: Any) -> Decimal:
+    """A JSON number, or its text; the API has both."""
+    return Decimal(value if isinstance(value, Decimal | int | str) else str(value))
+
+
+def sol(lamports: int | str) -> Decimal:
+    """Lamports in SOL; the API has them as numbers and as texts."""
+    return Decimal(int(lamports)).scaleb(-9)
+
+
+_READERS: dict[Any, Read] = {datetime: moment, Decimal: decimal}
