@@ -118,12 +118,14 @@ def import_lean() -> None:
         import structlog  # noqa: F401
 
 
-def hold_gc() -> None:
-    """Collect no garbage until `freeze_gc`, or the command's end: imports and opening make next to
-    none, and looking for it after each ten thousand objects was a fifth of a start."""
+def begin_service() -> None:
+    """Import as `import_lean`, and collect no garbage until `freeze_gc` or the command's end:
+    imports and opening make next to none, and looking for it after each ten thousand objects was a
+    fifth of a start."""
     gc.disable()
     # A refused command may be one of many that a process runs.
     click.get_current_context().call_on_close(gc.enable)
+    import_lean()
 
 
 def freeze_gc() -> None:

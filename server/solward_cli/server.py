@@ -18,17 +18,9 @@ def server() -> None:
 @log_level_option
 def start(host: str | None, port: int | None, log_level: str) -> None:
     """Serve the API until interrupted; prints the server's and the health address."""
-    from solward_cli.entrypoint import (
-        freeze_gc,
-        hold_gc,
-        import_lean,
-        refusals,
-        run,
-        serving_settings,
-    )
+    from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 
-    hold_gc()
-    import_lean()
+    begin_service()
     from solward.service.service import Solward
     from solward_server.listening import listen
     from solward_server.serve import Address, serve, stop_on_signals

@@ -54,17 +54,9 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     Ends with 0 when it was told to, once what it was paying is recorded; with 1 when the queue
     gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
     """
-    from solward_cli.entrypoint import (
-        freeze_gc,
-        hold_gc,
-        import_lean,
-        refusals,
-        run,
-        serving_settings,
-    )
+    from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 
-    hold_gc()
-    import_lean()
+    begin_service()
     from solward.service.service import Solward
     from solward_server.listening import listen
     from solward_server.serve import Address, stop_on_signals

@@ -57,7 +57,7 @@ class _Streams:
         self.event_class, self.terminated = WorkerContext.event_class, asyncio.Event()
         # Of a writer.
         self.get_extra_info, self.drain = writer.get_extra_info, writer.drain
-        self.wait_closed = writer.wait_closed
+        self.wait_closed, self.write = writer.wait_closed, writer.write
         self._parts, self._came, self._is_over = self._requests(), bytearray(), False
         # Without, a body waits until the client has acknowledged its head.
         self._set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -209,10 +209,6 @@ class _Streams:
         part = bytes(self._came[:count])
         del self._came[:count]
         return part
-
-    def write(self, data: bytes) -> None:
-        """Write to the client."""
-        self._writer.write(data)
 
     def write_eof(self) -> None:
         """End an answer; one that is not whole must not look so."""

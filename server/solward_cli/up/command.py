@@ -53,17 +53,9 @@ def up(
     log_level: str,
 ) -> None:
     """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
-    from solward_cli.entrypoint import (
-        freeze_gc,
-        hold_gc,
-        import_lean,
-        refusals,
-        run,
-        serving_settings,
-    )
+    from solward_cli.entrypoint import begin_service, freeze_gc, refusals, run, serving_settings
 
-    hold_gc()
-    import_lean()
+    begin_service()
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_server.listening import listen
 
