@@ -144,8 +144,6 @@ async def _detailed(context: RouteContext, keys: list[Credential]) -> list[dict[
     return detailed
 
 
-_EXAMPLE = {"name": "ci", "rateLimit": 2, "spendingLimitSol": 1}
-
 _LISTED = {
     "id": KEY,
     "name": "ci",
@@ -203,7 +201,7 @@ PATHS = {
                     },
                     required=["name"],
                 ),
-                _EXAMPLE,
+                {"name": "ci", "rateLimit": 2, "spendingLimitSol": 1},
             ),
             response=success(
                 response_object(
