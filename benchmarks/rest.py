@@ -111,16 +111,16 @@ async def _rows(external: Served, embedded: Served) -> list[Row]:
     def get(title: str, path: str, at_least: float) -> Row:
         return Row(title, external, itertools.repeat(Request("GET", path)), SLICE, at_least)
 
-    of_embedded = get("GET balance, embedded ledger", f"wallets/{inside}/balance", 0.7)
+    of_embedded = get("GET balance, embedded ledger", f"wallets/{inside}/balance", 0.57)
     return [
         # docs/benchmarks.md has why it is not more.
         Row("transfers confirmed", external, transfers, 160, 0.1, ECHO, _confirmed),
-        Row("POST wallets", external, itertools.repeat(NEW_WALLET), 150, 0.5, ECHO),
+        Row("POST wallets", external, itertools.repeat(NEW_WALLET), 150, 0.45, ECHO),
         get("GET balance", f"wallets/{payers[0]}/balance", 0.5),
         replace(of_embedded, served=embedded),
         get("GET transactions?limit=50", "transactions?limit=50", 0.5),
         get("GET wallets?limit=50", "wallets?limit=50", 0.35),
-        get("health", "health", 0.7),
+        get("health", "health", 0.57),
     ]
 
 
