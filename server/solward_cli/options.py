@@ -45,8 +45,8 @@ def _moment(text: str, direction: int) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            "it must be a time such as 2026-12-31 or 2026-12-31T09:00:00+01:00, or a span such as "
-            "7d, 12h or 30m"
+            "it must be a time such as 2026-12-31T00:00:00Z or 2026-12-31, or a span such as "
+            "90d, 12h or 30m"
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
