@@ -58,7 +58,7 @@ MODULES = sorted(
         "solward.vault.guardrails",
         *(home for home in HOMES if home.startswith("solward")),
         *(
-            module
+            module.partition(":")[0]
             for group, plugins in PROJECT["entry-points"].items()
             if group.startswith("solward.")
             for module in plugins.values()
