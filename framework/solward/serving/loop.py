@@ -274,10 +274,10 @@ async def serve_http(
     with contextlib.closing(listening):
         lifespan = Lifespan(ASGIWrapper(app), config, loop, state)
         living = loop.create_task(lifespan.handle_lifespan())
-        await lifespan.wait_for_startup()
-        if living.done():
-            await living
         try:
+            await lifespan.wait_for_startup()
+            if living.done():
+                await living
             server = await asyncio.start_server(
                 accept, sock=listening, backlog=min(BACKLOG, bounds.connections), ssl=tls,
                 ssl_handshake_timeout=bounds.head_s if tls else None,
@@ -288,7 +288,9 @@ async def serve_http(
                 server.close()
                 await _drain(served, bounds.stop_s)
         finally:
-            await lifespan.wait_for_shutdown()
+            # A start that failed has nothing to stop.
+            if not living.done():
+                await lifespan.wait_for_shutdown()
             await living
 
 
