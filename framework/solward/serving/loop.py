@@ -298,11 +298,9 @@ async def _drain(served: set[_Streams], stop_s: float) -> None:
     """Close what is idle; requests that run end, and then as those of clients that go away."""
     for streams in served:
         streams.terminated.set()
-    for is_first in (True, False):
+    # What those that are left use is closed next, so their tasks are waited for too.
+    for attempt in range(3):
         if served:
             await asyncio.wait([each.task for each in served], timeout=stop_s)
         for streams in list(served):
-            streams.connection.cut_off() if is_first else streams.task.cancel()
-    # What they use is closed next.
-    if served:
-        await asyncio.wait([each.task for each in served], timeout=stop_s)
+            streams.task.cancel() if attempt else streams.connection.cut_off()
