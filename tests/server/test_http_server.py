@@ -536,6 +536,30 @@ async def test_a_request_that_outlasts_the_stop_ends_before_the_server_does() ->
             assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
+async def test_a_view_that_answers_after_its_call_was_cancelled_is_no_error() -> None:
+    app, seen = Quart(__name__), Seen()
+
+    @app.get("/slow")
+    async def slow() -> str:
+        seen.entered.set()
+        await seen.may_end.wait()
+        seen.ended.set()
+        return "slow"
+
+    async with serving(app, replace(BOUNDS, stop_s=0.1)) as server:
+        _, writer = await server.connect()
+        writer.write(get("/slow"))
+        await asyncio.wait_for(seen.entered.wait(), 5)
+        (view,) = (each for each in asyncio.all_tasks() if "handle_request" in repr(each))
+        server.stop.set()
+        await asyncio.wait_for(server.serving, 10)
+        seen.may_end.set()
+        await asyncio.wait({view}, timeout=5)
+    assert seen.ended.is_set()
+    # A failure of a task that nobody waits for would be reported.
+    assert view.cancelled()
+
+
 async def test_a_server_that_is_cancelled_stops_as_one_that_is_told_to() -> None:
     app, begun, ended = ObservedQuart(__name__), asyncio.Event(), asyncio.Event()
 

@@ -238,6 +238,9 @@ class Request:
         await self._wait_for({**message, "body": bytes(body)} if body else message)
 
     async def _wait_for(self, message: Message) -> None:
+        if self._ended:
+            # A call that is cancelled leaves Quart's task of the view; so that ends quietly.
+            raise asyncio.CancelledError
         unread = self._connection.kept.unread
         unread[self] = self._connection.kept.now()
         try:
