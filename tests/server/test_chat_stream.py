@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from structlog.testing import capture_logs
+from tests.promises import promise
 from tests.support.agents import agent_body, scripted_model
 from tests.support.services import NOBODY, SECRET, settings
 
@@ -76,6 +77,29 @@ def events(text: str) -> list[tuple[str, Any]]:
         event, data = chunk.split("\n")
         found.append((event.removeprefix("event: "), jsontext.loads(data.removeprefix("data: "))))
     return found
+
+
+@promise("credential-within-its-role")
+async def test_a_stream_ends_with_the_credential_that_asked(talk: Talk) -> None:
+    revoked = asyncio.Event()
+
+    async def pieces(request: CompletionRequest) -> AsyncIterator[str | Usage]:
+        yield "before "
+        await revoked.wait()
+        yield "after"
+
+    talk.model.pieces = pieces
+    body = {"name": "ana", "role": "policy"}
+    made = (await talk.client.post("/admins", json=body)).json()
+    headers = STREAM | {"Authorization": f"Bearer {made['adminSecret']}"}
+    async with talk.client.stream("POST", talk.path, json=HELLO, headers=headers) as answer:
+        text = ""
+        async for part in answer.aiter_text():
+            text += part
+            if not revoked.is_set():
+                assert (await talk.client.delete(f"/admins/{made['id']}")).status_code == 200
+                revoked.set()
+    assert events(text) == [("delta", {"text": "before "}), ("error", {"error": "Invalid API key"})]
 
 
 @pytest.mark.more

@@ -9,7 +9,7 @@ from solward.credentials.rates import Taking, traffic_limiter
 from solward.service.service import Solward
 from solward.types.errors import AgentNotFound
 from solward.vault.custody import Wallet
-from solward_server.http.auth import caller, confined_to
+from solward_server.http.auth import Caller, caller, confined_to
 from solward_server.http.idempotency import SkillCalls
 
 
@@ -52,3 +52,7 @@ class RouteContext:
         key = caller().key
         if key is not None:
             await self.service.limiter.take(key.id, key.rate_limit)
+
+    async def has_ended(self, who: Caller) -> bool:
+        """Whether the secret that a caller came with no longer works; a stream ends with it."""
+        return bool(who.hash) and await self.service.credentials.find(who.hash) is None

@@ -12,7 +12,7 @@ from quart import Blueprint, Response, request
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.roles import Role
-from solward_server.http.auth import Access, keyed
+from solward_server.http.auth import KEY_INVALID, Access, Caller, caller, keyed
 from solward_server.http.body import body_text, read_body
 from solward_server.http.errors import shown_text
 from solward_server.http.route_context import RouteContext
@@ -39,20 +39,24 @@ def blueprint(context: RouteContext) -> Blueprint:
         await context.agent(agent_id)
         await context.count_request()
         if _wants_stream():
-            return await _stream(context.service.agents.chat_stream(agent_id, message))
+            pieces = context.service.agents.chat_stream(agent_id, message)
+            return await _stream(context, caller(), pieces)
         return {"response": await context.service.agents.chat(agent_id, message)}
 
     return routes
 
 
-async def _stream(pieces: AsyncGenerator[str, None]) -> Response:
+async def _stream(
+    context: RouteContext, who: Caller, pieces: AsyncGenerator[str, None]
+) -> Response:
     # The first piece is awaited before the status is sent, so that an error has its own status.
     try:
         first = await anext(pieces, None)
     except BaseException:
         await pieces.aclose()
         raise
-    response = Response(_events(first, pieces), 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
+    events = _events(context, who, first, pieces)
+    response = Response(events, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
     # The provider's deadline ends a chat; Quart's response timeout would after 60 s.
     response.timeout = None
     # Without it reverse proxies buffer small pieces.
@@ -61,7 +65,7 @@ async def _stream(pieces: AsyncGenerator[str, None]) -> Response:
 
 
 async def _events(
-    first: str | None, pieces: AsyncGenerator[str, None]
+    context: RouteContext, who: Caller, first: str | None, pieces: AsyncGenerator[str, None]
 ) -> AsyncGenerator[str, None]:
     sent: list[str] = []
     async with aclosing(pieces):
@@ -70,6 +74,9 @@ async def _events(
                 sent.append(first)
                 yield _event("delta", {"text": first})
                 async for piece in pieces:
+                    if await context.has_ended(who):
+                        yield _event("error", {"error": KEY_INVALID})
+                        return
                     sent.append(piece)
                     yield _event("delta", {"text": piece})
         except SolwardError as error:

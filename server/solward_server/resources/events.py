@@ -10,11 +10,10 @@ from quart import Blueprint, Response, request
 
 from solward.audit.log import AuditEntry
 from solward.audit.search import AuditFilter, search
-from solward.credentials.credential import Credential
 from solward.types.errors import InvalidRequest
 from solward.types.events import EventKind
 from solward.types.roles import Role
-from solward_server.http.auth import Access, admin, caller
+from solward_server.http.auth import Access, Caller, admin, caller
 from solward_server.http.body import query_limit, query_text, query_time, query_whole
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
@@ -56,8 +55,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         kinds = _kinds()
         seq = await _resume_after(context)
         # A HEAD request has no body to wait for.
-        who = caller().admin
-        body = _stream(context, seq, kinds, who) if request.method == "GET" else b""
+        body = _stream(context, seq, kinds, caller()) if request.method == "GET" else b""
         response = Response(body, 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
         response.timeout = None
         # Without it reverse proxies buffer small pieces.
@@ -103,7 +101,7 @@ async def _stream(
     context: RouteContext,
     seq: int,
     kinds: frozenset[str],
-    credential: Credential | None,
+    who: Caller,
 ) -> AsyncGenerator[bytes, None]:
     """All entries above `seq`, read from the log; the event bus only says when there are more.
 
@@ -111,20 +109,13 @@ async def _stream(
     loses entries. It ends with the admin credential that it was opened by: a revocation is an
     entry, which awakes the stream, and nothing is sent before the credential was looked up.
     """
-
-    async def has_ended() -> bool:
-        return (
-            credential is not None
-            and await context.service.credentials.find(credential.hash) is None
-        )
-
     loop = asyncio.get_running_loop()
     with context.service.events.subscribe(size=1) as subscription:
         yield f"retry: {RETRY_MS}\n\n".encode()
         silent_since = loop.time()
         while not subscription.ended:
             while not subscription.ended and (page := await context.service.audit.after(seq, PAGE)):
-                if await has_ended():
+                if await context.has_ended(who):
                     return
                 text = "".join(_event(entry) for entry in page if entry.event in kinds)
                 if text:
@@ -135,7 +126,7 @@ async def _stream(
                 async with asyncio.timeout_at(silent_since + HEARTBEAT_S):
                     await subscription.news()
             except TimeoutError:
-                if await has_ended():
+                if await context.has_ended(who):
                     return
                 yield b":\n\n"
                 silent_since = loop.time()
