@@ -234,6 +234,28 @@ async def test_requests_behind_one_that_runs_are_bounded() -> None:
         assert await answered(await served.open(REQUEST))
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+        # Without "Connection: upgrade" it is a request to uvicorn.
+        b"Upgrade: WebSocket",
+    ],
+)
+async def test_what_two_servers_could_read_differently_is_refused(
+    protocol: Any, headers: bytes
+) -> None:
+    async with serving(protocol, Bounds()) as served:
+        served.size = 2
+        reader, _ = await served.open(
+            b"POST / HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n\r\n0\r\n\r\n"
+        )
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+        # What comes behind is no request.
+        assert b"HTTP/1.1 200" not in await reader.read()
+        assert await answered(await served.open(REQUEST))
+
+
 @promise("dashboard-same-bounds")
 async def test_the_embedded_ledger_answers_while_sockets_are_half_open(
     monkeypatch: pytest.MonkeyPatch,

@@ -8,7 +8,17 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from solward.serving.bounds import App, Bounds, Connection, Connections, Request
+from solward.serving.bounds import (
+    CLOSE,
+    FRAMINGS,
+    App,
+    Bounds,
+    Connection,
+    Connections,
+    Receive,
+    Request,
+    Send,
+)
 
 _PART_BYTES = 4 * 1024
 _MOST_BEHIND = 16
@@ -28,11 +38,29 @@ def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            await Request(_CURRENT.get().begin(), receive, send).run(app, scope)
+            called = _refuse if _is_doubtful(scope["headers"]) else app
+            await Request(_CURRENT.get().begin(), receive, send).run(called, scope)
         else:
             await app(scope, receive, send)
 
     return {"app": answer, "http": protocol}
+
+
+def _is_doubtful(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether two servers could read the request differently.
+
+    Of a body with a length and chunks, a proxy may have read one and uvicorn the other; the rest
+    would be a request of whoever comes next (RFC 9112, 6.3). A handshake of a WebSocket that
+    uvicorn does not take as one is a request to it, and not to a proxy.
+    """
+    names = {name for name, _ in headers}
+    upgrades = {value.lower() for name, value in headers if name == b"upgrade"}
+    return names >= FRAMINGS or b"websocket" in upgrades
+
+
+async def _refuse(_scope: Any, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 400, "headers": CLOSE})
+    await send({"type": "http.response.body", "body": b""})
 
 
 class _Protocol(asyncio.Protocol):

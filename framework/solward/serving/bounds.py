@@ -14,8 +14,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 CLOSE = [(b"content-length", b"0"), (b"connection", b"close")]
+# The headers of which a request with a body has one (RFC 9112, 6).
+FRAMINGS = {b"content-length", b"transfer-encoding"}
 _PIECE_BYTES = 64 * 1024
-_FRAMINGS = {b"content-length", b"transfer-encoding"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +174,11 @@ class Request:
         self._connection.cut_off()
 
     async def run(self, app: App, scope: Any) -> None:
-        """Call the application, or refuse what two servers could read differently."""
-        names = {name for name, _ in scope["headers"]}
-        upgrades = {value.lower() for name, value in scope["headers"] if name == b"upgrade"}
-        has_body = scope["http_version"] == "2" or not names.isdisjoint(_FRAMINGS)
-        self._note({"more_body": has_body})
+        """Call the application until the request has ended."""
+        has_framing = any(name in FRAMINGS for name, _ in scope["headers"])
+        self._note({"more_body": scope["http_version"] == "2" or has_framing})
         try:
-            # Of a body with a length and chunks, a proxy may have read one and the parser the
-            # other; the rest would be a request of whoever comes next (RFC 9112, 6.3).
-            if names >= _FRAMINGS or b"websocket" in upgrades:
-                await self.send({"type": "http.response.start", "status": 400, "headers": CLOSE})
-                await self.send({"type": "http.response.body", "body": b""})
-            else:
-                await app(scope, self.receive, self.send)
+            await app(scope, self.receive, self.send)
         except TimeoutError:
             # The client did not read the answer in the application's own time.
             if not self._begun:
