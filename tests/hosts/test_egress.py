@@ -110,6 +110,12 @@ class Site:
             writer.close()
 
 
+USAGES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+    "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The certificate of a private authority, and one it issued for the sites with its key."""
@@ -128,12 +134,18 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + timedelta(hours=1))
+            # Python 3.13 asks for these and for `KeyUsage` (RFC 5280, 4.2.1).
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(of_issuer, False)
         )
 
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    signs_others = dict.fromkeys(USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
     ca = (
         builder("ca", ca_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(**signs_others), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
     names = x509.SubjectAlternativeName([x509.DNSName(API), x509.DNSName(OTHER)])

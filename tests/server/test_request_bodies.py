@@ -96,6 +96,11 @@ async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
         ("/keys", {"name": "k", "spendingLimitSol": -1}, "spendingLimitSol must be greater than 0"),
         (
             "/keys",
+            {"name": "k", "spendingLimitSol": 10**10},
+            "spendingLimitSol is larger than the ledger can hold",
+        ),
+        (
+            "/keys",
             {"name": "k", "permissions": [1]},
             "permissions must be an array of at most 20 strings of 1 to 64 characters",
         ),

@@ -21,9 +21,13 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TypeDecorator,
     text,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import Dialect
+
+from solward.types.money import COUNTED_MAX
 
 metadata = MetaData(
     naming_convention={
@@ -36,6 +40,21 @@ metadata = MetaData(
 
 # What is run once the tables are made, on one dialect or, by None, on both: triggers, first rows.
 AFTERWARDS: list[tuple[str | None, str]] = []
+
+
+class U64(TypeDecorator[int]):
+    """Units, lamports and slots, unsigned 64-bit on the chain and signed here; what is more than
+    `COUNTED_MAX` is stored as that, and found by it.
+
+    Whatever a stranger or a node writes there, no statement with it fails.
+    """
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        """See `TypeDecorator`."""
+        return None if value is None else min(value, COUNTED_MAX)
 
 
 def _partial(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
@@ -200,14 +219,14 @@ transactions = Table(
     Column("details", Text, nullable=False),  # JSON with exact decimals (solward.support.jsontext)
     Column("guardrails_applied", JSON, nullable=False),
     Column("error", Text),
-    Column("fee_lamports", BigInteger),  # a bound until it has landed
-    Column("held_lamports", BigInteger, nullable=False),  # amount + fees + rent, then the debit
+    Column("fee_lamports", U64),  # a bound until it has landed
+    Column("held_lamports", U64, nullable=False),  # amount + fees + rent, then the debit
     Column("created_ms", BigInteger, nullable=False),
     Column("owner", Text),  # the process that drives it while it is pending
     Column("trace", Text),  # what requested it: a request's id, or `agent:<id>:<cycle>`
-    Column("compute_units", BigInteger),  # used
-    Column("compute_unit_limit", BigInteger),
-    Column("compute_unit_price", BigInteger),  # micro-lamports
+    Column("compute_units", U64),  # used
+    Column("compute_unit_limit", U64),
+    Column("compute_unit_price", U64),  # micro-lamports
     Column("plugin", Text),  # the distribution of a third party's plugin that asked for it
     Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
     Column("refusal_numbers", JSON),  # of a blocked one whose reason says some; texts by name
@@ -283,7 +302,7 @@ reservations = Table(
     Column("scope", Text, primary_key=True),
     Column("asset", Text, primary_key=True),
     Column("created_ms", BigInteger, nullable=False),
-    Column("units", BigInteger, nullable=False),
+    Column("units", U64, nullable=False),
     Index(None, "scope", "asset", "created_ms", "units"),
 )
 
@@ -394,7 +413,7 @@ judged_effects = Table(
     Column("chain", Text, nullable=False),  # JSON
     Column("type", Text, nullable=False),
     Column("lines", Text, nullable=False),
-    Column("costs_lamports", BigInteger, nullable=False),
+    Column("costs_lamports", U64, nullable=False),
     Column("terms", Text, nullable=False),  # clocks, facts, and the sums it was judged by
     Column("prices", Text, nullable=False),  # in dollars, where a grant counts them
     Column("verdict", Text, nullable=False),  # allowed, held, or the rule that refused
@@ -417,7 +436,7 @@ opened_accounts = Table(
     metadata,
     Column("account", Text, primary_key=True),
     Column("transaction_id", Text, nullable=False),
-    Column("rent_lamports", BigInteger, nullable=False),
+    Column("rent_lamports", U64, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "created_ms"),
 )
@@ -457,9 +476,9 @@ attempts = Table(
     Column("signature", Text, nullable=False, unique=True),
     Column("wire", LargeBinary, nullable=False),
     Column("blockhash", Text, nullable=False),
-    Column("last_valid_block_height", BigInteger, nullable=False),
-    Column("context_slot", BigInteger, nullable=False),
-    Column("max_debit", BigInteger, nullable=False),
+    Column("last_valid_block_height", U64, nullable=False),
+    Column("context_slot", U64, nullable=False),
+    Column("max_debit", U64, nullable=False),
     Column("state", Text, nullable=False),  # of attempts.AttemptState
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "transaction_id"),
@@ -485,11 +504,11 @@ payments = Table(
     Column("fingerprint", Text, nullable=False),  # of the whole request, SHA-256, hex
     Column("offer", Text, nullable=False),  # JSON
     Column("asset", Text, nullable=False),
-    Column("units", BigInteger, nullable=False),
+    Column("units", U64, nullable=False),
     Column("decimals", Integer, nullable=False),
     Column("pay_to", Text, nullable=False),
     Column("source", Text, nullable=False),
-    Column("source_units", BigInteger, nullable=False),  # that it held when it was assessed
+    Column("source_units", U64, nullable=False),  # that it held when it was assessed
     Column("memo", Text),
     Column("message_sha256", Text, nullable=False),  # of what is signed, hex
     Column("signer_index", Integer, nullable=False),  # of the wallet among the signatures

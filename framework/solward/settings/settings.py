@@ -53,7 +53,7 @@ from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNA
 from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.types.errors import ConfigError, InvalidRequest
-from solward.types.money import U64_MAX, lamports_to_sol, sol_to_lamports
+from solward.types.money import COUNTED_MAX, U64_MAX, lamports_to_sol, sol_to_lamports
 from solward.types.provider import ProviderContext, ProviderSpec
 from solward.types.site import read_site
 from solward.types.venue import BEST_VENUE, VenueSpec
@@ -568,8 +568,8 @@ class Settings(AccessSettings, VendorSettings):
     def _mints(cls, value: Mapping[str, int]) -> Mapping[str, int]:
         for mint, units in value.items():
             _check_address(mint, " of mints, as in MINT=UNITS")
-            if not 0 <= units <= U64_MAX:
-                raise ValueError(f"the limit of {mint} must be between 0 and {U64_MAX}")
+            if not 0 <= units <= COUNTED_MAX:
+                raise ValueError(f"the limit of {mint} must be between 0 and {COUNTED_MAX}")
         return value
 
     @model_validator(mode="after")

@@ -13,6 +13,9 @@ from solward.types.errors import InvalidRequest
 SOL_DECIMALS = 9
 LAMPORTS_PER_SOL = 10**SOL_DECIMALS
 U64_MAX = 2**64 - 1
+COUNTED_MAX = 2**63 - 1
+"""Most units of a transaction that are counted, because columns are signed. No limit is higher, so
+what has more units fits none, however few of them are counted."""
 
 # A u64 has 20 digits and a mint at most 255 decimals. Expanding a longer number such as
 # `1e999999999` would stop the process before any rule could refuse it.
@@ -22,12 +25,12 @@ _EXACT = Context(prec=_PRECISION)
 _ONE = Decimal(1)
 
 
-def to_units(value: object, decimals: int, field: str) -> int:
+def to_units(value: object, decimals: int, field: str, most: int = U64_MAX) -> int:
     """Whole units as given by a caller (int or Decimal) -> smallest units.
 
     Raises:
         InvalidRequest: naming `field`, when the value is no number, is not positive, has more
-            decimals than the unit, or does not fit a u64.
+            decimals than the unit, or is more than `most`.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise InvalidRequest(f"{field} must be a number")
@@ -45,14 +48,15 @@ def to_units(value: object, decimals: int, field: str) -> int:
         if scaled != scaled.to_integral_value():
             raise InvalidRequest(f"{field} has more than {decimals} decimals")
         units = int(scaled)
-    if units > U64_MAX:
+    if units > most:
         raise InvalidRequest(f"{field} is larger than the ledger can hold")
     return units
 
 
 def sol_to_lamports(value: object, field: str = "amount") -> int:
     """SOL as given by a caller -> lamports; raises like `to_units`."""
-    return to_units(value, SOL_DECIMALS, field)
+    # There is less of it than is counted.
+    return to_units(value, SOL_DECIMALS, field, COUNTED_MAX)
 
 
 def from_units(units: int, decimals: int) -> Decimal:

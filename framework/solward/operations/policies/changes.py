@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -33,8 +33,6 @@ from solward.vault.store.judged import Counting
 from solward.vault.store.spending import SERVICE_SCOPE
 
 Entries = Mapping[str, Sequence[BookEntry]]
-# Columns are signed 64-bit.
-_MOST_UNITS: Final = 2**63 - 1
 
 
 async def read_policy(
@@ -233,7 +231,7 @@ async def _seed(
                         "scope": grant.scope,
                         "asset": asset,
                         "created_ms": each.reserved_ms,
-                        "units": min(units, _MOST_UNITS),
+                        "units": units,
                     }
                 )
         await window_sums.replace_counted(connection, grant.scope, rows)

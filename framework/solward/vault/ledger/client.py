@@ -47,6 +47,9 @@ _FAUCET = (
 # getMultipleAccounts and getSignatureStatuses refuse more (Agave rpc limits).
 _MAX_ACCOUNTS = 100
 _MAX_STATUSES = 256
+# Of a transaction whose entry cannot be read, which says nothing of the others. That the node has
+# none of it would be a proof.
+_UNREAD = SignatureStatus(0, None, None)
 # A mint's decimals are one byte.
 _MAX_DECIMALS = 255
 
@@ -358,7 +361,10 @@ class RpcLedger:
                 raise _malformed("getSignatureStatuses")
             if min_slot and _context_slot(answer) < min_slot:
                 raise LedgerUnavailable("The ledger node is behind what the ledger said before")
-            found += [_status(value) for value in values]
+            read = [_status(value) for value in values]
+            if _UNREAD in read and all(each in (None, _UNREAD) for each in read):
+                raise _malformed("getSignatureStatuses")
+            found += read
         ended = [each for each in found if each and each.confirmation in _ENDED]
         self._known.landed += len(ended)
         self._known.landed_slot = max(
@@ -565,8 +571,8 @@ def _status(value: Any) -> SignatureStatus | None:
         return None
     try:
         confirmation = value["confirmationStatus"]
-        if not isinstance(confirmation, str | None):
-            raise _malformed("getSignatureStatuses")
-        return SignatureStatus(_u64(value["slot"]), value["err"], confirmation)
-    except (KeyError, TypeError):
-        raise _malformed("getSignatureStatuses") from None
+        if isinstance(confirmation, str | None):
+            return SignatureStatus(_u64(value["slot"]), value["err"], confirmation)
+    except (KeyError, TypeError, Malformed):
+        pass
+    return _UNREAD

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
     BindParameter,
     ColumnElement,
     and_,
@@ -24,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
-from solward.database.tables import attempts, reservations, transactions
+from solward.database.tables import U64, attempts, reservations, transactions
 from solward.support import jsontext
 from solward.telemetry import metrics
 from solward.types.errors import TakenOver
@@ -173,7 +172,7 @@ _NAMING: Final = frozenset({"", PocketStep.CALL, HAND_OVER})
 
 
 def _number(name: str) -> BindParameter[int]:
-    return bindparam(name, type_=BigInteger())
+    return bindparam(name, type_=U64())
 
 
 def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:

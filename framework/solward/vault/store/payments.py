@@ -18,6 +18,7 @@ from solward.types.money import from_units
 from solward.types.paid import PaymentState, PaymentView
 from solward.types.payment import PaymentMode, Served
 from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.store import window_sums
 from solward.vault.store.attempts import AttemptState
 
 _STATES: Mapping[str, PaymentState] = {
@@ -241,7 +242,7 @@ async def states(
     return found | {row.transaction_id: _STATES[row.state] for row in rows}
 
 
-_TAKEN = select(func.coalesce(func.sum(reservations.c.units), 0)).where(
+_TAKEN = select(*window_sums.halves(reservations.c.units)).where(
     reservations.c.scope == bindparam("b_scope"),
     reservations.c.asset.in_(bindparam("b_assets", expanding=True)),
     reservations.c.created_ms > bindparam("b_since"),
@@ -275,7 +276,8 @@ async def taken_since(
         "b_height": height,
         "b_since": since_ms,
     }
-    return int((await connection.execute(_TAKEN, parameters)).scalar_one())
+    high, low = (await connection.execute(_TAKEN, parameters)).one()
+    return window_sums.units(high or 0, low or 0)
 
 
 _OF_ID = Prepared(select(*_COLUMNS).where(payments.c.transaction_id == bindparam("b_id")))

@@ -36,8 +36,6 @@ SOL_ASSET = SOL
 COSTS_ASSET = COSTS
 # The switch that freezes everything, and the lock that every reservation shares against it.
 SERVICE_SCOPE = "service"
-# Columns are signed 64-bit, a mint's units unsigned; no limit is as high.
-_MAX_UNITS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +315,7 @@ async def reserve(
                 "scope": scope,
                 "asset": asset,
                 "created_ms": now_ms,
-                "units": min(units, _MAX_UNITS),
+                "units": units,
             }
             for scope, asset, units in ordered
         ],
@@ -434,9 +432,7 @@ async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]
 # index.
 _SCOPE = reservations.c.scope.concat("")
 _RESERVED = (
-    select(
-        _SCOPE.label("scope"), reservations.c.asset, func.sum(reservations.c.units).label("units")
-    )
+    select(_SCOPE.label("scope"), reservations.c.asset, *window_sums.halves(reservations.c.units))
     .where(
         reservations.c.transaction_id.in_(select(transactions.c.id).where(UNFINISHED)),
         _SCOPE.in_(bindparam("scopes", expanding=True)),
@@ -454,7 +450,7 @@ async def reserved(
     """
     found: dict[str, dict[str, int]] = {scope: {} for scope in scopes}
     for row in await connection.execute(_RESERVED, {"scopes": list(scopes)}):
-        found[row.scope][row.asset] = int(row.units)
+        found[row.scope][row.asset] = window_sums.units(row.high, row.low)
     return found
 
 

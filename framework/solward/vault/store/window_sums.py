@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import (
+    ColumnElement,
     bindparam,
     delete,
+    func,
     insert,
+    literal_column,
     select,
     text,
 )
@@ -170,6 +173,12 @@ _SCOPES = text(
 async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
     """The scopes of grants in which anything counts."""
     return frozenset((await connection.execute(_SCOPES)).scalars())
+
+
+def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """`high` and `low`, the sums of a column of units that no number of rows overflows."""
+    high, low = column.op(">>")(literal_column("32")), column.op("&")(literal_column(str(HALF - 1)))
+    return func.sum(high).label("high"), func.sum(low).label("low")
 
 
 def units(high: Any, low: Any) -> int:

@@ -26,6 +26,7 @@ from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, TransactionEffects
 from solward.types.ledger import Account
+from solward.types.money import COUNTED_MAX
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionType
 from solward.vault.guardrails.comparison import unwelcome
@@ -34,8 +35,6 @@ from solward.vault.money.request import Draft, Payment
 # Extensions by which the seller would get less, or what is held is not what is shown; not even the
 # operator's leave for the mint lets it pay.
 _NEVER: Final = {TRANSFER_FEE: "a transfer fee", 4: "confidential transfers"}
-# Of a signed 64-bit column.
-_MOST_UNITS: Final = 2**63 - 1
 _TRANSFER: Final = System.TRANSFER.to_bytes(4, "little")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -55,8 +54,8 @@ def check_draft(draft: Draft) -> None:
         raise InvalidRequest(f"type of a payment must be payment, not {intent.type}")
     if draft.wire is not None or draft.pocket is not None or draft.tables or draft.otherwise:
         raise InvalidRequest("a payment is made of instructions alone")
-    if not 0 < payment.units <= _MOST_UNITS:
-        raise InvalidRequest(f"units of a payment must be 1 to {_MOST_UNITS}, not {payment.units}")
+    if not 0 < payment.units <= COUNTED_MAX:
+        raise InvalidRequest(f"units of a payment must be 1 to {COUNTED_MAX}, not {payment.units}")
     if not 0 < payment.most_compute_units <= MAX_COMPUTE_UNITS:
         raise InvalidRequest(f"most_compute_units must be 1 to {MAX_COMPUTE_UNITS}")
     if payment.most_unit_price < 1:
@@ -189,4 +188,4 @@ def held_units(payment: Payment, before: Mapping[str, Account | None]) -> int:
     if payment.asset == SOL:
         return 0 if state is None else state.lamports
     account = token_account(state)
-    return 0 if account is None else min(account.amount, _MOST_UNITS)
+    return 0 if account is None else min(account.amount, COUNTED_MAX)

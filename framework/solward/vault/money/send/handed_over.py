@@ -19,6 +19,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 import structlog
@@ -28,6 +29,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from solward.database.database import Database
+from solward.database.set_apart import SetApart
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import token_account
 from solward.support.durations import DAY_MS
@@ -45,6 +47,7 @@ from solward.vault.money.send.sender import (
     failed_settlement,
     find_fates,
     mark_unknown,
+    tell_set_apart,
 )
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
@@ -205,6 +208,7 @@ class Watcher:
         self._hook = hook
         self.pace = pace
         self._live: dict[str, Live] = {}
+        self._apart = SetApart[Settlement](attrgetter("transaction_id"), tell_set_apart)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -538,8 +542,9 @@ class Watcher:
 
     async def _settle(self, settlements: Sequence[Settlement]) -> None:
         """Store ends, each with the transaction's signature, and tell who waits."""
-        if not settlements:
-            return
+        await self._apart.run(settlements, self._store)
+
+    async def _store(self, settlements: Sequence[Settlement]) -> None:
         named = []
         for each in settlements:
             item = self._live[each.transaction_id]

@@ -22,7 +22,7 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
 from solward.vault.money.send.handed_over import Watcher, live_payment
-from solward.vault.money.send.sender import InFlight, Sender
+from solward.vault.money.send.sender import InFlight, Sender, tell_set_apart
 from solward.vault.money.send.signing import step_in_flight
 from solward.vault.money.steps import log_taken_over
 from solward.vault.store import attempts as store
@@ -77,33 +77,46 @@ async def reconcile(
     open_items, reserved, steps, paid = await _take_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
-    resumed, runs, handed = [], [], 0
-    for record, held, attempt in open_items:
+    ends: list[asyncio.Future[Any]] = []
+
+    async def go_on(record: TransactionRecord, held: int, attempt: Attempt | None) -> bool:
+        """Whether there is something to watch; without, it was released."""
+        units, row = reserved.get(record.id, {}), paid.get(record.id)
         if record.id in steps:
             live = None if attempt is None else step_in_flight(record, attempt)
             if live is not None:
                 sender.watch(live)
             if resume is not None:
-                runs.append(resume(record, live, steps[record.id]))
-        elif attempt is not None and attempt.step == HAND_OVER:
-            handed += 1
-            units, row = reserved.get(record.id, {}), paid.get(record.id)
-            if record.signature is not None:
-                sender.watch(_in_flight(record, attempt, held, units))
-            elif row is not None and watcher is not None:
+                ends.append(resume(record, live, steps[record.id]))
+            return resume is not None
+        if attempt is not None and attempt.step == HAND_OVER and record.signature is None:
+            if row is not None and watcher is not None:
                 bounds = attempt.context_slot, attempt.last_valid_block_height
                 payment = live_payment(record, row, attempt.wire, bounds, held, units)
                 watcher.watch(payment, None if row.answer is None else row.answer.hint)
-        elif attempt is not None:
-            resumed.append(_in_flight(record, attempt, held, reserved.get(record.id, {})))
+            return True
+        if attempt is not None:
+            item = _in_flight(record, attempt, held, units)
         elif record.signature is not None:
-            resumed.append(await _faucet(ledger, record))
-    for item in resumed:
+            item = await _faucet(ledger, record)
+        else:
+            return False
         sender.watch(item)
-    ends: list[asyncio.Future[Any]] = [*(item.done for item in resumed), *runs]
+        if item.sends:
+            ends.append(item.done)
+        return True
+
+    gone_on = 0
+    for each in open_items:
+        try:
+            gone_on += await go_on(*each)
+        except Exception:
+            # It stays reserved until a start that can read it; the others go on.
+            gone_on += 1
+            tell_set_apart(each[0].id)
     if ends:
         await asyncio.wait(ends, timeout=wait_s)
-    found = Reconciliation(len(open_items) - len(ends) - handed, len(ends) + handed)
+    found = Reconciliation(len(open_items) - gone_on, gone_on)
     _log.info("reconciled", released=found.released, resumed=found.resumed)
     return found
 

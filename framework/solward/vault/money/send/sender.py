@@ -21,12 +21,14 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from solders.transaction import VersionedTransaction
 
 from solward.database.database import Database
+from solward.database.set_apart import SetApart
 from solward.solana.message import AnyMessage
 from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected
@@ -131,6 +133,7 @@ class Sender:
         self._resend_s = resend_s
         self._balances_s = balances_s
         self._open: dict[str, InFlight] = {}
+        self._apart = SetApart[InFlight](attrgetter("transaction_id"), tell_set_apart)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -173,18 +176,18 @@ class Sender:
                 await self._wake.wait()
             self._wake.clear()
             try:
-                await self._round()
+                await self._apart.run(list(self._open.values()), self._round)
             except LedgerError as error:
                 _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
             except Exception:
                 # Every transaction in flight depends on this task, so no failure may end it.
-                _log.exception("confirmation_failed", in_flight=len(self._open))
+                _log.exception("confirmations_failed", in_flight=len(self._open))
             if self._open and all(item.polled for item in self._open.values()):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self._poll_s)
 
-    async def _round(self) -> None:
-        items = list(self._open.values())
+    async def _round(self, items: Sequence[InFlight]) -> None:
+        items = [item for item in items if item.signature in self._open]
         if not items:
             return
         for item in items:
@@ -207,7 +210,7 @@ class Sender:
         late = [
             item
             for item, status in zip(items, statuses, strict=True)
-            if status is None and self._is_late(item)
+            if (status is None or status.confirmation is None) and self._is_late(item)
         ]
         now = time.monotonic()
         # That one failed gives money back, so the node in use does not say it alone.
@@ -328,9 +331,9 @@ class Sender:
                 metrics.IN_FLIGHT.set(len(self._open))
                 if item.first_sent is not None:
                     metrics.CONFIRMATION.observe(time.monotonic() - item.first_sent)
-                self._on_settled(settlement)
                 if not item.done.done():
                     item.done.set_result(settlement)
+                self._on_settled(settlement)
 
 
 def _shown_by_balances(item: InFlight) -> AnyMessage | None:
@@ -390,6 +393,11 @@ def _settled(
         closed=closed,
         spent=Spent(units=None if landed is None else landed.units),
     )
+
+
+def tell_set_apart(transaction_id: str) -> None:
+    """Log the failure of one transaction, from which the others are kept."""
+    _log.exception("confirmation_failed", transaction_id=transaction_id)
 
 
 class Expired(Protocol):

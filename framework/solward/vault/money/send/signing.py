@@ -30,9 +30,6 @@ from solward.vault.store import attempts as store
 from solward.vault.store import payments, pockets
 from solward.vault.store.attempts import HAND_OVER, Attempt, PocketStep, Spent
 
-# Of a BIGINT column; a price beyond it can only stand in bytes that nobody can pay for.
-_MOST = 2**63 - 1
-
 
 class Signing:
     """Turns a reservation into durable signed bytes."""
@@ -174,7 +171,7 @@ def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
 def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
     """What a message says it spends on the network, and the compute units it used."""
     terms = fee_terms(message)
-    return Spent(terms.lamports, units, terms.unit_limit, min(terms.unit_price, _MOST))
+    return Spent(terms.lamports, units, terms.unit_limit, terms.unit_price)
 
 
 def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:

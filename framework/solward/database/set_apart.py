@@ -1,0 +1,82 @@
+"""Work on items of several owners, of which one that fails stops no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from solward.types.errors import LedgerError
+
+_FIRST_S, _MOST_S = 2.0, 300.0
+
+Item = TypeVar("Item")
+Work: TypeAlias = Callable[[Sequence[Item]], Awaitable[Any]]
+
+
+def is_everybodys(error: BaseException) -> bool:
+    """Whether an error is no item's: the ledger or the database is away, or the process stops."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    everybodys = (LedgerError, OperationalError, InterfaceError, PoolTimeout)
+    return isinstance(error, everybodys) or not isinstance(error, Exception)
+
+
+class SetApart(Generic[Item]):
+    """What failed by itself: told once, and tried again by itself, later each time."""
+
+    def __init__(self, name_of: Callable[[Item], str], tell: Callable[[str], object]) -> None:
+        """Args:
+        name_of: what an item is known by.
+        tell: logs, by its name, that an item is set apart; the error is the one that is handled.
+        """
+        self._name_of, self._tell = name_of, tell
+        # When each is tried again, in monotonic seconds, and how long it waits after that.
+        self._failed: dict[str, tuple[float, float]] = {}
+
+    async def run(self, items: Sequence[Item], work: Work[Item]) -> None:
+        """Work on all items together; where that fails, on each half of them by itself.
+
+        Args:
+            work: may be called for an item that it has worked on already.
+
+        Raises:
+            Exception: what is everybody's.
+        """
+        now = time.monotonic()
+        due = [self._failed.get(self._name_of(item), (None, 0.0))[0] for item in items]
+        await self._work([i for i, at in zip(items, due, strict=True) if at is None], work)
+        for item, at in zip(items, due, strict=True):
+            if at is not None and at <= now:
+                await self._work([item], work)
+
+    async def _work(self, items: Sequence[Item], work: Work[Item]) -> None:
+        if not items:
+            return
+        try:
+            await work(items)
+        except Exception as error:
+            if is_everybodys(error):
+                raise
+            if len(items) == 1:
+                self._fails(self._name_of(items[0]))
+                return
+        else:
+            for item in items:
+                self._failed.pop(self._name_of(item), None)
+            return
+        half = len(items) // 2
+        await self._work(items[:half], work)
+        await self._work(items[half:], work)
+
+    def _fails(self, name: str) -> None:
+        if name not in self._failed:
+            self._tell(name)
+        now = time.monotonic()
+        _, wait_s = self._failed.get(name, (0.0, _FIRST_S))
+        # What did not come again has ended otherwise.
+        self._failed = {n: each for n, each in self._failed.items() if each[0] > now - _MOST_S}
+        self._failed[name] = (now + wait_s, min(2 * wait_s, _MOST_S))
