@@ -17,10 +17,17 @@ from solders.system_program import CreateAccountParams, create_account, create_n
 from spl.token.instructions import (
     approve,
     get_associated_token_address,
+    initialize_account3,
     revoke,
     set_authority,
 )
-from spl.token.models import ApproveParams, AuthorityType, RevokeParams, SetAuthorityParams
+from spl.token.models import (
+    ApproveParams,
+    AuthorityType,
+    InitializeAccount3Params,
+    RevokeParams,
+    SetAuthorityParams,
+)
 from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.localnet import Chain, StillClock
@@ -146,6 +153,51 @@ def test_a_foreign_close_authority_is_named_and_gone_with_the_account(used: Used
         used.signs(set_owner(used, account, AuthorityType.CLOSE_ACCOUNT, used.address))
     used.signs(set_owner(used, account, AuthorityType.ACCOUNT_OWNER, STRANGER))
     assert used.imported().exit_code == 0
+
+
+@promise("given-account-no-hindrance")
+def test_an_account_that_a_stranger_gives_away_holds_nothing_up(used: UsedKey) -> None:
+    """He keeps the authority to close it."""
+    made, mint = Keypair(), Keypair()
+
+    async def live(chain: Chain) -> None:
+        payer = chain.payer.pubkey()
+        await chain.do(*mint_instructions(payer, mint.pubkey(), 2_000_000), signers=[mint])
+        create = create_account(
+            CreateAccountParams(
+                from_pubkey=payer,
+                to_pubkey=made.pubkey(),
+                lamports=2_039_280,
+                space=165,
+                owner=TOKEN,
+            )
+        )
+        begin = initialize_account3(
+            InitializeAccount3Params(
+                program_id=TOKEN, account=made.pubkey(), mint=mint.pubkey(), owner=payer
+            )
+        )
+        keeps, gives = (
+            set_authority(
+                SetAuthorityParams(
+                    program_id=TOKEN,
+                    account=made.pubkey(),
+                    authority=kind,
+                    current_authority=payer,
+                    new_authority=to,
+                )
+            )
+            for kind, to in (
+                (AuthorityType.CLOSE_ACCOUNT, STRANGER),
+                (AuthorityType.ACCOUNT_OWNER, used.address),
+            )
+        )
+        await chain.do(create, begin, keeps, gives, signers=[made])
+
+    used.lives(live)
+    result = used.imported()
+    assert result.exit_code == 0, result.output
+    assert f"Note: {made.pubkey()} (mint {mint.pubkey()}): {STRANGER} may close it" in result.stderr
 
 
 def test_rights_of_its_own_are_none_of_others(used: UsedKey) -> None:

@@ -86,11 +86,23 @@ class Stake(Answer):
 
     Attributes:
         state: activating, active, deactivating or inactive.
+        locked: a lockup forbids to withdraw it, inactive or not.
     """
 
     address: str
     balance: Decimal
     state: str
+    locked: bool = False
+
+    @property
+    def can_be_withdrawn(self) -> bool:
+        """Whether all it holds can come back to the wallet now."""
+        return self.state == "inactive" and not self.locked
+
+    @property
+    def shown_state(self) -> str:
+        """The state, and whether it is locked."""
+        return f"{self.state}, locked" if self.locked else self.state
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ from solward.solana.tokens import (
     TRANSFER_FEE,
     Mint,
     associated_account_size,
+    associated_address,
     current_epoch,
     read_mint,
     token_account,
@@ -212,18 +213,27 @@ async def plan_close_account(
 ) -> Draft:
     """Close an empty token account of the wallet; its rent comes back to the wallet.
 
+    Args:
+        mint: or the account itself. The mint may be gone: a stranger can open an account for the
+            wallet and close its mint.
+
     Raises:
         InvalidRequest: no such mint; the wallet has no account of it, or none that is empty.
         LedgerError: the ledger did not answer.
     """
-    found = await _mint(ledger, tokens, mint)
-    held = await accounts_of(ledger, wallet, found)
-    empty = next((holding for holding in held if holding.units == 0), None)
-    if empty is None:
-        balance = format_amount(from_units(sum(each.units for each in held), found.decimals))
-        way = "unwrap it" if found.address == WRAPPED_SOL_MINT else "burn or swap it first"
+    given = tokens.resolve(mint, "mint")
+    held = [each for each in await ledger.holdings(wallet) if given in (each.mint, each.account)]
+    if not held:
+        # It says what is wrong with the mint, where something is.
+        held = await accounts_of(ledger, wallet, await read_mint(ledger, given))
+    # Of several empty ones the associated one.
+    held.sort(key=lambda each: (each.units, not _is_associated(each, wallet), each.account))
+    empty = held[0]
+    if empty.units:
+        balance = format_amount(from_units(sum(each.units for each in held), empty.decimals))
+        way = "unwrap it" if empty.mint == WRAPPED_SOL_MINT else "burn or swap it first"
         raise InvalidRequest(
-            f"mint: the wallet's token account still holds {balance} of {found.address}; {way}"
+            f"mint: the wallet's token account still holds {balance} of {empty.mint}; {way}"
         )
     state = await ledger.account(empty.account)
     owner = Pubkey.from_string(wallet)
@@ -232,18 +242,22 @@ async def plan_close_account(
         wallet=wallet,
         may_close=frozenset({empty.account}),
         details={
-            "mint": found.address,
+            "mint": empty.mint,
             "account": empty.account,
             "reclaimed": lamports_to_sol(state.lamports if state else 0),
         },
     )
     close = CloseAccountParams(
-        program_id=Pubkey.from_string(found.program),
+        program_id=Pubkey.from_string(empty.program),
         account=Pubkey.from_string(empty.account),
         dest=owner,
         owner=owner,
     )
     return Draft(intent, (close_account(close),))
+
+
+def _is_associated(holding: TokenHolding, wallet: str) -> bool:
+    return holding.account == associated_address(wallet, holding.mint, holding.program)
 
 
 def associated_account(owner: Pubkey, mint: Mint) -> Pubkey:

@@ -225,15 +225,20 @@ async def read_stake(ledger: ReadLedger, address: str, field: str) -> Stake:
     return stake
 
 
-async def read_stakes(ledger: ReadLedger, wallet: str) -> tuple[Stake, ...]:
-    """Every stake account whose staker or withdrawer is the wallet, by address.
+async def read_stakes(
+    ledger: ReadLedger, wallet: str, *, of_others: bool = False
+) -> tuple[Stake, ...]:
+    """Every stake account whose withdrawer is the wallet, by address.
+
+    Args:
+        of_others: also those of which it is the staker alone, as anybody can name it.
 
     Raises:
         LedgerRejected: with `NOT_SERVED`, no RPC provider lists them; see `RecordedStakes`.
         LedgerError: the ledger did not answer.
     """
     accounts: dict[str, Account] = {}
-    for offset in (_STAKER_AT, _WITHDRAWER_AT):
+    for offset in (_WITHDRAWER_AT, _STAKER_AT) if of_others else (_WITHDRAWER_AT,):
         accounts |= await ledger.program_accounts(
             STAKE_PROGRAM, size=STAKE_ACCOUNT_BYTES, offset=offset, key=wallet
         )

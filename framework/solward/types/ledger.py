@@ -25,7 +25,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class TokenHolding:
-    """One token account of a wallet."""
+    """One token account of a wallet.
+
+    Attributes:
+        decimals: of its mint; 0 where that was closed, as only one without units can be.
+    """
 
     account: str
     mint: str

@@ -97,7 +97,7 @@ async def _import(settings: Settings, file: Path, name: str) -> Wallet:
         async with open_cluster(settings) as cluster:
             await cluster.verify()
             rights = await foreign_rights(cluster.ledger, address)
-        for each in rights.stakes:
+        for each in rights.noted:
             click.echo(f"Note: {each}", err=True)
         if rights.taking:
             raise InvalidRequest(

@@ -22,6 +22,7 @@ from solward.client import (
     RateLimited,
     Refused,
     SolwardClient,
+    Stake,
     TokenBalance,
     Transaction,
     Unauthorized,
@@ -143,14 +144,17 @@ class Sweep:
         wallets = self.client.wallets
         await self._balance()
         for stake in await wallets.stakes(self.wallet.id):
-            what = f"stake {stake.address} ({format_amount(stake.balance)} SOL, {stake.state})"
-            if stake.state == "inactive":
+            what = (
+                f"stake {stake.address} ({format_amount(stake.balance)} SOL, {stake.shown_state})"
+            )
+            if stake.can_be_withdrawn:
                 await self._transact(
                     f"withdraw {what}",
                     partial(wallets.withdraw_stake, self.wallet.id, stake_account=stake.address),
                 )
             else:
-                self.left.append(Left(what, "it is not inactive", stake_advice(stake.state)))
+                reason = "it is locked" if stake.locked else "it is not inactive"
+                self.left.append(Left(what, reason, stake_advice(stake)))
 
     async def _unwrap_sol(self) -> None:
         for token in (await self._balance()).tokens:
@@ -330,9 +334,10 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
     pockets = await client.wallets.pockets(wallet.id)
     lines = [f"empty    {describe_pocket(pocket)}, and send what comes home" for pocket in pockets]
     for stake in await client.wallets.stakes(wallet.id):
-        verb = "withdraw" if stake.state == "inactive" else "stays:  "
-        advice = "" if stake.state == "inactive" else f"; {stake_advice(stake.state)}"
-        lines.append(f"{verb} stake {stake.address}, {stake.balance} SOL, {stake.state}{advice}")
+        verb = "withdraw" if stake.can_be_withdrawn else "stays:  "
+        advice = "" if stake.can_be_withdrawn else f"; {stake_advice(stake)}"
+        said = f"{stake.balance} SOL, {stake.shown_state}"
+        lines.append(f"{verb} stake {stake.address}, {said}{advice}")
     for token in balance.tokens:
         amount, name = format_amount(token.amount), token.symbol or token.mint
         if not token.units:
@@ -369,9 +374,11 @@ def describe_pocket(pocket: Mapping[str, Any]) -> str:
     return f"pocket {pocket['address']}{position} (put in: {held or 'unknown'})"
 
 
-def stake_advice(state: str) -> str:
-    """What to do about a stake in this state."""
-    if state == "deactivating":
+def stake_advice(stake: Stake) -> str:
+    """What to do about a stake that cannot be withdrawn."""
+    if stake.locked and stake.state == "inactive":
+        return "sweep again when its lockup has ended"
+    if stake.state == "deactivating":
         return "sweep again when it is inactive, at the end of the epoch"
     return "unstake it with solward wallet unstake, and sweep again when it is inactive"
 

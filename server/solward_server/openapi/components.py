@@ -507,7 +507,9 @@ SCHEMAS: dict[str, Schema] = {
             "address": address("The stake account."),
             "balance": sol("SOL, rent included."),
             "state": choice("Activation.", *StakeState),
-        }
+            "locked": flag("A lockup forbids to withdraw it, inactive or not.", const=True),
+        },
+        optional=["locked"],
     ),
     "AuditEntry": response_object(
         {

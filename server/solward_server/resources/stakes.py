@@ -33,6 +33,7 @@ def blueprint(context: RouteContext) -> Blueprint:
                     "balance": lamports_to_sol(each.lamports),
                     "state": each.state.value,
                 }
+                | ({"locked": True} if each.is_locked else {})
                 for each in found
             ]
         } | ({} if complete else {"complete": False})

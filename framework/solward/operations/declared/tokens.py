@@ -188,7 +188,11 @@ CLOSE_ACCOUNT = Operation(
     tag="tokens",
     title="Close an empty token account and take its rent back",
     does="Close the wallet's empty token account of `mint`; its rent comes back.",
-    fields=(_MINT,),
+    fields=(
+        Token(
+            "mint", "Its mint's address or symbol; or its own address, for the mint may be gone."
+        ),
+    ),
     details=(
         _OF_MINT,
         Address("account", "The closed one."),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from solward.solana.programs import PROGRAM_NAMES, SYSTEM_PROGRAM
 from solward.solana.stakes import read_stakes
-from solward.solana.tokens import TokenAccount, token_account
+from solward.solana.tokens import TokenAccount, associated_address, token_account
 from solward.types.errors import LedgerRejected
 from solward.types.ledger import ReadLedger
 
@@ -21,12 +21,12 @@ class ForeignRights:
 
     Attributes:
         taking: rights to take what the address holds, with what ends them.
-        stakes: stake accounts that are the address's in part; nothing of them is its money that
-            another can take.
+        noted: stake accounts that are the address's in part, and what strangers can put beside any
+            address; nothing of these is its money that another can take.
     """
 
     taking: tuple[str, ...]
-    stakes: tuple[str, ...]
+    noted: tuple[str, ...]
 
 
 async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
@@ -38,9 +38,19 @@ async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
     taking = await _on_itself(ledger, address)
     # Their bytes: what a node says of a delegate in words of its own is not asked.
     listed = sorted({holding.account for holding in await ledger.holdings(address)})
+    noted: list[str] = []
     for name, account in (await ledger.accounts(listed)).items():
-        taking += _on_token_account(name, token_account(account), address)
-    return ForeignRights(tuple(taking), tuple(await _on_stakes(ledger, address)))
+        found = token_account(account)
+        # One that was closed meanwhile holds nothing.
+        if account is not None and found is not None and found.owner == address:
+            own = associated_address(address, found.mint, account.owner)
+            delegated, closing = _on_token_account(name, found, address)
+            taking += delegated
+            # Who gives an account away may keep its close authority, which gets its rent once it
+            # is empty. Of an associated account, and of wrapped SOL, the owner alone gave it.
+            is_given = name != own and found.rent_reserve is None
+            (noted if is_given else taking).extend(closing)
+    return ForeignRights(tuple(taking), (*noted, *await _on_stakes(ledger, address)))
 
 
 async def _on_itself(ledger: ReadLedger, address: str) -> list[str]:
@@ -55,28 +65,30 @@ async def _on_itself(ledger: ReadLedger, address: str) -> list[str]:
     return [f"{address} belongs to the program {program}, which may take its SOL: use a new key"]
 
 
-def _on_token_account(account: str, found: TokenAccount | None, address: str) -> list[str]:
-    if found is None or found.owner != address:
-        return [f"{account} is said to be a token account of {address}, and is none: try again"]
-    taking: list[str] = []
+def _on_token_account(
+    account: str, found: TokenAccount, address: str
+) -> tuple[list[str], list[str]]:
+    """Rights to take its tokens, and to close it."""
+    delegated: list[str] = []
+    closing: list[str] = []
     if found.delegate not in (None, address):
-        taking.append(
+        delegated.append(
             f"{account} (mint {found.mint}): {found.delegate} may take {found.delegated_amount}"
             f" smallest units as its delegate: `spl-token revoke {account}`"
         )
     if found.close_authority not in (None, address):
         # The token programs let nobody but a close authority replace it.
-        taking.append(
+        closing.append(
             f"{account} (mint {found.mint}): {found.close_authority} may close it and keep its SOL:"
             " move what it holds elsewhere, then give it away with"
             f" `spl-token authorize {account} owner {found.close_authority}`"
         )
-    return taking
+    return delegated, closing
 
 
 async def _on_stakes(ledger: ReadLedger, address: str) -> list[str]:
     try:
-        stakes = await read_stakes(ledger, address)
+        stakes = await read_stakes(ledger, address, of_others=True)
     except LedgerRejected:
         # Public nodes refuse to search a program's accounts.
         return ["stake accounts cannot be searched on this node"]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from solders.pubkey import Pubkey
 
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
+from solward.solana.tokens import token_account
 from solward.telemetry import metrics, tracing
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
@@ -178,7 +179,10 @@ class RpcLedger:
         return min(map(_context_slot, answers), default=0), found
 
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
-        """Token accounts of a wallet under both token programs, zero balances included."""
+        """Token accounts of a wallet under both token programs, zero balances included.
+
+        Strangers open them too: one that cannot be read is left out, unless none can be.
+        """
         programs = (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
         options = {"commitment": "confirmed", "encoding": "jsonParsed"}
         answers = await asyncio.gather(
@@ -189,21 +193,13 @@ class RpcLedger:
         )
         found: list[TokenHolding] = []
         for program, answer in zip(programs, answers, strict=True):
-            try:
-                for item in _value(answer):
-                    info = item["account"]["data"]["parsed"]["info"]
-                    amount = info["tokenAmount"]
-                    found.append(
-                        TokenHolding(
-                            _address(item["pubkey"]),
-                            _address(info["mint"]),
-                            program,
-                            _u64(int(amount["amount"])),
-                            _decimals(amount["decimals"]),
-                        )
-                    )
-            except (KeyError, TypeError, ValueError):
-                raise _malformed("getTokenAccountsByOwner") from None
+            items = _value(answer)
+            if not isinstance(items, list):
+                raise _malformed("getTokenAccountsByOwner")
+            read = [each for item in items if (each := _holding(item, program)) is not None]
+            if items and not read:
+                raise _malformed("getTokenAccountsByOwner")
+            found += read
         return tuple(found)
 
     async def slot(self) -> int:
@@ -520,6 +516,24 @@ def _u64(value: Any) -> int:
     if not 0 <= number <= U64_MAX:
         raise Malformed("The ledger's answer has an unexpected shape")
     return number
+
+
+def _holding(item: Any, program: str) -> TokenHolding | None:
+    """A token account as it is listed; None where it cannot be read."""
+    try:
+        address, data = _address(item["pubkey"]), item["account"]["data"]
+        if isinstance(data, list):
+            # Its mint was closed, so that nobody knows the decimals; such a mint has no units.
+            state = token_account(_account(item["account"]))
+            if state is None:
+                return None
+            return TokenHolding(address, state.mint, program, state.amount, decimals=0)
+        info = data["parsed"]["info"]
+        amount = info["tokenAmount"]
+        units, decimals = _u64(int(amount["amount"])), _decimals(amount["decimals"])
+        return TokenHolding(address, _address(info["mint"]), program, units, decimals)
+    except (KeyError, TypeError, ValueError, Malformed):
+        return None
 
 
 def _vote_account(item: Any) -> VoteAccount:

@@ -308,12 +308,12 @@ class Stakes:
         with ui.element("div").classes("sw-row"):
             ui.label(short(stake.address)).classes("sw-mono")
             copy_button(stake.address, "Stake account")
-            ui.badge(stake.state).props("outline")
+            ui.badge(stake.shown_state).props("outline")
             ui.space()
             ui.label(sol(stake.balance)).classes("sw-number")
-            verb = {"activating": "Unstake", "active": "Unstake", "inactive": "Withdraw"}.get(
-                stake.state
-            )
+            verb = {"activating": "Unstake", "active": "Unstake"}.get(stake.state)
+            if stake.can_be_withdrawn:
+                verb = "Withdraw"
             if verb is not None:
                 button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
                 button.props["aria-label"] = f"{verb} {short(stake.address)}"
