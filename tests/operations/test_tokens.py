@@ -154,12 +154,10 @@ async def test_what_is_no_mint_is_refused_by_every_operation(
     mint = await tokens.mint(program, units=1)
     account = tokens.account(mint, program)
     for bad in (account, str(Keypair().pubkey()), tokens.address, "NOSUCH", "", 5, None, True):
-        for call in (
-            mint_supply(tokens, bad, 1),
-            burn(tokens, bad, 1),
-            revoke(tokens, bad),
-            close(tokens, bad),
-        ):
+        calls = [mint_supply(tokens, bad, 1), burn(tokens, bad, 1), revoke(tokens, bad)]
+        # An account is closed by its own address too.
+        calls += [] if bad == account else [close(tokens, bad)]
+        for call in calls:
             await tokens.refuses(call, "^mint (is required and )?must be ")
 
 
@@ -277,7 +275,8 @@ async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
     tokens: TokenBench, kind: str, ask: Callable[[TokenBench, str], Awaitable[Any]], details: Any
 ) -> None:
     mint = await tokens.mint(units=1_000_000)
-    for method in ("getAccountInfo", "simulateTransaction"):
+    first = "getTokenAccountsByOwner" if kind == "close_account" else "getAccountInfo"
+    for method in (first, "simulateTransaction"):
         if kind == "close_account" and method == "simulateTransaction":
             tokens.bench.wire.faults.clear()
             await burn(tokens, mint, 1)

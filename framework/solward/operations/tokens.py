@@ -62,6 +62,7 @@ from solward.solana.instructions import (
     TOKEN_TRANSFER_CHECKED_WITH_FEE,
 )
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.recipients import check_recipient
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
     NON_TRANSFERABLE,
@@ -544,17 +545,16 @@ async def _receiver(
 ) -> tuple[Pubkey, Pubkey]:
     """Who will own the tokens, and in which token account."""
     state = await ledger.account(str(recipient))
+    check_recipient("to", str(recipient), state, mint.address)
     given = token_account(state)
     if given is not None:
-        if given.mint != mint.address:
-            raise InvalidRequest(
-                f"to is a token account of {given.mint}, which cannot hold {mint.address}"
-            )
         owner, account = Pubkey.from_string(given.owner), recipient
-    elif not recipient.is_on_curve():
+    elif state is None and not recipient.is_on_curve():
+        # It may be the address of a token account that is not open; a vault has SOL.
         raise InvalidRequest(
-            "to is an address without a private key, which could not spend what it gets; a"
-            " program's vault has a token account of the mint that can be named instead"
+            "to is an address without a private key that nothing was sent to, which might not spend"
+            " what it gets; a program's vault has a token account of the mint that can be named"
+            " instead"
         )
     elif state is not None and state.owner != str(SYSTEM_PROGRAM):
         raise InvalidRequest(

@@ -9,20 +9,27 @@ import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
+from solders.system_program import (
+    CreateAccountWithSeedParams,
+    TransferParams,
+    create_account_with_seed,
+    transfer,
+)
 from spl.token.instructions import close_account
 from spl.token.models import CloseAccountParams
 from tests.promises import promise
 from tests.support.engine import RENT_SYSVAR, STAKE, locked_stake
-from tests.support.tokens import TOKEN_2022, TokenBench
+from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 
 from solward.solana.balances import read_balances
+from solward.solana.programs import CLOCK_SYSVAR, SYSTEM_PROGRAM
 from solward.solana.stakes import read_stakes
 from solward.solana.token_list import token_list
 from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody.foreign_rights import foreign_rights
-from solward.vault.money.request import ADMIN
+from solward.vault.money.request import ADMIN, Draft
 
 
 async def with_a_closed_mint(tokens: TokenBench) -> tuple[str, str]:
@@ -109,3 +116,41 @@ async def test_a_strangers_stake_is_not_the_wallets(tokens: TokenBench) -> None:
     assert (listed.address, listed.is_locked) == (own, True)
     rights = await foreign_rights(tokens.bench.ledger, tokens.address)
     assert [each for each in rights.noted if str(account) in each]
+
+
+@promise("recipients-can-spend")
+async def test_nothing_is_sent_to_what_could_not_spend_it(tokens: TokenBench) -> None:
+    mint = await tokens.mint(units=5_000_000, ours=False)
+    other = await tokens.mint(units=1, ours=False)
+    somebody = str(Keypair().pubkey())
+    account = await tokens.another_account(other, somebody)
+    addresses = {
+        mint: "is the mint of a token",
+        account: f"is a token account of {other}, which {somebody} owns",
+        str(TOKEN): "is a program",
+        SYSTEM_PROGRAM: "is a program",
+        CLOCK_SYSVAR: "is a sysvar",
+    }
+    for address, said in addresses.items():
+        text = f"^to: {address} {said}; expected a wallet's address"
+        for operation, fields in (("transfer", {}), ("transfer_token", {"mint": mint})):
+            call = does(tokens, operation, to=address, amount=Decimal("0.1"), **fields)
+            await tokens.refuses(call, text)
+        by_plugin = transfer(
+            TransferParams(
+                from_pubkey=tokens.owner, to_pubkey=Pubkey.from_string(address), lamports=9**7
+            )
+        )
+        intent = Intent("other", tokens.address, 9**7, destinations=frozenset({address}))
+        execute = tokens.bench.engine.execute(tokens.wallet, ADMIN, Draft(intent, (by_plugin,)))
+        await tokens.refuses(execute, f"^recipient: {address} {said}")
+
+
+@promise("recipients-can-spend")
+async def test_the_vault_of_a_program_gets_what_is_sent_to_it(tokens: TokenBench) -> None:
+    """Such as a multisig's: without a private key, and of the System program."""
+    mint = await tokens.mint(units=5_000_000, ours=False)
+    vault, _ = Pubkey.find_program_address([b"vault"], TOKEN)
+    await does(tokens, "transfer", to=str(vault), amount=Decimal("0.1"))
+    await does(tokens, "transfer_token", mint=mint, to=str(vault), amount=1)
+    assert await tokens.accounts(mint, str(vault)) != {}

@@ -22,18 +22,21 @@ from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward.solana.fees import MAX_COMPUTE_UNITS
+from solward.solana.instructions import System
 from solward.solana.message import (
     MAX_WIRE_BYTES,
+    AnyMessage,
     MalformedTransaction,
     decode_transaction,
     lookup_tables,
     resolve,
 )
-from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
+from solward.solana.programs import CLOCK_SYSVAR, SYSTEM_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.recipients import check_recipient
 from solward.solana.stakes import unix_time
-from solward.solana.tokens import mint_account
+from solward.solana.tokens import mint_account, token_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
-from solward.types.guardrail import TransactionEffects
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.ledger import Account
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.guardrails.comparison import unwelcome
@@ -82,6 +85,8 @@ _SLOT_S = 0.4
 # A node tens of blocks behind takes a while, and behind one address another may be the next to
 # answer.
 LAG_S = 1.0
+
+_TRANSFER = System.TRANSFER.to_bytes(4, "little")
 
 # The state before is read in one call and simulated in another; transactions of the wallet that
 # land in between show in the difference. Another try tells the two cases apart.
@@ -535,6 +540,7 @@ class Assessor:
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
         mints = {mint: mint_account(mint, before[mint]) for mint in bought}
         before = {address: before[address] for address in addresses}
+        _check_recipients(message, [key.address for key in keys], before, draft.intent)
         refused: list[tuple[str, str]] = []
         payment, source_units = draft.payment, 0
         if payment is not None:
@@ -639,6 +645,28 @@ def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
     if any(units > intent.tokens_out.get(mint, 0) for mint, units in effects.tokens_out.items()):
         return True
     return any(effects.tokens_in.get(mint, 0) < least for mint, least in intent.tokens_in.items())
+
+
+def _check_recipients(
+    message: AnyMessage,
+    addresses: Sequence[str],
+    before: Mapping[str, Account | None],
+    intent: Intent,
+) -> None:
+    """Check who gets SOL of the wallet by a message, whatever planned it; raises `InvalidRequest`.
+
+    Args:
+        addresses: of the message, as its instructions count them.
+        before: their accounts; the wallet's own token accounts may get SOL, to wrap it.
+    """
+    for each in message.instructions:
+        program, places = addresses[each.program_id_index], each.accounts
+        if program == SYSTEM_PROGRAM and each.data[:4] == _TRANSFER and len(places) > 1:
+            sender, to = addresses[places[0]], addresses[places[1]]
+            own = token_account(before[to])
+            if sender == intent.wallet and (own is None or own.owner != intent.wallet):
+                field = "to" if intent.details.get("to") == to else "recipient"
+                check_recipient(field, to, before[to])
 
 
 class TooLarge(InvalidRequest):
