@@ -14,7 +14,9 @@ from solward.vault.money.request import Actor
 def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLimits:
     """The ceilings of a key, in lamports in any 24 hours."""
     return ScopeLimits(
-        daily_lamports=spending_limit_lamports, daily_costs_lamports=max_costs_lamports
+        daily_lamports=spending_limit_lamports,
+        # The wallet's costs are everybody's: who may spend little may use up little of them.
+        daily_costs_lamports=min(max_costs_lamports, spending_limit_lamports),
     )
 
 

@@ -81,6 +81,9 @@ HTTP_TEXTS = {
 }
 
 
+SPENDS_NOTHING = "This API key may spend nothing, so it reads and changes nothing"
+
+
 class Forbidden(Exception):
     """A key confined to one wallet may not do this."""
 

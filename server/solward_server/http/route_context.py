@@ -9,7 +9,9 @@ from solward.credentials.rates import Taking, traffic_limiter
 from solward.service.service import Solward
 from solward.types.errors import AgentNotFound
 from solward.vault.custody import Wallet
+from solward.vault.store.grants import sets_of
 from solward_server.http.auth import Caller, caller, confined_to
+from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import SkillCalls
 
 
@@ -52,6 +54,17 @@ class RouteContext:
         key = caller().key
         if key is not None:
             await self.service.limiter.take(key.id, key.rate_limit)
+
+    async def may_change(self) -> None:
+        """Check that a caller may store what stays; raises `Forbidden` for a key that may spend
+        nothing, and so only reads."""
+        key = caller().key
+        if key is None:
+            return
+        async with self.service.database.read() as connection:
+            grants = await sets_of(connection, [key.principal])
+        if not key.spending_limit_lamports or grants.get(key.principal) == []:
+            raise Forbidden(SPENDS_NOTHING)
 
     async def has_ended(self, who: Caller) -> bool:
         """Whether the secret that a caller came with no longer works; a stream ends with it."""

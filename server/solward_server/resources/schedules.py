@@ -14,7 +14,7 @@ from solward.types.errors import InvalidRequest, NotFound, ScheduleBusy, SkillNo
 from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import json_response, query_limit, query_text, read_body
-from solward_server.http.errors import Forbidden
+from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
@@ -61,6 +61,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def own(wallet_id: str, schedule_id: str) -> str:
         """The id of a schedule that the caller may change."""
         schedule = await one_of(wallet_id, schedule_id)
+        await context.may_change()
         if caller().key is not None and schedule.made_by != caller().principal:
             raise Forbidden(NOT_YOURS)
         return schedule.id
@@ -77,6 +78,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def create(wallet_id: str) -> dict[str, Any]:
         body = await read_body()
         wallet = await context.wallet(wallet_id)
+        await context.may_change()
         await context.count_request()
         return (await schedules.create(wallet.id, body, _maker())).to_json()
 
@@ -97,18 +99,24 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.delete("/<schedule_id>")
     @keyed(Role.POLICY)
     async def delete(wallet_id: str, schedule_id: str) -> dict[str, Any]:
-        await schedules.delete(await own(wallet_id, schedule_id))
+        own_id = await own(wallet_id, schedule_id)
+        await context.count_request()
+        await schedules.delete(own_id)
         return {"id": schedule_id, "deleted": True}
 
     @routes.post("/<schedule_id>/pause")
     @keyed(Role.OPERATE)
     async def pause(wallet_id: str, schedule_id: str) -> dict[str, Any]:
-        return (await schedules.pause(await own(wallet_id, schedule_id))).to_json()
+        own_id = await own(wallet_id, schedule_id)
+        await context.count_request()
+        return (await schedules.pause(own_id)).to_json()
 
     @routes.post("/<schedule_id>/resume")
     @keyed(Role.POLICY)
     async def resume(wallet_id: str, schedule_id: str) -> dict[str, Any]:
-        return (await schedules.resume(await own(wallet_id, schedule_id), _maker())).to_json()
+        own_id = await own(wallet_id, schedule_id)
+        await context.count_request()
+        return (await schedules.resume(own_id, _maker())).to_json()
 
     @routes.post("/<schedule_id>/run")
     @keyed(Role.POLICY)
@@ -250,7 +258,7 @@ def _on_one(name: str, summary: str) -> Operation:
         access=Access.KEY,
         parameters=[WALLET_ID, _SCHEDULE_ID],
         response=success(ref("Schedule"), _EXAMPLE),
-        errors={403: NOT_YOURS, 404: _NOT_FOUND}
+        errors={403: [NOT_YOURS, SPENDS_NOTHING], 404: _NOT_FOUND, 429: TOO_MANY}
         | ({400: "It has no due time left; change endAt first"} if name == "resume" else {}),
     )
 
@@ -293,6 +301,7 @@ PATHS = {
             response=success(ref("Schedule"), _EXAMPLE),
             errors={
                 400: 'either every, such as "1h", or cron, such as "0 9 1 * *", is required',
+                403: SPENDS_NOTHING,
                 404: [NO_WALLET, str(SkillNotFound("nothing", ["transfer"]))],
                 429: TOO_MANY,
             },
@@ -318,7 +327,7 @@ PATHS = {
             response=success(ref("Schedule"), _EXAMPLE | {"missed": "once"}),
             errors={
                 400: "skill cannot be changed; create another schedule",
-                403: NOT_YOURS,
+                403: [NOT_YOURS, SPENDS_NOTHING],
                 404: _NOT_FOUND,
                 429: TOO_MANY,
             },
@@ -335,7 +344,7 @@ PATHS = {
                 ),
                 {"id": SCHEDULE, "deleted": True},
             ),
-            errors={403: NOT_YOURS, 404: _NOT_FOUND},
+            errors={403: [NOT_YOURS, SPENDS_NOTHING], 404: _NOT_FOUND, 429: TOO_MANY},
         ),
     },
     "/wallets/{walletId}/schedules/{scheduleId}/pause": {
@@ -356,7 +365,7 @@ PATHS = {
             response=success(ref("Schedule"), _EXAMPLE | {"nextRunAt": "2026-11-22T14:30:00.512Z"}),
             errors={
                 400: "The schedule is paused (It was paused); resume it first",
-                403: NOT_YOURS,
+                403: [NOT_YOURS, SPENDS_NOTHING],
                 404: _NOT_FOUND,
                 409: [IN_FLIGHT, str(ScheduleBusy(is_running=True))],
                 422: MISMATCH,

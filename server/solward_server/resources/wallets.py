@@ -28,10 +28,10 @@ from solward_server.http.body import (
     query_whole,
     read_body,
 )
-from solward_server.http.errors import Forbidden
+from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.money_response import refuse_dry_run
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.errors import NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
     BEFORE_WALLET,
@@ -79,6 +79,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def create() -> dict[str, Any]:
         if caller().wallet_id is not None:
             raise Forbidden("This API key is confined to one wallet and cannot create another")
+        await context.may_change()
         body = await read_body()
         wallet = await service.wallets.create(
             body_text(body, "name", DEFAULT_NAME), body_texts(body, "tags", ())
@@ -110,6 +111,9 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed(Role.POLICY)
     async def change(wallet_id: str) -> dict[str, Any]:
         wallet = await context.current_wallet(wallet_id)
+        await context.may_change()
+        # The audit log keeps what they were and what they are.
+        await context.count_request()
         tags = body_texts(await read_body(), "tags", wallet.tags)
         return (await service.wallets.set_tags(wallet_id, tags)).to_json()
 
@@ -239,7 +243,10 @@ PATHS = {
             ),
             errors={
                 400: _BAD_TAGS,
-                403: "This API key is confined to one wallet and cannot create another",
+                403: [
+                    "This API key is confined to one wallet and cannot create another",
+                    SPENDS_NOTHING,
+                ],
                 500: str(TooManyWallets(MOST_OF_A_KEY)),
             },
         ),
@@ -283,7 +290,7 @@ PATHS = {
                 request_object({"tags": _TAGS}), {"tags": ["treasury"]}, required=False
             ),
             response=success(ref("Wallet"), _WALLET),
-            errors={400: _BAD_TAGS, 404: NO_WALLET},
+            errors={400: _BAD_TAGS, 403: SPENDS_NOTHING, 404: NO_WALLET, 429: TOO_MANY},
         ),
     },
     "/wallets/{walletId}/balance": {

@@ -169,7 +169,8 @@ class Books:
         expected: dict[tuple[str, str, str], int] = {}
         for row in rows:
             record, fact = records[row.id], self.facts[row.id]
-            scopes = [f"wallet:{record.wallet_id}"]
+            own = "faucet" if record.type == TransactionType.AIRDROP else "wallet"
+            scopes = [f"{own}:{record.wallet_id}"]
             if row.principal in self.limits:
                 scopes.append(row.principal)
             for asset, units in self._counted(record, fact, row.held_lamports).items():

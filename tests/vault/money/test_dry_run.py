@@ -171,9 +171,9 @@ async def _execute(bench: Bench) -> object:
     return await bench.engine.execute(bench.wallet.id, DRY, bench.draft(1))
 
 
-async def _airdrop(bench: Bench) -> object:
+async def _airdrop(bench: Bench, actor: Actor = DRY) -> object:
     intent, lamports = plan_airdrop(bench.wallet.address, "localnet", amount=1)
-    return await bench.engine.airdrop(bench.wallet.id, DRY, intent, lamports)
+    return await bench.engine.airdrop(bench.wallet.id, actor, intent, lamports)
 
 
 async def _refuse(bench: Bench) -> object:
@@ -200,7 +200,7 @@ async def test_every_door_of_the_engine_ends_a_dry_run_with_its_trial(
 async def test_an_airdrop_is_refused_by_its_rate_in_a_dry_run_too(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench:
         for _ in range(5):
-            await bench.transfer(1)
+            await _airdrop(bench, ADMIN)
         with pytest.raises(TrialEnded) as ended:
             await _airdrop(bench)
         assert ended.value.trial.verdict.rule == "rate_limit"

@@ -23,7 +23,7 @@ from solward.types.guardrail import (
     Request,
     TransactionEffects,
 )
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.grants.dollars import AssetPrice
 from solward.vault.grants.judged import ALLOWED, HELD
 from solward.vault.grants.model import Charge
@@ -71,6 +71,8 @@ from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds, thir
 
 # In a record's `guardrailsApplied` where a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
+# Of one wallet, whoever asks.
+AIRDROPS_PER_MINUTE = 5
 # Judged again where grants were changed in between, and count dollars of other assets.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
@@ -291,7 +293,7 @@ class Reserver:
     ) -> Reservation:
         payment, row = (None, None) if paid is None else paid
         actor, intent = question.actor, question.intent
-        scopes = self._scopes(record.wallet_id, actor)
+        scopes = self._scopes(record.wallet_id, actor, intent)
         async with self._alerts() as alerted, self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
@@ -366,7 +368,7 @@ class Reserver:
     ) -> TransactionRecord:
         """Store an intent that cannot be sent: blocked where the declaration alone breaks a rule,
         failed otherwise. Nothing is reserved."""
-        scopes = self._scopes(record.wallet_id, actor)
+        scopes = self._scopes(record.wallet_id, actor, intent)
         question = Question.of(record.wallet_id, actor, intent, None, None)
         async with self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, {})
@@ -409,7 +411,7 @@ class Reserver:
         """The verdict by the rules of now."""
         rules = self._plugin_rules
         question = Question.of(wallet_id, actor, intent, effects, pocket)
-        scopes = self._scopes(wallet_id, actor)
+        scopes = self._scopes(wallet_id, actor, intent)
 
         async def judge(prices: Prices) -> _Found:
             async with self._database.read() as connection:
@@ -474,8 +476,15 @@ class Reserver:
             # The added memo costs no lamports, so the ledger's answers changed.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
 
-    def _scopes(self, wallet_id: str, actor: Actor) -> tuple[tuple[str, ScopeLimits], ...]:
-        return ((f"wallet:{wallet_id}", self._wallet_limits), *actor.limits)
+    def _scopes(
+        self, wallet_id: str, actor: Actor, intent: Intent
+    ) -> tuple[tuple[str, ScopeLimits], ...]:
+        if intent.type == TransactionType.AIRDROP:
+            # The faucet pays, and whoever may ask it must not use up the wallet's own turns.
+            own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=AIRDROPS_PER_MINUTE)
+        else:
+            own = f"wallet:{wallet_id}", self._wallet_limits
+        return own, *actor.limits
 
     async def _judge(
         self,
