@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -388,25 +388,73 @@ async def test_a_venue_that_waits_for_another_purchase_is_held_to_its_own(
             await swaps.swap("SOL", "USDC", 1)
 
 
-async def test_a_purchase_that_ends_while_another_is_judged_does_not_count_for_it(
-    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
+def meanwhile(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Awaitable[None]]
 ) -> None:
-    await swaps.swap("SOL", "USDC", 1)
+    """Do something between what is judged of a swap and what is signed of it."""
     assessor = swaps.bench.engine._assessor
     assess = assessor.assess_any
 
     async def and_then(*args: Any, **options: Any) -> Any:
         found = await assess(*args, **options)
-        monkeypatch.undo()
-        await _others_purchase(swaps)
+        with monkeypatch.context() as undone:
+            undone.setattr(assessor, "assess_any", assess)
+            await act()
         return found
 
     monkeypatch.setattr(assessor, "assess_any", and_then)
-    before, sent = await swaps.units(USDC_POOL.mint), await swaps.sent()
-    with pytest.raises(TransactionFailed, match="received something meanwhile; nothing was sent"):
-        await swaps.swap("SOL", "USDC", 1)
-    assert await swaps.sent() == sent + 1
-    assert await swaps.units(USDC_POOL.mint) > before
+
+
+@pytest.mark.parametrize("gives", [True, False])
+async def test_a_purchase_that_ends_while_another_is_judged_does_not_count_for_it(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch, gives: bool
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    others, stack = 0, AsyncExitStack()
+
+    async def other() -> None:
+        nonlocal others
+        before = await swaps.units(USDC_POOL.mint)
+        remake, swaps.plugin.remake = swaps.plugin.remake, None
+        await _others_purchase(swaps)
+        swaps.plugin.remake = remake
+        others = await swaps.units(USDC_POOL.mint) - before
+        if not gives:
+            landing = front_run(swaps.bench, lambda: somebody_buys(swaps))
+            await stack.enter_async_context(landing)
+
+    meanwhile(swaps, monkeypatch, other)
+    before = await swaps.units(USDC_POOL.mint)
+    if gives:
+        record = await swaps.swap("SOL", "USDC", 1)
+        got = await swaps.units(USDC_POOL.mint) - before - others
+        assert whole(got, 6) == record.details["outputAmount"] > 0
+        return
+    swaps.plugin.remake = _careless
+    async with stack:
+        with pytest.raises(TransactionFailed, match=r"instruction \d+ failed: Custom 1"):
+            await swaps.swap("SOL", "USDC", 1)
+
+
+@promise("dust-stops-no-purchase")
+async def test_dust_that_comes_between_plan_and_signature_stops_no_purchase(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    sent = 0
+
+    async def dust() -> None:
+        nonlocal sent
+        sent += 1
+        maker, wallet = MAKER.pubkey(), Pubkey.from_string(swaps.bench.wallet.address)
+        mint = USDC_POOL.mint
+        await swaps.bench.land([pay(mint, 6, maker, wallet, sent)], MAKER)
+
+    meanwhile(swaps, monkeypatch, dust)
+    for cents in (30, 31, 32):
+        record = await swaps.swap("SOL", "USDC", Decimal(cents) / 100)
+        assert record.status is TransactionStatus.CONFIRMED
+    assert sent == 3
 
 
 @promise("slippage-and-impact-bounded")

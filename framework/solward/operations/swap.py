@@ -227,33 +227,22 @@ async def _one_transaction(
         least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
         # Read last, so that the venue cannot wait until something else has arrived.
         held = None if target.is_sol else await _held(ledger, wallet, target)
-        if (held or 0) + least > U64_MAX:
-            raise LedgerUnavailable("The venue's quote promises more than an account can hold")
-        built = replace(made, minimum=least, held=held, extra=tuple(each.side for each in extra))
+        tokens = tuple(each.side for each in extra)
         rents = [each.rent for each in (swap.source, *extra)]
         if target.is_sol or held is None:
             rents.append(swap.target.rent)
-        intent = _intent(wallet, swap, replace(offer, quote=newer), least)
-        draft = Draft(
-            replace(intent, rent_lamports=sum(rents), destinations=frozenset({pocket.address})),
-            built.instructions(answer.swap, answer.compute_units),
-            pocket=PocketUse(
-                pocket,
-                mints=tuple(side.mint for side in built.opens),
-                output_mint=None if target.is_sol else target.mint,
-                asserted=None if target.is_sol else (made.destination, held or 0),
-                venue=venue.name,
-            ),
-            tables=answer.tables,
-            otherwise=None,
+        intent = replace(
+            _intent(wallet, swap, replace(offer, quote=newer), least),
+            rent_lamports=sum(rents),
+            destinations=frozenset({pocket.address}),
         )
+        made_here = replace(made, minimum=least, extra=tokens)
+        draft = _based_on(intent, pocket, made_here, answer, venue.name, held)
         try:
             compile_instructions(draft, _ANY_BLOCKHASH, None, LARGEST)
         except TooLarge:
             continue
-        return (
-            draft if source.is_sol else replace(draft, otherwise=_left_open(draft, built, answer))
-        )
+        return draft
     raise _too_large()
 
 
@@ -288,11 +277,48 @@ def _wants_funds(error: Exception) -> bool:
     return isinstance(error, SkillError) and error.code == FUNDS_FIRST
 
 
-def _left_open(draft: Draft, swap: PocketSwap, answer: SwapInstructions) -> Draft:
-    """The same swap, with the pocket's input account left for a later sweep."""
+def _based_on(
+    intent: Intent,
+    pocket: Pocket,
+    made: PocketSwap,
+    answer: SwapInstructions,
+    venue: str,
+    held: int | None,
+) -> Draft:
+    """The swap in one transaction, with the wallet's account of what is bought holding `held`."""
+    if (held or 0) + made.minimum > U64_MAX:
+        raise LedgerUnavailable("The venue's quote promises more than an account can hold")
+    target, swap = made.target, replace(made, held=held)
+    draft = Draft(
+        intent,
+        swap.instructions(answer.swap, answer.compute_units),
+        pocket=PocketUse(
+            pocket,
+            mints=tuple(side.mint for side in swap.opens),
+            output_mint=None if target.is_sol else target.mint,
+            asserted=None if target.is_sol else (made.destination, held or 0),
+            venue=venue,
+        ),
+        tables=answer.tables,
+        based_on=partial(_based_on, intent, pocket, made, answer, venue),
+    )
+    if made.source.is_sol:
+        return draft
+    # The same swap, with the pocket's input account left for a later sweep.
     assert draft.pocket is not None
     kept = swap.instructions(answer.swap, answer.compute_units, close_source=False)
-    return replace(draft, instructions=kept, pocket=replace(draft.pocket, leaves=True))
+    left_open = replace(
+        draft,
+        instructions=kept,
+        pocket=replace(draft.pocket, leaves=True),
+        based_on=lambda units: _otherwise(_based_on(intent, pocket, made, answer, venue, units)),
+    )
+    return replace(draft, otherwise=left_open)
+
+
+def _otherwise(draft: Draft) -> Draft:
+    assert draft.otherwise is not None
+    return draft.otherwise
 
 
 async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:

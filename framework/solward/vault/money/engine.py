@@ -569,7 +569,7 @@ class Engine:
             record, actor, draft.intent, assessment.effects, draft.pocket, paid
         )
         self._hook(Step.RESERVED)
-        await self._check_asserted(reservation, draft)
+        draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
                 record.wallet_id, draft, assessment, reservation, step
@@ -577,21 +577,30 @@ class Engine:
         _log.info("transaction_signed", signature=item.signature)
         return reservation, item
 
-    async def _check_asserted(self, reservation: Reservation, draft: Draft) -> None:
-        """Refuse a purchase whose account has more than when it was planned.
+    async def _on_what_is_there(
+        self, reservation: Reservation, draft: Draft, assessment: Assessment
+    ) -> tuple[Draft, Assessment]:
+        """A purchase based on what its account holds, where that is more than when it was planned.
 
-        The reservation keeps other purchases out, so nothing of theirs arrives after this.
+        The reservation keeps other purchases out, so no other's units count for this one. Dust that
+        a stranger sends in between is the wallet's too, and stops nothing.
         """
-        if draft.pocket is None or draft.pocket.asserted is None:
-            return
+        if draft.pocket is None or draft.pocket.asserted is None or assessment.effects is None:
+            return draft, assessment
         address, held = draft.pocket.asserted
-        error = "The account for what is bought received something meanwhile; nothing was sent"
         try:
             account = token_account(await self._ledger.account(address))
             if account is None or account.amount <= held:
-                return
-        except LedgerError as failure:
-            error = str(failure)
+                return draft, assessment
+            if draft.based_on is not None:
+                fee = assessment.effects.fee_lamports
+                draft = draft.based_on(account.amount)
+                rebuilt = await self._assessor.rebuild(draft, None, fee)
+                await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
+                return draft, rebuilt
+            error = "The account for what is bought received something meanwhile; nothing was sent"
+        except (LedgerError, PermissionError) as failure:
+            error = f"{failure}; nothing was sent"
         raise refusal(await self._reserver.release(reservation.record, error))
 
     async def _reserve(

@@ -295,6 +295,7 @@ class Draft:
             wallet are never looked up: what a table holds is a node's word.
         otherwise: assessed instead where the simulation of this one fails.
         payment: what it pays for, where a seller is paid for a request over HTTP.
+        based_on: of a purchase, the same one on the units that its account holds by then.
     """
 
     intent: Intent
@@ -304,3 +305,4 @@ class Draft:
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     otherwise: Draft | None = None
     payment: Payment | None = None
+    based_on: Callable[[int], Draft] | None = field(default=None, compare=False, repr=False)

@@ -350,14 +350,15 @@ class Assessor:
                 return draft.otherwise, other
         return draft, assessment
 
-    async def rebuild(self, draft: Draft, nonce: str, max_fee: int) -> Assessment:
+    async def rebuild(self, draft: Draft, nonce: str | None, max_fee: int) -> Assessment:
         """Assess again with a message that was never built, after a signature collision.
 
         Args:
+            nonce: makes it unique; None where the draft is another one.
             max_fee: lamports of the fee that was judged.
         """
         blockhash = await self.blockhashes.newest()
-        if draft.payment is not None:
+        if draft.payment is not None and nonce is not None:
             apart = 1 + hashlib.sha256(nonce.encode()).digest()[0] * _APART // 256
             return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
