@@ -9,7 +9,7 @@ import pytest
 
 from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.ledger.protocol import Tip
+from solward.vault.ledger.protocol import SignatureStatus, Tip
 
 
 class Canned:
@@ -61,3 +61,22 @@ async def test_statuses_at_the_slot_count() -> None:
 def test_a_transport_of_one_node_is_that_node() -> None:
     ledger = RpcLedger(Canned(None))
     assert ledger.nodes() == (ledger,)
+
+
+ODD = {"slot": "soon", "err": None, "confirmationStatus": "confirmed"}
+
+
+@pytest.mark.parametrize(
+    "odd", [ODD, {}, "landed", 1, ODD | {"slot": 2**64}, ODD | {"slot": 7, "confirmationStatus": 5}]
+)
+async def test_a_status_that_cannot_be_read_is_no_proof_and_hides_no_other(odd: Any) -> None:
+    landed = {"slot": 7, "err": None, "confirmationStatus": "confirmed"}
+    for beside, expected in ((landed, SignatureStatus(7, None, "confirmed")), (None, None)):
+        ledger = RpcLedger(Canned({"context": {"slot": 9}, "value": [odd, beside]}))
+        unread, other = await ledger.statuses(["a", "b"])
+        assert other == expected
+        # Not None, which would say that the node has none of it.
+        assert unread is not None
+        assert unread.confirmation is None
+    with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+        await RpcLedger(Canned({"context": {"slot": 9}, "value": [odd, odd]})).statuses(["a", "b"])

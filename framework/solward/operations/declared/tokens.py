@@ -188,11 +188,7 @@ CLOSE_ACCOUNT = Operation(
     tag="tokens",
     title="Close an empty token account and take its rent back",
     does="Close the wallet's empty token account of `mint`; its rent comes back.",
-    fields=(
-        Token(
-            "mint", "Its mint's address or symbol; or its own address, for the mint may be gone."
-        ),
-    ),
+    fields=(Token("mint", "The mint's address or symbol, or the token account's own address."),),
     details=(
         _OF_MINT,
         Address("account", "The closed one."),

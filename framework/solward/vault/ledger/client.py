@@ -358,7 +358,7 @@ class RpcLedger:
             if min_slot and _context_slot(answer) < min_slot:
                 raise LedgerUnavailable("The ledger node is behind what the ledger said before")
             read = [_status(value) for value in values]
-            if _UNREAD in read and all(each in (None, _UNREAD) for each in read):
+            if read and all(each == _UNREAD for each in read):
                 raise _malformed("getSignatureStatuses")
             found += read
         ended = [each for each in found if each and each.confirmation in _ENDED]

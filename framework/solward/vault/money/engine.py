@@ -599,7 +599,7 @@ class Engine:
                 await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
                 return draft, rebuilt
             error = "The account for what is bought received something meanwhile; nothing was sent"
-        except (LedgerError, PermissionError) as failure:
+        except (InvalidRequest, LedgerError, PermissionError) as failure:
             error = f"{failure}; nothing was sent"
         raise refusal(await self._reserver.release(reservation.record, error))
 
