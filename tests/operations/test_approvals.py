@@ -25,10 +25,11 @@ from tests.support.database import agent_row
 
 from solward.agents.act import resumed
 from solward.agents.store.cycles import recall
-from solward.database.tables import agents, audit
+from solward.database.tables import agents, audit, reservations
 from solward.database.tables import holds as holds_table
 from solward.database.window_clock import LEAD_MS
 from solward.operations.approvals import MAX_NOTE, Approvals
+from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE
 from solward.solana.programs import MEMO_PROGRAM
 from solward.support import jsontext
 from solward.support.durations import HOUR_MS
@@ -45,6 +46,7 @@ from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import GENERATED_KEY, HoldState, TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.judge.priority import PriorityFee
 from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
 from solward.vault.store import holds, spending
 from solward.vault.store.holds import MOST_OPEN
@@ -598,3 +600,73 @@ async def test_what_an_agent_asks_for_again_is_not_paid_beside_its_hold(tmp_path
         assert (await desk.held(1, cycle(2))).id == hold.id
         await desk.approvals.approve(hold.id, "admin")
         assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+@promise("approved-under-a-fee-ceiling")
+@pytest.mark.parametrize("fee", ["off", "auto", 50_000])
+async def test_what_is_shown_bounds_a_fee_that_moves(tmp_path: Path, fee: PriorityFee) -> None:
+    """The price rises by a third with each look at it."""
+    async with open_desk(tmp_path, priority_fee=fee) as desk:
+        hold = await desk.held()
+        most = 5_000 if fee == "off" else DEFAULT_MAX_NETWORK_FEE
+        assert hold.costs_lamports == most
+        await desk.approvals.approve(hold.id, "admin")
+        await desk.approvals.close()
+        (record,) = await desk.bench.history()
+        assert record.status is TransactionStatus.CONFIRMED
+        assert 5_000 <= (record.fee_lamports or 0) <= most
+
+
+@promise("approval-waits-for-what-passes")
+@pytest.mark.parametrize("method", ["getMultipleAccounts", "simulateTransaction"])
+async def test_a_node_that_does_not_answer_uses_up_no_approval(desk: Desk, method: str) -> None:
+    hold = await desk.held()
+    faults = dict(desk.bench.wire.faults)
+    desk.bench.wire.away(method)
+    waiting = await desk.approvals.approve(hold.id, "admin")
+    assert waiting.state is HoldState.APPROVED
+    assert waiting.reasons[0] == hold.reasons[0]
+    assert waiting.reasons[1] == f"it was approved, and waits: The ledger did not answer {method}"
+    for _ in range(2):
+        await desk.approvals.sweep()
+        await desk.approvals.close()
+    assert await desk.bench.history() == []
+    desk.bench.wire.faults = faults
+    await desk.approvals.sweep()
+    await desk.approvals.close()
+    assert await desk.paid() == LAMPORTS_PER_SOL
+    (ended,) = await desk.all()
+    assert ended.state is HoldState.EXECUTED
+    assert len(await desk.bench.history()) == 1
+
+
+@promise("approval-waits-for-what-passes")
+async def test_the_limit_of_a_minute_uses_up_no_approval(tmp_path: Path) -> None:
+    strict = {"key:k1"}
+    limits = ScopeLimits(max_tx_per_minute=1)
+    async with open_desk(tmp_path, rules=(asks_while(strict),), limits=limits) as desk:
+        hold = await desk.held()
+        await desk.bench.transfer(Decimal("0.1"))
+        waiting = await desk.approvals.approve(hold.id, "admin")
+        assert waiting.state is HoldState.APPROVED
+        assert "leave none of the 1 allowed" in waiting.reasons[1]
+        async with desk.bench.database.write() as connection:
+            await connection.execute(delete(reservations))
+        await desk.approvals.sweep()
+        await desk.approvals.close()
+        (ended,) = await desk.all()
+        assert (ended.state, await desk.paid()) == (HoldState.EXECUTED, 11 * LAMPORTS_PER_SOL // 10)
+
+
+@promise("approval-waits-for-what-passes")
+async def test_what_waits_too_long_expires(desk: Desk) -> None:
+    hold = await desk.held()
+    desk.bench.wire.away("simulateTransaction")
+    await desk.approvals.approve(hold.id, "admin")
+    async with desk.bench.database.write() as connection:
+        await connection.execute(update(holds_table).values(expires_ms=1))
+    desk.bench.wire.faults.clear()
+    await desk.approvals.sweep()
+    await desk.approvals.close()
+    (ended,) = await desk.all()
+    assert (ended.state, await desk.paid()) == (HoldState.EXPIRED, 0)

@@ -19,6 +19,7 @@ from solward.types.guardrail import Hold as Ask
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.record import Hold, TransactionRecord
 from solward.vault.guardrails import PluginGuardrail
+from solward.vault.money.judge.priority import PriorityFee
 from solward.vault.money.request import Actor
 from solward.vault.store import holds as store
 
@@ -110,10 +111,22 @@ async def open_desk(
     *,
     rules: Sequence[Callable[..., Any]] = (asks,),
     operations: Mapping[str, Any] | None = None,
+    priority_fee: PriorityFee = "auto",
     **options: Any,
 ) -> AsyncIterator[Desk]:
-    """Open everything; the wallet holds 10 SOL."""
-    async with open_bench(tmp_path, plugin_guardrails=guardrails(*rules), **options) as bench:
+    """Open everything; the wallet holds 10 SOL, and the price of compute units only rises."""
+    rules_of = guardrails(*rules)
+    async with open_bench(
+        tmp_path, plugin_guardrails=rules_of, priority_fee=priority_fee, **options
+    ) as bench:
+        price = 10_000
+
+        async def dearer(_method: str, _params: Sequence[Any]) -> Any:
+            nonlocal price
+            price += price // 3
+            return [{"slot": 1, "prioritizationFee": price}]
+
+        bench.wire.faults["getRecentPrioritizationFees"] = dearer
         desk = Desk(bench, bench.operations(**(operations or {})))
         yield desk
         await desk.approvals.close()

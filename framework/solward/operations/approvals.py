@@ -33,7 +33,7 @@ from solward.types.errors import (
 from solward.types.record import Hold, HoldState
 from solward.types.roles import is_admin
 from solward.vault.money.plugin_entries import read_remember
-from solward.vault.money.request import Actor, HoldTaken
+from solward.vault.money.request import Actor, HoldTaken, HoldWaits
 from solward.vault.money.reserve.hold_reservation import venue_of
 from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import holds as store
@@ -242,6 +242,10 @@ class Approvals:
                     # What a key's schedule asked for ends with it, and with its secret.
                     actor = await self._callers.actor(each) or actor
             await self._make_again(row, actor)
+        except HoldWaits as waits:
+            async with self._database.write() as connection:
+                await store.note_wait(connection, hold, f"it was approved, and waits: {waits}")
+            return
         except (HoldTaken, StoreError):
             # Another used it, or the database does not answer: then the next sweep goes on.
             return

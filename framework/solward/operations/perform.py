@@ -45,7 +45,7 @@ from solward.types.venue import BEST_VENUE, Quote
 from solward.vault.custody import Pocket, Wallet, Wallets
 from solward.vault.money.engine import Engine
 from solward.vault.money.plugin_entries import PluginEntries
-from solward.vault.money.request import Actor, Draft, PocketDraft, PocketTaken
+from solward.vault.money.request import Actor, Draft, HoldWaits, PocketDraft, PocketTaken
 
 __all__ = ["Operations", "SkillCalls"]
 
@@ -192,6 +192,8 @@ class Operations:
             sources = self._of(plan.sources, more)
             planned = await run_plan(plan, wallet.address, **sources, **values)
         except LedgerError as error:
+            if actor.approval is not None:
+                raise HoldWaits(str(error)) from None
             details = operation.requested(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
             raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None

@@ -53,6 +53,7 @@ from solward.vault.money.request import (
     Draft,
     HandedOver,
     HoldTaken,
+    HoldWaits,
     Payment,
     PocketDraft,
     PocketUse,
@@ -162,6 +163,7 @@ class Engine:
             options.hold_ms,
             Granting(options.prices, options.tokens, options.listed),
             options.store_bounds,
+            0 if options.priority_fee == "off" else options.policy.max_fee_lamports,
         )
         self.entries = PluginEntries(database, options.store_bounds)
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
@@ -209,6 +211,7 @@ class Engine:
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
             Held: it waits for a person; the hold is stored in place of a record.
             HoldTaken: the approval that it carries out was used, or has ended.
+            HoldWaits: that approval cannot be carried out for now.
         """
         if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
             raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
@@ -554,6 +557,8 @@ class Engine:
             with tracing.span("transaction.assess"):
                 draft, assessment = await self._assessor.assess_any(draft, record.id)
         except LedgerError as error:
+            if actor.approval is not None:
+                raise HoldWaits(str(error)) from None
             raise refusal(
                 await self._reserver.fail(record, actor, draft.intent, None, str(error))
             ) from None

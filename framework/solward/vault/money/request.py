@@ -176,6 +176,11 @@ class HoldTaken(Exception):
     """An approval was used, or ended, meanwhile; nothing was stored."""
 
 
+class HoldWaits(Exception):
+    """What was approved cannot be carried out for now, for this reason; nothing was stored, and the
+    approval is not used up."""
+
+
 class PocketTaken(Exception):
     """Another process used the pocket's counter first; nothing was stored. Plan again."""
 

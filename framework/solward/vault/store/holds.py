@@ -300,6 +300,19 @@ async def move(
     return row
 
 
+async def note_wait(connection: AsyncConnection, hold: Hold, reason: str) -> None:
+    """Say of an approved hold why it is not carried out yet, beside why a person was asked."""
+    found = await connection.scalar(select(holds.c.shown).where(holds.c.id == hold.id))
+    shown = jsontext.loads(found)
+    reasons = [*shown["reasons"][:1], reason]
+    if shown["reasons"] != reasons:
+        statement = update(holds).where(
+            holds.c.id == hold.id, holds.c.state == HoldState.APPROVED.value
+        )
+        text = jsontext.dumps(shown | {"reasons": reasons})
+        await connection.execute(statement.values(shown=text))
+
+
 async def refuse(
     connection: AsyncConnection,
     row: HoldRow,

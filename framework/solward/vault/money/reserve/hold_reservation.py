@@ -89,10 +89,12 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """What a person is shown: lines with their decimals, costs, and what must arrive."""
+    """What a person is shown: lines with their decimals, costs with the network fee among them,
+    and what must arrive."""
 
     lines: tuple[Line, ...]
     costs: int
+    fee: int
     arrives: Mapping[str, int]
 
     @classmethod
@@ -106,23 +108,26 @@ class _Leaving:
         """By the bytes, as grants count it."""
         arrives = arrives_of(intent, pocket)
         if judged.granted is None:
-            return cls((), effects.fee_lamports, arrives)
+            return cls((), effects.fee_lamports, effects.fee_lamports, arrives)
         case = judged.granted.case
         lines = with_decimals(lines_of(case.lines, pocket), effects.decimals)
-        return cls(lines, case.costs_lamports, arrives)
+        return cls(lines, case.costs_lamports, effects.fee_lamports, arrives)
 
 
 class HoldReserver:
     """Holds transactions, and lets through what was approved; in the reserving database
     transaction."""
 
-    def __init__(self, granting: Granting, hold_ms: int) -> None:
+    def __init__(self, granting: Granting, hold_ms: int, max_fee_lamports: int = 0) -> None:
         """Args:
         granting: knows what principals are called.
         hold_ms: how long a held transaction waits for a person.
+        max_fee_lamports: most that a network fee may be by the time a person has decided; prices
+            move, and what costs more than was shown is not carried out. 0 where they do not.
         """
         self._granting = granting
         self._hold_ms = hold_ms
+        self._max_fee_lamports = max_fee_lamports
 
     async def weigh(
         self,
@@ -227,7 +232,7 @@ class HoldReserver:
             sentence=f"{wanted} {reason}",
             reasons=(reason,),
             lines=shown_lines(leaving.lines),
-            costs_lamports=leaving.costs,
+            costs_lamports=leaving.costs + max(0, self._max_fee_lamports - leaving.fee),
             arrives=leaving.arrives,
             details=record.details,
             repeats=actor.recipe is None,

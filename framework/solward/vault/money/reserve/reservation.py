@@ -46,7 +46,7 @@ from solward.vault.money.judge.granting import Granted, Granting, PricesMissing,
 from solward.vault.money.judge.plugin_rules import PluginRules, joined
 from solward.vault.money.judge.price_change import price_change
 from solward.vault.money.plugin_entries import remember
-from solward.vault.money.request import Actor, Payment, PocketUse
+from solward.vault.money.request import Actor, HoldWaits, Payment, PocketUse
 from solward.vault.money.reserve.hold_reservation import (
     HoldReserver,
     Judged,
@@ -77,7 +77,8 @@ AIRDROPS_PER_MINUTE = 5
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
 # Rules of rolling windows.
-_WINDOWED = ("rate_limit", "daily_limit", "spending_limit_check")
+_RATE = "rate_limit"
+_WINDOWED = (_RATE, "daily_limit", "spending_limit_check")
 
 
 _T = TypeVar("_T")
@@ -158,6 +159,16 @@ async def _as_payment(
     return replace(judged, hold=joined(judged.hold, risen))
 
 
+def _passes(judged: Judged, actor: Actor) -> bool:
+    """Whether it is refused for a while only, so that an approval of it is not used up; raises
+    `HoldWaits` where it is carried out by the service, which tries again."""
+    record = judged.record
+    passes = record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == _RATE
+    if passes and actor.approval is not None:
+        raise HoldWaits(record.error or _RATE)
+    return passes
+
+
 async def _note(connection: AsyncConnection, judged: Judged) -> None:
     """Store what was judged: of the record, or of the hold in its place."""
     if judged.granted is None:
@@ -211,15 +222,17 @@ class Reserver:
         hold_ms: int = HOUR_MS,
         granting: Granting | None = None,
         store_bounds: StoreBounds = DEFAULT_BOUNDS,
+        held_fee_lamports: int = 0,
     ) -> None:
         """Args:
         granting: judges by grants.
         store_bounds: of what a plugin keeps for a wallet.
         hold_ms: how long a held transaction waits for a person.
+        held_fee_lamports: see `HoldReserver`.
         """
         self._database = database
         self._granting = Granting() if granting is None else granting
-        self._holds = HoldReserver(self._granting, hold_ms)
+        self._holds = HoldReserver(self._granting, hold_ms, held_fee_lamports)
         self._store_bounds = store_bounds
         self._owner = owner
         self._policy = policy
@@ -307,7 +320,7 @@ class Reserver:
             if judged.is_allowed and pocket is not None:
                 stored_with = await with_pocket(connection, judged.record, pocket)
                 judged = replace(judged, record=stored_with)
-            if judged.held is None:
+            if judged.held is None and not _passes(judged, actor):
                 await use_approval(connection, judged.record, judged.approval)
             stored, now = judged.record, judged.now
             debit = max_debit(intent, effects) if judged.is_allowed else 0
@@ -373,6 +386,7 @@ class Reserver:
         async with self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, {})
             stored = judged.record
+            _passes(judged, actor)
             if stored.status is TransactionStatus.PENDING:
                 stored = replace(stored, status=TransactionStatus.FAILED, error=error)
             if actor.approval is not None:
