@@ -250,8 +250,8 @@ async def age(stand: Stand, seconds: int) -> None:
 
 
 async def test_it_waits_for_the_rate_limit_and_says_so(tmp_path: Path) -> None:
-    # Two airdrops and three of the four transfers fit into the first minute.
-    limits = {"max_transactions_per_minute": 5, "max_sol_per_transaction": Decimal(1)}
+    # Three of the four transfers fit into the first minute.
+    limits = {"max_transactions_per_minute": 3, "max_sol_per_transaction": Decimal(1)}
     async with standing(tmp_path, **limits) as stand:
         waited: list[str] = []
         tasks = []
@@ -265,7 +265,7 @@ async def test_it_waits_for_the_rate_limit_and_says_so(tmp_path: Path) -> None:
         await asyncio.gather(*tasks)
         assert (swept.left, await stand.lamports()) == ([], 0)
         assert waited == [
-            "waiting: 5 transactions a minute are allowed (MAX_TRANSACTIONS_PER_MINUTE)"
+            "waiting: 3 transactions a minute are allowed (MAX_TRANSACTIONS_PER_MINUTE)"
         ]
         assert {record["status"] for record in await stand.records()} == {"confirmed"}
 

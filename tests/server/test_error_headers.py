@@ -53,7 +53,8 @@ async def test_a_failure_names_its_record_and_no_rule(api: Api) -> None:
 async def test_a_rate_limit_says_when_the_next_may_start(api: Api) -> None:
     wallet = await api.wallet(2)
     body = {"to": STRANGER, "amount": 0.1}
-    assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 200
+    for _ in range(2):
+        assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 200
     answer, record = await refused(api, f"/wallets/{wallet}/transfer", body)
     rule, transaction, seconds = told(answer)
     assert (rule, transaction) == ("rate_limit", record["id"])
@@ -65,7 +66,7 @@ async def test_a_rate_limit_says_when_the_next_may_start(api: Api) -> None:
 async def test_a_replay_names_them_again_and_no_time(api: Api, amount: float) -> None:
     wallet = await api.wallet(2)
     body, key = {"to": STRANGER, "amount": amount}, {"Idempotency-Key": "once"}
-    if amount < 1:
+    for _ in range(2 if amount < 1 else 0):
         assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 200
     path = f"/wallets/{wallet}/transfer"
     first, record = await refused(api, path, body, headers=key)
@@ -73,7 +74,7 @@ async def test_a_replay_names_them_again_and_no_time(api: Api, amount: float) ->
     assert again.headers["Idempotent-Replayed"] == "true"
     assert again.text == first.text
     assert told(again) == (first.headers[RULE], record["id"], None)
-    assert len(await api.records(wallet)) == (2 if amount > 1 else 3)
+    assert len(await api.records(wallet)) == (2 if amount > 1 else 4)
 
 
 async def test_what_is_no_transaction_has_none_of_them(api: Api) -> None:

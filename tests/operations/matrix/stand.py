@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -89,8 +90,11 @@ class Stand:
         return str(record.details["mint"])
 
     async def fill_the_minute(self) -> None:
-        """Use every transaction the wallet may still make this minute."""
-        for _ in range(PER_MINUTE - len(await self.records())):
+        """Use every transaction the wallet may still make this minute, and every airdrop."""
+        for cents in range(1, 1 + PER_MINUTE - len(await self.records())):
+            body = {"to": str(Keypair().pubkey()), "amount": Decimal(cents) / 100}
+            await self.operations.perform("transfer", self.id, ADMIN, body)
+        for _ in range(PER_MINUTE):
             await self.operations.perform("airdrop", self.id, ADMIN, {"amount": 1})
 
 

@@ -303,7 +303,7 @@ async def move(
 async def note_wait(connection: AsyncConnection, hold: Hold, reason: str) -> None:
     """Say of an approved hold why it is not carried out yet, beside why a person was asked."""
     found = await connection.scalar(select(holds.c.shown).where(holds.c.id == hold.id))
-    shown = jsontext.loads(found)
+    shown = jsontext.loads(found or "{}")
     reasons = [*shown["reasons"][:1], reason]
     if shown["reasons"] != reasons:
         statement = update(holds).where(

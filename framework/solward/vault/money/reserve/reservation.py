@@ -71,8 +71,6 @@ from solward.vault.store.plugin_entries import DEFAULT_BOUNDS, StoreBounds, thir
 
 # In a record's `guardrailsApplied` where a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
-# Of one wallet, whoever asks.
-AIRDROPS_PER_MINUTE = 5
 # Judged again where grants were changed in between, and count dollars of other assets.
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
@@ -495,7 +493,8 @@ class Reserver:
     ) -> tuple[tuple[str, ScopeLimits], ...]:
         if intent.type == TransactionType.AIRDROP:
             # The faucet pays, and whoever may ask it must not use up the wallet's own turns.
-            own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=AIRDROPS_PER_MINUTE)
+            most = self._wallet_limits.max_tx_per_minute
+            own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=most)
         else:
             own = f"wallet:{wallet_id}", self._wallet_limits
         return own, *actor.limits
