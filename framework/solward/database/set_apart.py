@@ -17,12 +17,11 @@ Item = TypeVar("Item")
 Work: TypeAlias = Callable[[Sequence[Item]], Awaitable[Any]]
 
 
-def is_everybodys(error: BaseException) -> bool:
-    """Whether an error is no item's: the ledger or the database is away, or the process stops."""
+def is_everybodys(error: Exception) -> bool:
+    """Whether an error is no item's own: the ledger or the database is away."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
-    everybodys = (LedgerError, OperationalError, InterfaceError, PoolTimeout)
-    return isinstance(error, everybodys) or not isinstance(error, Exception)
+    return isinstance(error, LedgerError | OperationalError | InterfaceError | PoolTimeout)
 
 
 class SetApart(Generic[Item]):

@@ -236,8 +236,8 @@ async def _one_transaction(
             rent_lamports=sum(rents),
             destinations=frozenset({pocket.address}),
         )
-        made_here = replace(made, minimum=least, extra=tokens)
-        draft = _based_on(intent, pocket, made_here, answer, venue.name, held)
+        bounded = replace(made, minimum=least, extra=tokens)
+        draft = _based_on(intent, pocket, bounded, answer, venue.name, held)
         try:
             compile_instructions(draft, _ANY_BLOCKHASH, None, LARGEST)
         except TooLarge:

@@ -597,13 +597,12 @@ class Engine:
             account = token_account(await self._ledger.account(address))
             if account is None or account.amount <= held:
                 return draft, assessment
-            if draft.based_on is not None:
-                fee = assessment.effects.fee_lamports
-                draft = draft.based_on(account.amount)
-                rebuilt = await self._assessor.rebuild(draft, None, fee)
-                await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
-                return draft, rebuilt
-            error = "The account for what is bought received something meanwhile; nothing was sent"
+            assert draft.based_on is not None
+            draft = draft.based_on(account.amount)
+            fee = assessment.effects.fee_lamports
+            rebuilt = await self._assessor.rebuild(draft, None, fee)
+            await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
+            return draft, rebuilt
         except (InvalidRequest, LedgerError, PermissionError) as failure:
             error = f"{failure}; nothing was sent"
         raise refusal(await self._reserver.release(reservation.record, error))

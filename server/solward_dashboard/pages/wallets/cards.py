@@ -311,10 +311,8 @@ class Stakes:
             ui.badge(stake.shown_state).props("outline")
             ui.space()
             ui.label(sol(stake.balance)).classes("sw-number")
-            verb = {"activating": "Unstake", "active": "Unstake"}.get(stake.state)
-            if stake.can_be_withdrawn:
-                verb = "Withdraw"
-            if verb is not None:
+            verb = "Withdraw" if stake.can_be_withdrawn else "Unstake"
+            if stake.can_be_withdrawn or stake.state in ("activating", "active"):
                 button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
                 button.props["aria-label"] = f"{verb} {short(stake.address)}"
                 button.classes("sw-needs-policy")

@@ -157,14 +157,14 @@ async def _as_payment(
     return replace(judged, hold=joined(judged.hold, risen))
 
 
-def _passes(judged: Judged, actor: Actor) -> bool:
-    """Whether it is refused for a while only, so that an approval of it is not used up; raises
-    `HoldWaits` where it is carried out by the service, which tries again."""
+def _is_refused_for_now(judged: Judged, actor: Actor) -> bool:
+    """Whether a refusal ends by itself within a minute, so that an approval is not used up; raises
+    `HoldWaits` where the service carries the approval out, as it tries again."""
     record = judged.record
-    passes = record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == _RATE
-    if passes and actor.approval is not None:
+    is_rate = record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == _RATE
+    if is_rate and actor.approval is not None:
         raise HoldWaits(record.error or _RATE)
-    return passes
+    return is_rate
 
 
 async def _note(connection: AsyncConnection, judged: Judged) -> None:
@@ -318,7 +318,7 @@ class Reserver:
             if judged.is_allowed and pocket is not None:
                 stored_with = await with_pocket(connection, judged.record, pocket)
                 judged = replace(judged, record=stored_with)
-            if judged.held is None and not _passes(judged, actor):
+            if judged.held is None and not _is_refused_for_now(judged, actor):
                 await use_approval(connection, judged.record, judged.approval)
             stored, now = judged.record, judged.now
             debit = max_debit(intent, effects) if judged.is_allowed else 0
@@ -384,7 +384,7 @@ class Reserver:
         async with self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, {})
             stored = judged.record
-            _passes(judged, actor)
+            _is_refused_for_now(judged, actor)
             if stored.status is TransactionStatus.PENDING:
                 stored = replace(stored, status=TransactionStatus.FAILED, error=error)
             if actor.approval is not None:
