@@ -56,6 +56,11 @@ class Lockup(NamedTuple):
     epoch: int
     custodian: str
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it names a time or an epoch, over or not: its custodian may still set another."""
+        return bool(self.unix_time or self.epoch)
+
 
 @dataclass(frozen=True, slots=True)
 class Delegation:

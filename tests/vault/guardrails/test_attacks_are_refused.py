@@ -7,6 +7,7 @@ is judged in `test_every_rule_is_needed.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -27,10 +28,20 @@ from tests.vault.guardrails.attacks import (
     token,
     u64,
 )
-from tests.vault.guardrails.bank import POLICY, ROUTER, SOL, Bank, key, verdict
+from tests.vault.guardrails.bank import (
+    POLICY,
+    RENT_TOKEN,
+    ROUTER,
+    SOL,
+    Bank,
+    key,
+    token_data,
+    verdict,
+)
 from tests.vault.guardrails.mixes import loadable
 
 from solward.solana.message import resolve
+from solward.solana.programs import STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import Simulation, UntrustedSimulation, analyse, inner_from_json
 
@@ -202,6 +213,73 @@ def test_29_less_than_the_minimum_out_is_refused(bank: Bank) -> None:
     declared = replace(intent(bank), tokens_in={str(bank.mint): 900})
     assert verdict(declared, effects).rule == "simulated_effects"
     assert verdict(replace(declared, tokens_in={str(bank.mint): 899}), effects).allowed
+
+
+def stake(staker: Pubkey, withdrawer: Pubkey, until: int = 0) -> bytes:
+    lockup = until.to_bytes(8, "little") + bytes(40)
+    meta = (2_282_880).to_bytes(8, "little") + bytes(staker) + bytes(withdrawer) + lockup
+    return (1).to_bytes(4, "little") + meta + bytes(76)
+
+
+def wrapped(bank: Bank, *, delegate: bool = False, closed_by_another: bool = False) -> bytes:
+    """An empty account of wrapped SOL of the wallet, over which a stranger has a right."""
+    data = bytearray(token_data(bank.wsol, bank.own, 0, RENT_TOKEN))
+    right = b"\x01\0\0\0" + bytes(bank.stranger.pubkey())
+    if delegate:
+        data[72:108] = right
+        data[121:129] = b"\xff" * 8
+    if closed_by_another:
+        data[129:165] = right
+    return bytes(data)
+
+
+ANOTHER_MAY_TAKE: dict[str, Callable[[Bank], Pubkey]] = {
+    "a stake of which the wallet is only the staker": lambda bank: bank.put(
+        STAKE_PROGRAM, stake(bank.own, bank.stranger.pubkey())
+    ),
+    "a stake of which the wallet is only the withdrawer": lambda bank: bank.put(
+        STAKE_PROGRAM, stake(bank.stranger.pubkey(), bank.own)
+    ),
+    "a locked stake": lambda bank: bank.put(STAKE_PROGRAM, stake(bank.own, bank.own, until=2**40)),
+    "wrapped SOL with a delegate": lambda bank: bank.put(
+        TOKEN_PROGRAM, wrapped(bank, delegate=True), RENT_TOKEN
+    ),
+    "wrapped SOL that another may close": lambda bank: bank.put(
+        TOKEN_PROGRAM, wrapped(bank, closed_by_another=True), RENT_TOKEN
+    ),
+}
+
+
+@promise("arrivals-are-the-wallets")
+@pytest.mark.parametrize("place", ANOTHER_MAY_TAKE)
+def test_29_what_another_may_take_did_not_arrive(bank: Bank, place: str) -> None:
+    account, payer = ANOTHER_MAY_TAKE[place](bank), bank.stranger.pubkey()
+    send = transfer(TransferParams(from_pubkey=payer, to_pubkey=account, lamports=5 * SOL))
+    sync = [] if "stake" in place else [token(b"\x11", (account, "w"))]
+    # The wallet's own account of wrapped SOL gets 1 SOL: that arrives.
+    own = bank.put_tokens(bank.wsol, bank.own, 0)
+    plain = transfer(TransferParams(from_pubkey=payer, to_pubkey=own, lamports=SOL))
+    built = bank.build([send, *sync, plain, token(b"\x11", (own, "w"))], [bank.stranger])
+    declared = Intent(type="swap", wallet=bank.address, tokens_in={WRAPPED_SOL_MINT: SOL + 1})
+    effects = bank.effects(built)
+    judged = verdict(declared, effects)
+    assert (judged.rule, effects.tokens_in) == ("simulated_effects", {WRAPPED_SOL_MINT: SOL})
+    assert verdict(replace(declared, tokens_in={WRAPPED_SOL_MINT: SOL}), effects).allowed
+
+
+@promise("arrivals-are-the-wallets")
+def test_29_tokens_that_a_delegate_may_take_did_not_arrive(bank: Bank) -> None:
+    data = bytearray(token_data(bank.mint, bank.own, 50))
+    data[72:108] = b"\x01\0\0\0" + bytes(bank.stranger.pubkey())
+    data[121:129] = u64(600)
+    account = bank.put(TOKEN_PROGRAM, bytes(data), RENT_TOKEN)
+    signer = bank.stranger.pubkey()
+    receive = token(b"\x03" + u64(900), (bank.their_tokens, "w"), (account, "w"), (signer, "s"))
+    effects = bank.effects(bank.build([receive], [bank.stranger]))
+    assert effects.tokens_in == {str(bank.mint): 50 + 900 - 600}
+    # Nor does what the wallet moves out of the delegate's reach arrive.
+    inside = token(b"\x03" + u64(50), (account, "w"), (bank.tokens, "w"), (bank.own, "s"))
+    assert bank.effects(bank.build([inside])).tokens_in == {}
 
 
 @promise("hidden-accounts-refused")

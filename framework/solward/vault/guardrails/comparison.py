@@ -217,20 +217,23 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
     )
 
     lamports_gone, tokens_gone = _balances(view, keys)
+    lamports_arrived, tokens_arrived = _arrived(view, keys)
     tokens_out = Counter(view.tokens_out)
     for mint, units in tokens_gone.items():
         # Unwrapping turns wrapped SOL into the wallet's own lamports, which are counted as such.
         if units > tokens_out[mint] and mint != WRAPPED_SOL_MINT:
             tokens_out[mint] = units
-        if units < 0 and mint != WRAPPED_SOL_MINT:
-            flows.tokens_in[mint] = -units
+        arrived = min(-units, tokens_arrived[mint])
+        if arrived > 0 and mint != WRAPPED_SOL_MINT:
+            flows.tokens_in[mint] = arrived
     # What was wrapped in this transaction is in `lamports_out` already.
     tokens_out[WRAPPED_SOL_MINT] = max(0, tokens_out[WRAPPED_SOL_MINT] - wrapped)
     flows.tokens_out = {mint: units for mint, units in sorted(tokens_out.items()) if units > 0}
 
     own_fee = fee if keys and keys[0].address == view.wallet else 0
-    if own_fee - lamports_gone > 0:
-        flows.tokens_in[WRAPPED_SOL_MINT] = own_fee - lamports_gone
+    arrived = own_fee + min(-lamports_gone, lamports_arrived)
+    if arrived > 0:
+        flows.tokens_in[WRAPPED_SOL_MINT] = arrived
     unexplained = lamports_gone - own_fee - foreign_rent - tokens_out[WRAPPED_SOL_MINT]
     flows.lamports_out = max(flows.lamports_out, unexplained)
     return flows
@@ -278,4 +281,20 @@ def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
                 token = token_account(state)
                 if token is not None:
                     tokens[token.mint] += sign * token.amount
+    return lamports, tokens
+
+
+def _arrived(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
+    """(lamports, mint -> units) by which grows what nobody but the wallet can take."""
+    lamports = 0
+    tokens: Counter[str] = Counter()
+    for key in keys:
+        if not key.writable:
+            continue
+        for sign, state in ((-1, view.pre(key.address)), (1, view.post(key.address))):
+            held, units = view.holds_alone(state, key.address)
+            lamports += sign * held
+            token = token_account(state) if units else None
+            if token is not None:
+                tokens[token.mint] += sign * units
     return lamports, tokens

@@ -21,6 +21,7 @@ from solward.solana.programs import (
     RENT_SYSVAR,
     SYSTEM_PROGRAM,
     TOKEN_PROGRAMS,
+    WRAPPED_SOL_MINT,
 )
 from solward.solana.stakes import stake_account
 from solward.solana.tokens import mint_account, token_account
@@ -165,6 +166,28 @@ class View:
             or (stake is not None and self.wallet in (stake.staker, stake.withdrawer))
             or nonce_authority(state) == self.wallet
         )
+
+    def holds_alone(self, state: Account | None, address: str) -> tuple[int, int]:
+        """Lamports and token units of `state` that nobody but the wallet can take.
+
+        A stake of which it is only the staker, or that is locked, holds nothing for it. Of a token
+        account the units count that no delegate may take, and the lamports that no other may close.
+        """
+        if state is None or not self.controls(state, address):
+            return 0, 0
+        token, stake = token_account(state), stake_account(state)
+        if stake is not None:
+            is_free = stake.withdrawer == stake.staker == self.wallet and not stake.lockup.is_set
+            return (state.lamports if is_free else 0), 0
+        if token is None:
+            return state.lamports, 0
+        if token.close_authority not in (None, self.wallet):
+            # Of wrapped SOL whoever may close the account takes all of it.
+            return 0, 0 if token.mint == WRAPPED_SOL_MINT else token.amount
+        foreign = 0 if token.delegate in (None, self.wallet) else token.delegated_amount
+        free = max(0, token.amount - foreign)
+        taken = token.amount - free if token.mint == WRAPPED_SOL_MINT else 0
+        return state.lamports - taken, free
 
     def controls_mint(self, address: str) -> bool:
         """Whether the wallet may mint or freeze `address`, before or after."""
