@@ -15,6 +15,7 @@ from rich.text import Text
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.money import format_amount
+from solward.types.record import LeavingAmount, leaves_of
 
 if TYPE_CHECKING:
     from solward.client import Transaction
@@ -203,8 +204,19 @@ def summary(record: Transaction, named: Callable[[object], str] = short) -> str:
             return f"{amount(details.get('supply', '?'))} {visible(details.get('symbol', '?'))}"
         case "close_account" | "revoke_authority":
             return named(details.get("mint", "?"))
+        case "other":
+            return ", ".join(map(_leaving(named), leaves_of(details)))
         case _:
             return ""
+
+
+def _leaving(named: Callable[[object], str]) -> Callable[[LeavingAmount], str]:
+    def text(each: LeavingAmount) -> str:
+        to = "" if each.to is None else f" to {named(each.to)}"
+        asset = each.asset if each.asset == "SOL" else f"of {named(each.asset)}"
+        return f"{amount(each.amount)} {asset}{to}"
+
+    return text
 
 
 def _tokens(details: Mapping[str, Any], named: Callable[[object], str]) -> str:

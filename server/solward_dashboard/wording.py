@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -103,4 +104,8 @@ def value_text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Decimal | int):
         return plain(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_text(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(value_text, value))
     return str(value)

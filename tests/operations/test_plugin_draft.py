@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -29,17 +31,21 @@ from tests.promises import promise
 
 from solward import GuardrailBlocked, InvalidRequest
 from solward.operations.plugin_draft import TYPES, plain, plugin_draft
-from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import MEMO_PROGRAMS, TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.token_list import token_list
 from solward.testing import TestWallet
 from solward.types.guardrail import Intent
-from solward.types.record import TransactionType
+from solward.types.record import AssetAmount, TransactionType, amount_of, recipient_of
+from solward_server.history_csv import Naming, header, rows
 
 SOL = 10**9
 ME, HER, MINT = (Keypair.from_seed(bytes([n]) * 32).pubkey() for n in (1, 2, 3))
 WALLET, STRANGER, TOKEN = str(ME), str(HER), str(MINT)
 PROGRAM = Pubkey.from_string(TOKEN_2022_PROGRAM)
 MINE, HERS = (get_associated_token_address(each, MINT, PROGRAM) for each in (ME, HER))
+OTHER = str(Keypair.from_seed(bytes([4]) * 32).pubkey())
 DECLARED = Intent("other", WALLET)
+NAMING = Naming(token_list("localnet"), {})
 
 
 def pays(lamports: int = SOL, source: Pubkey = ME, to: Pubkey = HER) -> Instruction:
@@ -125,7 +131,8 @@ def test_what_a_type_states_is_read_from_the_bytes(type_: str) -> None:
     draft = plugin_draft(WALLET, replace(DECLARED, type=type_), instructions)
     assert dict(draft.intent.details) == stated
     same = replace(DECLARED, type=type_, details={**stated, "note": "thanks"})
-    assert plugin_draft(WALLET, same, instructions).intent.details == {**stated, "note": "thanks"}
+    words = {"pluginDetails": {"note": "thanks"}}
+    assert plugin_draft(WALLET, same, instructions).intent.details == {**stated, **words}
     for name in stated:
         other = replace(DECLARED, type=type_, details={name: 7})
         with pytest.raises(InvalidRequest, match=rf"details\.{name} must be"):
@@ -301,3 +308,86 @@ async def test_a_payment_is_stored_as_what_it_is(wallet: TestWallet) -> None:
         "transfer",
         {"from": wallet.address, "to": STRANGER, "amount": 1},
     )
+
+
+LIES_IN_DETAILS: dict[str, Any] = {
+    "to": OTHER,
+    "amount": Decimal("0.001"),
+    "asset": "USDC",
+    "mint": TOKEN,
+    "signature": "3" * 88,
+    "pocket": OTHER,
+    "leaves": [{"operation": "transfer", "amount": 0, "asset": "SOL"}],
+    "outputAmount": 9,
+}
+
+
+@promise("plugin-record-from-bytes", "details-from-bytes")
+@pytest.mark.parametrize("type_", ["other", "transfer"])
+async def test_what_a_plugin_says_is_never_shown_as_what_its_bytes_do(
+    wallet: TestWallet, type_: str
+) -> None:
+    words = {
+        name: value
+        for name, value in LIES_IN_DETAILS.items()
+        if type_ == "other" or name not in ("to", "amount")
+    }
+    record = await wallet.context("transfer").transact(
+        instructions=[pays(SOL, Pubkey.from_string(wallet.address))],
+        type=type_,
+        lamports_out=SOL,
+        destinations=[STRANGER],
+        details=words,
+    )
+    stated = dict(record.details)
+    assert stated.pop("pluginDetails") == words
+    assert stated.keys() == ({"leaves"} if type_ == "other" else {"from", "to", "amount"})
+    assert amount_of(type_, record.details) == AssetAmount(1, "SOL")
+    assert recipient_of(type_, record.details) == STRANGER
+    assert record.signature != words["signature"]
+    [line] = csv.DictReader(io.StringIO((header() + rows([record], NAMING)).decode()))
+    assert (line["amount"], line["unit"], line["counterpart"]) == ("1", "SOL", STRANGER)
+
+
+@promise("plugin-record-from-bytes")
+async def test_each_line_of_the_bytes_is_listed(wallet: TestWallet) -> None:
+    context = wallet.context("transfer")
+    launched = await context.launch_token(name="Paper", symbol="PAP", decimals=2, initial_supply=10)
+    mint, me = Pubkey.from_string(launched.details["mint"]), Pubkey.from_string(wallet.address)
+    burn = burn_checked(
+        BurnCheckedParams(
+            program_id=PROGRAM,
+            mint=mint,
+            account=get_associated_token_address(me, mint, PROGRAM),
+            owner=me,
+            amount=250,
+            decimals=2,
+        )
+    )
+    record = await context.transact(
+        instructions=[pays(SOL, me), burn],
+        lamports_out=SOL,
+        tokens_out={str(mint): 250},
+        destinations=[STRANGER],
+    )
+    assert record.details == {
+        "leaves": [
+            {"operation": "transfer", "amount": 1, "asset": "SOL", "to": STRANGER},
+            {"operation": "burn", "amount": Decimal("2.5"), "asset": str(mint)},
+        ]
+    }
+    # No single amount says it, so none is shown as the whole.
+    assert amount_of("other", record.details) is None
+    assert recipient_of("other", record.details) == STRANGER
+
+
+@promise("plugin-record-from-bytes")
+async def test_what_fills_a_pocket_is_listed_beside_the_plugins_words(wallet: TestWallet) -> None:
+    async def rests(_pocket: str) -> list[Instruction]:
+        return [Instruction(Pubkey.from_string(max(MEMO_PROGRAMS)), b"hello", [])]
+
+    words = {"pocket": OTHER, "amount": 7}
+    record = await wallet.context("transfer").pocket(rests, lamports=5_000_000, details=words)
+    assert record.details["pluginDetails"] == words
+    assert record.details["pocket"] != OTHER
+    assert amount_of("other", record.details) == AssetAmount(Decimal("0.005"), "SOL")

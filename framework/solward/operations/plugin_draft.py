@@ -40,7 +40,7 @@ from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
 from solward.types.money import SOL_DECIMALS, U64_MAX, from_units
-from solward.types.record import TransactionType
+from solward.types.record import PLUGIN_DETAILS, TransactionType
 from solward.vault.custody import Pocket
 from solward.vault.money.pocket.instructions import PocketToken, funding
 from solward.vault.money.request import Draft, PocketDraft, PocketUse
@@ -81,7 +81,7 @@ def plugin_draft(
         details=plain_details(declared.details),
     )
     if type_ == TransactionType.OTHER:
-        return Draft(intent, made, exact)
+        return Draft(_with_details(intent, {}), made, exact)
     if type_ == TransactionType.SWAP:
         return _swap(intent, made, exact)
     state = _STATED.get(type_)
@@ -256,10 +256,17 @@ def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> 
 
 
 def _with_details(intent: Intent, stated: Details) -> Intent:
+    """The intent with the details that its bytes state, and the plugin's own words apart."""
     for name, value in stated.items():
         if name in intent.details and intent.details[name] != value:
             raise InvalidRequest(f"details.{name} must be {value}, as in the transaction")
-    return replace(intent, details={**intent.details, **stated})
+    words = {name: value for name, value in intent.details.items() if name not in stated}
+    return replace(intent, details=with_plugin_details(stated, words))
+
+
+def with_plugin_details(stated: Mapping[str, Any], words: Mapping[str, Any]) -> Details:
+    """Returns what the service states, and a plugin's words in a namespace of their own."""
+    return {**stated, PLUGIN_DETAILS: dict(words)} if words else dict(stated)
 
 
 def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[Call]:
@@ -391,7 +398,7 @@ async def plan_use(
         rent_lamports=rent,
         tokens_out=dict(request.tokens),
         destinations=frozenset({pocket.address}),
-        details={**request.details, "pocket": pocket.address},
+        details=with_plugin_details({"pocket": pocket.address}, request.details),
     )
     return PocketDraft(
         intent,
@@ -448,6 +455,8 @@ def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
     """What the plugin declared and made; the wallet is the engine's to say."""
     made = [Instruction.from_bytes(base64.b64decode(each)) for each in recipe["instructions"]]
     stored = recipe["intent"]
+    stated = dict(stored["details"])
+    words = stated.pop(PLUGIN_DETAILS, {})
     intent = Intent(
         type=stored["type"],
         wallet="",
@@ -457,6 +466,6 @@ def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
         tokens_in=stored["tokensIn"],
         destinations=frozenset(stored["destinations"]),
         may_close=frozenset(stored["mayClose"]),
-        details=stored["details"],
+        details={**stated, **words},
     )
     return intent, made

@@ -43,11 +43,13 @@ class FeeTerms:
         lamports: most that the network takes, whether it succeeds or not.
         unit_limit: compute units it may use, None where it sets no limit of its own.
         unit_price: micro-lamports for each unit of the limit.
+        bid_lamports: what of `lamports` is the priority fee.
     """
 
     lamports: int
     unit_limit: int | None
     unit_price: int
+    bid_lamports: int = 0
 
 
 def network_fee(message: AnyMessage) -> int:
@@ -84,7 +86,8 @@ def fee_terms(message: AnyMessage) -> FeeTerms:
         unit_limit = message.config.compute_unit_limit or unit_limit
     units = min(units_default if unit_limit is None else unit_limit, MAX_COMPUTE_UNITS)
     priority += -(-unit_price * units // _MICRO_LAMPORTS)
-    return FeeTerms(signatures * LAMPORTS_PER_SIGNATURE + priority, unit_limit, unit_price)
+    lamports = signatures * LAMPORTS_PER_SIGNATURE + priority
+    return FeeTerms(lamports, unit_limit, unit_price, priority)
 
 
 def affordable_price(lamports: int, units: int) -> int:

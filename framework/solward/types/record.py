@@ -14,6 +14,11 @@ from solward.support.clock import iso
 
 _SOL = "SOL"
 
+PLUGIN_DETAILS: Final = "pluginDetails"
+"""In a record's details: what a plugin says of its own transaction. Nothing checks it."""
+LEAVES: Final = "leaves"
+"""In the details of a plugin's transaction of the type `other`: what its bytes let leave."""
+
 GENERATED_KEY: Final = "generated-"
 """How an Idempotency-Key begins that a tool made for a caller who chose none, such as a model: it
 does not make what is asked for a payment of its own beside the same one that waits."""
@@ -59,7 +64,6 @@ class TransactionType(StrEnum):
     OTHER = "other"
 
 
-# Whose `to` in the details is read from the bytes; that of `other` is a plugin's own words.
 _PAYS = frozenset(
     {
         TransactionType.TRANSFER,
@@ -71,8 +75,12 @@ _PAYS = frozenset(
 
 
 def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
-    """The address that a transaction of this type pays, None where it pays nobody: of a transfer,
-    a token transfer, an airdrop or a payment the `to` of its details."""
+    """The address that a transaction of this type pays, None where it pays nobody or several: of a
+    transfer, a token transfer, an airdrop or a payment the `to` of its details, of `other` the one
+    that all lines of its bytes name."""
+    if type_ == TransactionType.OTHER:
+        receivers = {each.to for each in leaves_of(details) if each.to is not None}
+        return receivers.pop() if len(receivers) == 1 else None
     to = details.get("to") if type_ in _PAYS else None
     return to if isinstance(to, str) else None
 
@@ -83,6 +91,34 @@ class AssetAmount:
 
     amount: Decimal | int
     asset: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingAmount:
+    """What the bytes of a transaction let leave by one operation, in whole units.
+
+    Attributes:
+        operation: in the words of grants, such as `transfer`.
+        asset: "SOL" or a mint.
+        to: who receives: an owner, or an account whose owner the bytes do not show; None where
+            nobody does, as of a burn.
+    """
+
+    operation: str
+    amount: Decimal | int
+    asset: str
+    to: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the details list it; what is None is left out."""
+        body: dict[str, Any] = {"operation": self.operation, "amount": self.amount}
+        body["asset"] = self.asset
+        return body if self.to is None else {**body, "to": self.to}
+
+
+def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
+    """What the bytes let leave, as the details of `other` list it."""
+    return tuple(LeavingAmount(**each) for each in details.get(LEAVES, ()))
 
 
 # Of these types the amount is in SOL.
@@ -101,7 +137,14 @@ _OF_SOL = frozenset(
 
 def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
     """What a transaction of this type is about: what leaves the wallet, or where nothing does what
-    it makes, ends or brings home; None where its details have no amount."""
+    it makes, ends or brings home; None where its details have no amount, or amounts of several
+    assets."""
+    if type_ == TransactionType.OTHER:
+        leaving = leaves_of(details)
+        assets = {each.asset for each in leaving}
+        if len(assets) != 1:
+            return None
+        return AssetAmount(sum(each.amount for each in leaving), assets.pop())
     if type_ == TransactionType.SWAP:
         return _amount(details, "inputAmount", details.get("inputToken"))
     if type_ == TransactionType.TOKEN_LAUNCH:

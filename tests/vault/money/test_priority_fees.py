@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy import update
 from tests.promises import promise
 from tests.support.engine import Bench, open_bench
+from tests.support.grants import grant, limit
 from tests.support.rpc import Congestion
 from tests.support.swaps import SOL, open_swaps, pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.database.tables import attempts
+from solward.operations.policies.changes import replace_set
 from solward.operations.policies.grant_report import limits_report
 from solward.solana.fees import FeeTerms, fee_terms
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
-from solward.types.errors import LedgerRejected
+from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy, ScopeLimits
@@ -40,7 +43,7 @@ from solward.vault.money.judge.priority import (
     percentile,
     with_margin,
 )
-from solward.vault.money.request import ADMIN
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store.attempts import Attempt
 
@@ -83,7 +86,8 @@ async def test_a_transfer_lands_on_a_congested_cluster_by_what_the_node_says(
         assert congestion.asked == [sorted([bench.wallet.address, bench.recipient])]
         terms = await terms_of(bench, record)
         limit = with_margin(TRANSFER_UNITS + BUDGET_UNITS)
-        assert terms == FeeTerms(5_000 + FLOOR * limit // 10**6, limit, FLOOR)
+        bid = FLOOR * limit // 10**6
+        assert terms == FeeTerms(5_000 + bid, limit, FLOOR, bid)
         assert before - await bench.lamports(bench.wallet.address) == SOL + terms.lamports
         assert record.to_json(fee=True)["fee"] == {
             "lamports": terms.lamports,
@@ -340,6 +344,69 @@ async def test_a_sweep_bids_no_more_than_the_ceiling_of_costs_leaves(
         scope = f"wallet:{bench.wallet.id}" if whose == "wallet" else "agent:a"
         report = await limits_report(bench.database, scope, ceiling)
         assert report["maxCostsSolPerDay"]["spent"] == lamports_to_sol(fund + sweep)
+
+
+BASE_FEE = 5_000
+
+
+@promise("bid-leaves-room")
+@pytest.mark.parametrize("setting", ["auto", 2**40])
+@pytest.mark.parametrize("whose", ["wallet", "agent", "grant"])
+async def test_a_bid_is_lowered_to_the_costs_that_are_left(
+    tmp_path: Path, whose: str, setting: Any
+) -> None:
+    ceiling = ScopeLimits(daily_costs_lamports=40_000)
+    limits = ceiling if whose == "wallet" else ScopeLimits()
+    own = ceiling if whose == "agent" else ScopeLimits()
+    actor = Actor("agent:a", limits=(("agent:a", own),))
+    async with open_bench(tmp_path, priority_fee=setting, limits=limits) as bench:
+        Congestion(0, reported=[2**63] * 150).before(bench.wire)
+        if whose == "grant":
+            made = grant("agent:a", costs=40_000, SOL=limit("SOL", 10 * SOL))
+            await replace_set(bench.database, "agent:a", [made])
+        trial = await bench.engine.dry_run(bench.wallet.id, actor, bench.draft(1))
+        assert trial.verdict.allowed
+        assert trial.effects is not None
+        assert BASE_FEE < trial.effects.fee_lamports <= 40_000
+        first = await bench.transfer(1, actor)
+        assert (first.status, trial.effects.fee_lamports) == (CONFIRMED, first.fee_lamports)
+        paid = first.fee_lamports or 0
+        assert 39_990 <= paid <= 40_000
+        # Nothing is left, not even for a fee without a bid.
+        with pytest.raises(GuardrailBlocked, match="fees and rent"):
+            await bench.transfer(2, actor)
+        assert await charged(bench, first) == paid
+
+
+@promise("bid-leaves-room")
+async def test_what_does_not_fit_without_a_bid_is_refused_by_its_costs(tmp_path: Path) -> None:
+    ceiling = ScopeLimits(daily_costs_lamports=BASE_FEE - 1)
+    async with open_bench(tmp_path, priority_fee=100_000, limits=ceiling) as bench:
+        with pytest.raises(GuardrailBlocked, match="costs_limit"):
+            await bench.transfer(1)
+        [record] = await bench.history()
+        assert record.status is TransactionStatus.BLOCKED
+        # What the caller set itself is no bid of the service, and stays as it is.
+        own = set_compute_unit_limit(10_000), set_compute_unit_price(10**6)
+        priced = [*own, *bench.draft(1).instructions]
+        with pytest.raises(GuardrailBlocked, match="costs_limit"):
+            await bench.engine.execute(
+                bench.wallet.id, ADMIN, replace(bench.draft(1), instructions=tuple(priced))
+            )
+
+
+@promise("bid-leaves-room")
+async def test_equal_payments_share_what_is_left_of_the_costs(tmp_path: Path) -> None:
+    ceiling = ScopeLimits(daily_costs_lamports=5 * BASE_FEE + 3_000)
+    async with open_bench(tmp_path, priority_fee=10**9, limits=ceiling) as bench:
+        sent = await asyncio.gather(
+            *(bench.transfer(Decimal("0.1")) for _ in range(8)), return_exceptions=True
+        )
+        paid = [each for each in sent if isinstance(each, TransactionRecord)]
+        # The first bids all that is left.
+        assert 1 <= len(paid) <= 5
+        assert sum(each.fee_lamports or 0 for each in paid) <= 5 * BASE_FEE + 3_000
+        assert all(isinstance(each, TransactionRecord | GuardrailBlocked) for each in sent)
 
 
 @promise("auto-covers-nine-tenths")

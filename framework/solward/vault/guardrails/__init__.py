@@ -3,6 +3,7 @@
 from solward.vault.guardrails.effects import analyse, simulated_effects
 from solward.vault.guardrails.rules import (
     CLOCK_RULE,
+    COSTS_RULE,
     FREEZE_RULE,
     OWN_RULES,
     RULES,
@@ -27,6 +28,7 @@ from solward.vault.guardrails.simulation import (
 
 __all__ = [
     "CLOCK_RULE",
+    "COSTS_RULE",
     "FREEZE_RULE",
     "OWN_RULES",
     "RULES",

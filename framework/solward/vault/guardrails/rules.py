@@ -22,6 +22,7 @@ from solward.vault.refusal import Refusal, RefusalNumbers
 # The setting that a refusal for costs names.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
 RATE_LIMIT: Final = "rate_limit"
+COSTS_RULE: Final = "costs_limit"
 # Of violations by what a payment may be, whatever else landed between read and simulation.
 PAYMENT_TERMS: Final = "payment_terms"
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
@@ -463,7 +464,7 @@ BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     PolicyRule("fee_limit", _fee_limit),
     PolicyRule("simulated_effects", _simulated_effects),
     PolicyRule("authority_change", _authority_change),
-    LimitRule("costs_limit", _costs_limit, needs_effects=True),
+    LimitRule(COSTS_RULE, _costs_limit, needs_effects=True),
     PolicyRule("swap_bounds", _swap_bounds),
 )
 RULES: Final = tuple(rule.name for rule in BUILT_IN)

@@ -32,9 +32,17 @@ from solward.types.errors import (
     TransactionError,
     TransactionFailed,
 )
-from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.guardrail import Intent, Outflow, TransactionEffects
+from solward.types.money import from_units
 from solward.types.payment import PaymentMode
-from solward.types.record import HoldState, TransactionRecord, TransactionStatus, TransactionType
+from solward.types.record import (
+    LEAVES,
+    HoldState,
+    LeavingAmount,
+    TransactionRecord,
+    TransactionStatus,
+    TransactionType,
+)
 from solward.types.site import SITE
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
@@ -59,7 +67,7 @@ from solward.vault.money.request import (
     PocketUse,
 )
 from solward.vault.money.reserve.hold_reservation import hold_of
-from solward.vault.money.reserve.reservation import Reservation, Reserver
+from solward.vault.money.reserve.reservation import BidTooHigh, Reservation, Reserver
 from solward.vault.money.send.handed_over import Watcher, live_payment
 from solward.vault.money.send.lease import Process
 from solward.vault.money.send.reconcile import (
@@ -315,7 +323,7 @@ class Engine:
         """
         await self._wallets.get(wallet_id)
         actor = _paying(actor, draft.payment)
-        effects, failure = None, None
+        assessment, failure = None, None
         try:
             with self.deadline():
                 draft, assessment = await self._assessor.assess_any(
@@ -324,12 +332,19 @@ class Engine:
         except LedgerError as error:
             failure = str(error)
         else:
-            effects = assessment.effects
-            failure = would_fail(assessment.failure) if effects is None else None
-        verdict = await self._reserver.trial(
-            wallet_id, actor, draft.intent, effects, draft.pocket, draft.payment
-        )
-        return Trial(verdict, effects, failure)
+            if assessment.effects is None:
+                failure = would_fail(assessment.failure)
+
+        async def judged(tried: Assessment | None, bid_lamports: int = 0) -> Trial:
+            found = None if tried is None else tried.effects
+            verdict = await self._reserver.trial(
+                wallet_id, actor, draft.intent, found, draft.pocket, draft.payment, bid_lamports
+            )
+            return Trial(verdict, found, failure)
+
+        if assessment is None or assessment.effects is None:
+            return await judged(None)
+        return await self._with_bid_that_fits(draft, assessment, None, judged)
 
     async def use_pocket(
         self, wallet_id: str, actor: Actor, draft: PocketDraft
@@ -566,13 +581,20 @@ class Engine:
         if assessment.effects is None:
             text = would_fail(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
+        record = _with_leaves(record, assessment.effects.outflow)
         payment = draft.payment
-        paid = (
-            None if payment is None else (payment, _payment_row(record, draft, payment, assessment))
-        )
-        reservation = await self._reserve(
-            record, actor, draft.intent, assessment.effects, draft.pocket, paid
-        )
+
+        async def reserve(judged: Assessment, bid_lamports: int) -> tuple[Assessment, Reservation]:
+            assert judged.effects is not None
+            paid = None
+            if payment is not None:
+                paid = payment, _payment_row(record, draft, payment, judged)
+            return judged, await self._reserve(
+                record, actor, draft.intent, judged.effects, draft.pocket, paid, bid_lamports
+            )
+
+        nonce = None if payment is None else record.id
+        assessment, reservation = await self._with_bid_that_fits(draft, assessment, nonce, reserve)
         self._hook(Step.RESERVED)
         draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
@@ -581,6 +603,33 @@ class Engine:
             )
         _log.info("transaction_signed", signature=item.signature)
         return reservation, item
+
+    async def _with_bid_that_fits(
+        self,
+        draft: Draft,
+        assessment: Assessment,
+        nonce: str | None,
+        judge: Callable[[Assessment, int], Awaitable[T]],
+    ) -> T:
+        """Judge a simulated draft; where only its costs are refused, with a lower bid for its place
+        in a block, which is built again.
+
+        Args:
+            nonce: of a payment, see `Assessor.rebuild`.
+            judge: takes what would be signed, and by how many lamports its fee can be lowered.
+        """
+        bid = self._assessor.bid_lamports(draft, assessment)
+        while True:
+            try:
+                return await judge(assessment, bid)
+            except BidTooHigh as error:
+                assert assessment.effects is not None
+                most = assessment.effects.fee_lamports - error.excess_lamports
+                bid = 0
+                with contextlib.suppress(LedgerError, InvalidRequest):
+                    rebuilt = await self._assessor.rebuild(draft, nonce, most)
+                    if rebuilt.effects is not None and rebuilt.effects.fee_lamports <= most:
+                        assessment, bid = rebuilt, self._assessor.bid_lamports(draft, rebuilt)
 
     async def _on_what_is_there(
         self, reservation: Reservation, draft: Draft, assessment: Assessment
@@ -615,11 +664,12 @@ class Engine:
         effects: TransactionEffects,
         pocket: PocketUse | None = None,
         payment: tuple[Payment, PaymentRow] | None = None,
+        bid_lamports: int = 0,
     ) -> Reservation:
         with tracing.span("transaction.reserve"):
             try:
                 reservation = await self._reserver.reserve(
-                    record, actor, intent, effects, pocket, payment
+                    record, actor, intent, effects, pocket, payment, bid_lamports
                 )
             except Held:
                 self._hook(Step.HELD)
@@ -760,6 +810,26 @@ def _paying(actor: Actor, payment: Payment | None) -> Actor:
         return actor
     others = (each for each in actor.via if not each.startswith(SITE))
     return replace(actor, via=(*others, f"{SITE}{payment.site}"))
+
+
+def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
+    """The record of a plugin's own transaction with what its bytes let leave.
+
+    Other types state their amounts themselves, which their bytes bear out.
+    """
+    if record.type != TransactionType.OTHER or outflow is None:
+        return record
+    leaves = [
+        LeavingAmount(
+            line.operation.value,
+            from_units(line.units, line.decimals),
+            line.asset,
+            line.owner or line.account,
+        ).to_json()
+        for line in outflow.lines
+        if line.units and line.decimals is not None
+    ]
+    return replace(record, details={LEAVES: leaves, **record.details})
 
 
 def _payment_row(

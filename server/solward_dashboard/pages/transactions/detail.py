@@ -11,6 +11,7 @@ from nicegui import ui
 from solward.client import ClientError, Judged, NotFoundError, Transaction
 from solward.solana.token_list import TokenList, token_list
 from solward.support import jsontext
+from solward.types.record import LEAVES, PLUGIN_DETAILS
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button, fact, heading, result_of
 from solward_dashboard.frame import Poll, frame_of_one
@@ -50,6 +51,8 @@ _TITLES: Mapping[str, str] = {
     "symbol": "Symbol",
     "decimals": "Decimals",
     "authorityType": "Authority",
+    LEAVES: "Leaves, by its bytes",
+    PLUGIN_DETAILS: "The plugin says (nothing checks it)",
 }
 _ADDRESSES = frozenset({"from", "to", "account", "pocket"})
 _MINTS = frozenset({"mint", "inputToken", "outputToken", "asset"})
@@ -163,7 +166,8 @@ def _body(one: One) -> None:
         if record.agent_id is not None and record.principal != f"agent:{record.agent_id}":
             fact("Agent", one.people.who(f"agent:{record.agent_id}"))
         fact("Time", second(record.timestamp))
-        if (said := amount(record, tokens)) and "amount" in record.details:
+        states_amount = "amount" in record.details or LEAVES in record.details
+        if (said := amount(record, tokens)) and states_amount:
             fact("Amount", said)
         for name, text in _details(record, one.people, tokens):
             fact(name, text, "sw-mono")

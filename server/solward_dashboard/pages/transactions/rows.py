@@ -11,7 +11,7 @@ from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import TokenList
 from solward.support.known_addresses import KnownAddresses
 from solward.types.money import format_sol
-from solward.types.record import TransactionType, amount_of, recipient_of
+from solward.types.record import TransactionType, amount_of, leaves_of, recipient_of
 from solward_dashboard.wording import local_times, short, value_text
 
 _EXPLORER = "https://explorer.solana.com/tx/"
@@ -126,15 +126,21 @@ def called(address: str, known: KnownAddresses, *, whole: bool = False) -> str:
 
 
 def amount(record: Transaction, tokens: TokenList) -> str:
-    """A record's amount, with its unit where the record has one."""
+    """A record's amount, with its unit where the record has one; of several assets one after the
+    other."""
     found = amount_of(record.type, record.details)
     if found is None:
-        return ""
+        several = leaves_of(record.details) if record.type == TransactionType.OTHER else ()
+        return ", ".join(
+            f"{value_text(each.amount)} {_unit(each.asset, tokens)}" for each in several
+        )
     symbol = record.details.get("symbol") if record.type == TransactionType.TOKEN_LAUNCH else None
-    unit = found.asset or ""
-    if unit != "SOL":
-        unit = tokens.symbol_of(unit) or str(symbol or short(unit))
+    unit = _unit(found.asset or "", tokens, symbol)
     return f"{value_text(found.amount)} {unit}".strip()
+
+
+def _unit(asset: str, tokens: TokenList, symbol: object = None) -> str:
+    return asset if asset == "SOL" else tokens.symbol_of(asset) or str(symbol or short(asset))
 
 
 def details(record: Transaction, known: KnownAddresses = _NOBODY) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from nicegui import ui
 from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
+from solward.types.record import amount_of
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button, heading, notify_error
 from solward_dashboard.pages.wallets.data import token_name
@@ -375,9 +376,9 @@ class RecentTransactions:
             with ui.element("div").classes("sw-row"):
                 ui.label(record.type.replace("_", " "))
                 ui.badge(record.status).classes(f"sw-{record.status}")
-                amount = record.details.get("amount", record.details.get("inputAmount"))
-                if amount is not None:
-                    ui.label(value_text(amount)).classes("sw-number")
+                found = amount_of(record.type, record.details)
+                if found is not None:
+                    ui.label(value_text(found.amount)).classes("sw-number")
                 ui.space()
                 age = ui.label().classes("sw-dim")
             if record.error is not None:

@@ -21,7 +21,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
-from solward.solana.fees import MAX_COMPUTE_UNITS
+from solward.solana.fees import MAX_COMPUTE_UNITS, fee_terms
 from solward.solana.instructions import System
 from solward.solana.message import (
     MAX_WIRE_BYTES,
@@ -351,11 +351,11 @@ class Assessor:
         return draft, assessment
 
     async def rebuild(self, draft: Draft, nonce: str | None, max_fee: int) -> Assessment:
-        """Assess again with a message that was never built, after a signature collision.
+        """Assess again with another message: after a signature collision, or for a lower fee.
 
         Args:
-            nonce: makes it unique; None where the draft is another one.
-            max_fee: lamports of the fee that was judged.
+            nonce: makes it unique; None where the draft or the fee is another one.
+            max_fee: most lamports of its fee.
         """
         blockhash = await self.blockhashes.newest()
         if draft.payment is not None and nonce is not None:
@@ -363,6 +363,12 @@ class Assessor:
             return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
         return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
+
+    def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
+        """Lamports of the fee that `rebuild` can leave out: the priority fee of this service."""
+        if draft.wire is not None or not self._fees.budgets(draft.instructions):
+            return 0
+        return fee_terms(assessment.transaction.message).bid_lamports
 
     def _unique(
         self, draft: Draft, blockhash: str, nonce: str, trial: bool

@@ -63,6 +63,7 @@ class Question:
     Attributes:
         leaving: what leaves by the bytes; None where these cannot be bounded, which is refused, or
             the faucet's are.
+        bid_lamports: by how much its network fee can be lowered.
     """
 
     wallet_id: str
@@ -70,6 +71,7 @@ class Question:
     intent: Intent
     leaving: Outgoing | None
     chain: tuple[str, ...]
+    bid_lamports: int = 0
 
     @classmethod
     def of(
@@ -79,11 +81,12 @@ class Question:
         intent: Intent,
         effects: TransactionEffects | None,
         pocket: PocketUse | None,
+        bid_lamports: int = 0,
     ) -> Question:
         """Of a transaction whose effects are known, or not."""
         outflow = None if effects is None else effects.outflow
         leaving = None if outflow is None else outgoing(outflow, intent, pocket)
-        return cls(wallet_id, actor, intent, leaving, actor.chain(wallet_id))
+        return cls(wallet_id, actor, intent, leaving, actor.chain(wallet_id), bid_lamports)
 
 
 @dataclass(frozen=True, slots=True)

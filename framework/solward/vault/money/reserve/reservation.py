@@ -26,9 +26,10 @@ from solward.types.guardrail import (
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.grants.dollars import AssetPrice
 from solward.vault.grants.judged import ALLOWED, HELD
-from solward.vault.grants.model import Charge
+from solward.vault.grants.model import Charge, Why
 from solward.vault.guardrails import (
     CLOCK_RULE,
+    COSTS_RULE,
     FREEZE_RULE,
     PluginGuardrail,
     Policy,
@@ -107,6 +108,27 @@ class _Found:
     usages: Mapping[str, ScopeUsage]
     granted: Granted | None
 
+    def check_bid(
+        self, bid: int, scopes: Sequence[tuple[str, ScopeLimits]], effects: TransactionEffects
+    ) -> None:
+        """Raise `BidTooHigh` where costs refuse, and a bid of so many lamports could be lowered."""
+        excess = 0
+        if self.verdict.rule == COSTS_RULE:
+            costs = counted_costs(effects)
+            excess = max(
+                costs + usage.costs_last_day - limits.daily_costs_lamports
+                for scope, limits in scopes
+                if limits.daily_costs_lamports is not None
+                and (usage := self.usages.get(scope)) is not None
+            )
+        elif self.verdict.rule == GRANTS_RULE and self.granted is not None:
+            finding = self.granted.decision.refused
+            if finding is not None and finding.why is Why.COSTS:
+                used, limit = finding.used or 0, finding.limit or 0
+                excess = (finding.requested or 0) + used - limit if limit else 0
+        if 0 < excess <= bid:
+            raise BidTooHigh(excess)
+
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
@@ -120,6 +142,15 @@ class _Trial:
     rules: PluginRules
     verdict: Verdict | None = None
     plugin_hold: str | None = None
+
+
+class BidTooHigh(Exception):
+    """Refused only because network fee and rent are more than is left, and nothing was stored: a
+    bid that is lower by `excess_lamports` would fit."""
+
+    def __init__(self, excess_lamports: int) -> None:
+        super().__init__(excess_lamports)
+        self.excess_lamports = excess_lamports
 
 
 class _RulesChanged(Exception):
@@ -252,12 +283,14 @@ class Reserver:
         effects: TransactionEffects,
         pocket: PocketUse | None = None,
         payment: tuple[Payment, PaymentRow] | None = None,
+        bid_lamports: int = 0,
     ) -> Reservation:
         """Judge a simulated transaction; returns its record as stored: pending, blocked, or failed
         where another purchase of its pocket's mint is in flight.
 
         Args:
             payment: with what is stored of it.
+            bid_lamports: by how much its network fee can be lowered.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
@@ -268,13 +301,14 @@ class Reserver:
             PocketTaken: another process used the pocket first.
             Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
+            BidTooHigh: it fits with a lower bid; nothing was stored.
         """
-        question = Question.of(record.wallet_id, actor, intent, effects, pocket)
+        question = Question.of(record.wallet_id, actor, intent, effects, pocket, bid_lamports)
         for _ in range(_RULE_TRIES):
             trial = _Trial(self._plugin_rules)
             if trial.rules.names:
                 # Before the write transaction: a plugin must hold no lock of the database.
-                trial = await self._trial(record.wallet_id, actor, intent, effects, pocket)
+                trial = await self._trial(question, effects)
             reserve = partial(self._reserve, record, question, effects, pocket, payment, trial)
             with contextlib.suppress(_RulesChanged):
                 return await self._priced(question, reserve)
@@ -401,9 +435,11 @@ class Reserver:
         effects: TransactionEffects | None,
         pocket: PocketUse | None = None,
         payment: Payment | None = None,
+        bid_lamports: int = 0,
     ) -> Verdict:
-        """Judge as `reserve` would now, and change nothing."""
-        found = await self._trial(wallet_id, actor, intent, effects, pocket)
+        """Judge as `reserve` would now, and change nothing; raises `BidTooHigh` likewise."""
+        question = Question.of(wallet_id, actor, intent, effects, pocket, bid_lamports)
+        found = await self._trial(question, effects)
         verdict = found.verdict
         assert verdict is not None
         if payment is not None and verdict.allowed and not actor.is_admins:
@@ -412,17 +448,10 @@ class Reserver:
             verdict = replace(verdict, hold=joined(verdict.hold, risen))
         return verdict
 
-    async def _trial(
-        self,
-        wallet_id: str,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects | None,
-        pocket: PocketUse | None,
-    ) -> _Trial:
+    async def _trial(self, question: Question, effects: TransactionEffects | None) -> _Trial:
         """The verdict by the rules of now."""
-        rules = self._plugin_rules
-        question = Question.of(wallet_id, actor, intent, effects, pocket)
+        rules, wallet_id = self._plugin_rules, question.wallet_id
+        actor, intent = question.actor, question.intent
         scopes = self._scopes(wallet_id, actor, intent)
 
         async def judge(prices: Prices) -> _Found:
@@ -645,17 +674,25 @@ class Reserver:
 
         Args:
             switches: why it is frozen, None where it is not, and the version of the grants.
+
+        Raises:
+            BidTooHigh: a lower bid would fit.
         """
         frozen, version = switches
         verdict, usages = await self._built_in(
             connection, frozen, scopes, question.intent, effects, now
         )
         if not verdict.allowed:
-            return await self._refused(connection, question, verdict, version, now, prices)
-        granted = await self._granting.judge(connection, question, version, now, prices)
-        if granted is not None:
-            verdict = granted.applied_to(verdict)
-        return _Found(verdict, usages, granted)
+            found = await self._refused(connection, question, verdict, version, now, prices)
+            found = replace(found, usages=usages)
+        else:
+            granted = await self._granting.judge(connection, question, version, now, prices)
+            if granted is not None:
+                verdict = granted.applied_to(verdict)
+            found = _Found(verdict, usages, granted)
+        if effects is not None:
+            found.check_bid(question.bid_lamports, scopes, effects)
+        return found
 
     async def _refused(
         self,
