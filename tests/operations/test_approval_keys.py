@@ -293,7 +293,8 @@ async def test_what_two_calls_of_a_plugin_made_are_two_though_they_take_the_same
     assert len(set(made)) == 2
     for hold in made:
         await desk.approvals.approve(hold, "admin")
-    assert [(await order(number)).details["order"] for number in (1, 2)] == [1, 2]
+    said = [(await order(number)).details["pluginDetails"] for number in (1, 2)]
+    assert said == [{"order": 1}, {"order": 2}]
 
 
 async def test_a_cycle_that_was_told_to_wait_and_runs_again_is_told_the_end(

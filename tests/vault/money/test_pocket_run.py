@@ -19,6 +19,7 @@ from tests.support.swaps import USDC, pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.types.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed
+from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN, Actor
@@ -81,7 +82,11 @@ async def test_what_a_call_leaves_comes_home_and_only_what_left_counts(bench: Be
     row = await row_of(bench)
     assert record.status is TransactionStatus.CONFIRMED
     assert record.type == "other"
-    assert record.details == {"pocket": row.address}
+    filled = {"operation": "transfer", "amount": lamports_to_sol(LAMPORTS), "asset": "SOL"}
+    assert record.details == {
+        "pocket": row.address,
+        "leaves": [{**filled, "to": row.address}],
+    }
     assert await steps_of(bench, record.id) == ALL
     assert await bench.lamports(str(receiver)) == 1_000_000
     assert await bench.lamports(row.address) == 0
