@@ -14,6 +14,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
+    from solward.types.errors import InvalidRequest
     from solward.types.guardrail import Hold, Intent, TransactionEffects
     from solward.types.payment import (
         HttpAnswer,
@@ -176,14 +177,15 @@ def payment_spec() -> PaymentSpec:
 
 
 @hookspec(firstresult=True)
-async def payment_offers(answer: HttpAnswer) -> Sequence[PaymentOffer]:
+async def payment_offers(answer: HttpAnswer) -> Sequence[PaymentOffer | InvalidRequest]:
     """The ways to pay on Solana that a seller's answer offers, the seller's first choice first.
 
     Pure. Empty where the answer is not of this protocol, or offers nothing that can be paid on
-    Solana with one transfer.
+    Solana with one transfer. An entry of the seller's list that cannot be read is an
+    `InvalidRequest` in its place, which names what is wrong; the others can still be paid.
 
     Raises:
-        InvalidRequest: it is of this protocol, and malformed; names what is wrong.
+        InvalidRequest: it is of this protocol, and malformed as a whole; names what is wrong.
     """
     raise NotImplementedError
 

@@ -28,6 +28,7 @@ from tests.support.hosts import (
     skill_wheel,
     switch_plugin,
 )
+from tests.support.payments import whole
 from tests.support.plugins import Shelf, shelf, skill_source, wheel
 from tests.support.repository import ROOT
 
@@ -381,10 +382,10 @@ async def test_a_payment_protocol_comes_and_goes_while_the_service_runs(
         assert list(loaded()) == ["mpp", "x402"]
         await put_plugin(home, made)
         await until(lambda: "solward_plugin_template" in loaded(), "it is loaded")
-        [offer] = await loaded()["solward_plugin_template"].offers(asked)
+        [offer] = whole(await loaded()["solward_plugin_template"].offers(asked))
         assert (offer.units, offer.pay_to) == (5, PAID)
         held = loaded()["solward_plugin_template"]
         await remove_plugin(home, "acme-tools")
         await until(lambda: list(loaded()) == ["mpp", "x402"], "it is removed")
         with pytest.raises(SkillError, match="The payment protocol 'solward_plugin_template'"):
-            await held.offers(asked)
+            whole(await held.offers(asked))

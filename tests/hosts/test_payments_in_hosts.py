@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from tests.promises import promise
 from tests.support.hosts import QUICK
+from tests.support.payments import whole
 from tests.support.plugins import HEAD, Shelf, shelf
 
 from solward.hosts import plugins
@@ -126,7 +127,7 @@ async def test_it_is_given_a_seller_s_answer_and_gives_offers_headers_and_a_rece
     acme: LoadedPayment,
 ) -> None:
     body = ("x" * (300 << 10)).encode()
-    (offer,) = await acme.offers(asked("é", body[:1000]))
+    (offer,) = whole(await acme.offers(asked("é", body[:1000])))
     assert offer == PaymentOffer(
         "devnet",
         "SOL",
@@ -152,10 +153,10 @@ async def test_it_is_given_a_seller_s_answer_and_gives_offers_headers_and_a_rece
 @pytest.mark.parametrize("value", ["bug", "odd amount", "not a list", "not offers", "fetch", "die"])
 async def test_one_that_fails_says_so_and_is_asked_again(acme: LoadedPayment, value: str) -> None:
     with pytest.raises(SkillError, match="The payment protocol 'acme' failed") as failed:
-        await acme.offers(asked(value))
+        whole(await acme.offers(asked(value)))
     assert failed.value.code == "payment_protocol"
     assert "seller" not in str(failed.value)
-    assert len(await acme.offers(asked())) == 1
+    assert len(whole(await acme.offers(asked()))) == 1
 
 
 @promise("protocol-gets-offer-only")
@@ -163,7 +164,7 @@ async def test_it_reads_no_file_of_the_service(acme: LoadedPayment, tmp_path: Pa
     secret = tmp_path / "key"
     secret.write_text("5K...")
     with pytest.raises(SkillError, match=r"failed: (PermissionError|FileNotFoundError)"):
-        await acme.offers(asked("read", str(secret).encode()))
+        whole(await acme.offers(asked("read", str(secret).encode())))
 
 
 @promise("protocol-gets-offer-only", "hanging-hook-holds-nobody")
@@ -182,7 +183,7 @@ async def test_one_that_hangs_is_not_waited_for_and_holds_up_nobody(
 
     task = asyncio.create_task(others())
     with pytest.raises(SkillError, match=r"did not answer within 0\.3 s"):
-        await acme.offers(asked(value))
+        whole(await acme.offers(asked(value)))
     task.cancel()
     assert turns > 5
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.promises import promise
+from tests.support.payments import whole
 
 from solward.plugins import load_registry
 from solward.plugins.loaded import LoadedPayment
@@ -91,7 +92,7 @@ async def shown(
 
 async def test_a_charge_is_read_from_its_challenge(protocol: LoadedPayment) -> None:
     header = challenge(request(externalId="order 7"), expires="2026-11-23T04:05:06.789Z")
-    (offer,) = await protocol.offers(asking(header))
+    (offer,) = whole(await protocol.offers(asking(header)))
     assert (offer.network, offer.asset, offer.units) == ("devnet", MINT, 10_000)
     assert (offer.pay_to, offer.fee_payer) == (SELLER, None)
     assert offer.modes == (PaymentMode.PUSH, PaymentMode.UNSPONSORED)
@@ -102,12 +103,12 @@ async def test_a_charge_is_read_from_its_challenge(protocol: LoadedPayment) -> N
 
 
 async def test_without_an_external_id_there_is_no_memo_at_all(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(asking(challenge()))
+    (offer,) = whole(await protocol.offers(asking(challenge())))
     assert (offer.memo, offer.nonce_memo) == (None, False)
 
 
 async def test_a_sponsored_charge_is_handed_over_and_never_sent(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(asking(challenge(request(methodDetails=SPONSORED))))
+    (offer,) = whole(await protocol.offers(asking(challenge(request(methodDetails=SPONSORED)))))
     assert (offer.modes, offer.fee_payer) == ((PaymentMode.SPONSORED,), SPONSOR)
     with pytest.raises(InvalidRequest, match="mode push"):
         await protocol.headers(offer, PaymentProof(PaymentMode.PUSH, SELLER, signature=SIGNATURE))
@@ -121,7 +122,7 @@ async def test_a_credential_has_the_challenge_as_it_came(
     sponsored = mode is PaymentMode.SPONSORED
     wanted = request(methodDetails=SPONSORED if sponsored else DETAILS)
     header = challenge(wanted, expires="2026-11-23T04:05:06Z", opaque="e30", digest="sha-256=abc=")
-    (offer,) = await protocol.offers(asking(header))
+    (offer,) = whole(await protocol.offers(asking(header)))
     push = mode is PaymentMode.PUSH
     proof = PaymentProof(mode, SELLER, None if push else WIRE, SIGNATURE if push else None)
     name, credential = await shown(protocol, offer, proof)
@@ -145,7 +146,7 @@ async def test_a_credential_has_the_challenge_as_it_came(
 
 @promise("headers-stay-the-same")
 async def test_headers_are_the_same_after_the_offer_was_stored(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(asking(challenge(description=r"a \\ \"b\"")))
+    (offer,) = whole(await protocol.offers(asking(challenge(description=r"a \\ \"b\""))))
     stored = read_offer(jsontext.loads(jsontext.dumps(offer_json(offer))))
     proof = PaymentProof(PaymentMode.UNSPONSORED, SELLER, wire=WIRE)
     assert stored == offer
@@ -155,14 +156,14 @@ async def test_headers_are_the_same_after_the_offer_was_stored(protocol: LoadedP
 async def test_a_credential_goes_into_the_header_that_the_seller_names(
     protocol: LoadedPayment,
 ) -> None:
-    (offer,) = await protocol.offers(asking(challenge(header="X-Payment-Credential")))
+    (offer,) = whole(await protocol.offers(asking(challenge(header="X-Payment-Credential"))))
     proof = PaymentProof(PaymentMode.UNSPONSORED, SELLER, wire=WIRE)
     name, credential = await shown(protocol, offer, proof)
     assert (name, credential["challenge"]["header"]) == ("X-Payment-Credential",) * 2
     with pytest.raises(InvalidRequest, match="header must be the name of a header"):
-        await protocol.offers(asking(challenge(header="X Y")))
+        whole(await protocol.offers(asking(challenge(header="X Y"))))
     with pytest.raises(InvalidRequest, match="must not have Host"):
-        await protocol.offers(asking(challenge(header="Host")))
+        whole(await protocol.offers(asking(challenge(header="Host"))))
 
 
 ONE, TWO = challenge(), challenge(request(amount="2"))
@@ -193,7 +194,7 @@ ONE, TWO = challenge(), challenge(request(amount="2"))
 async def test_challenges_may_share_a_header_with_each_other_and_other_schemes(
     protocol: LoadedPayment, headers: tuple[str, ...], amounts: list[int]
 ) -> None:
-    offers = await protocol.offers(asking(*headers))
+    offers = whole(await protocol.offers(asking(*headers)))
     assert [offer.units for offer in offers] == amounts
 
 
@@ -217,12 +218,12 @@ async def test_what_is_not_written_as_challenges_are_is_refused(
     protocol: LoadedPayment, header: str
 ) -> None:
     with pytest.raises(InvalidRequest, match="WWW-Authenticate must be challenges"):
-        await protocol.offers(asking(header))
+        whole(await protocol.offers(asking(header)))
 
 
 async def test_escaped_characters_come_back_as_they_were_meant(protocol: LoadedPayment) -> None:
     header = challenge(description=r"caf\u00e9 \ud83d\ude00 \"q\" \\u")
-    (offer,) = await protocol.offers(asking(header))
+    (offer,) = whole(await protocol.offers(asking(header)))
     assert offer.description == 'café 😀 "q" \\u'
     assert offer.raw["challenge"]["description"] == 'café 😀 "q" \\u'
 
@@ -242,7 +243,7 @@ async def test_a_currency_is_sol_a_mint_or_a_symbol_as_sellers_resolve_it(
     protocol: LoadedPayment, network: str, currency: str, asset: str
 ) -> None:
     wanted = request(currency=currency, methodDetails={"network": network})
-    (offer,) = await protocol.offers(asking(challenge(wanted)))
+    (offer,) = whole(await protocol.offers(asking(challenge(wanted))))
     assert (offer.network, offer.asset) == (network, asset)
 
 
@@ -251,7 +252,7 @@ async def test_mainnet_is_the_network_of_no_name_and_of_both_its_names(
 ) -> None:
     unnamed = (request(methodDetails={}), {k: REQUEST[k] for k in list(REQUEST)[:3]})
     for wanted in (*unnamed, details(network="mainnet"), details(network="mainnet-beta")):
-        (offer,) = await protocol.offers(asking(challenge(wanted)))
+        (offer,) = whole(await protocol.offers(asking(challenge(wanted))))
         assert offer.network == "mainnet-beta"
 
 
@@ -268,7 +269,7 @@ async def test_mainnet_is_the_network_of_no_name_and_of_both_its_names(
 async def test_a_charge_that_one_kind_of_transaction_cannot_pay_is_left_out(
     protocol: LoadedPayment, wanted: dict[str, Any]
 ) -> None:
-    assert await protocol.offers(asking(challenge(wanted))) == ()
+    assert whole(await protocol.offers(asking(challenge(wanted)))) == ()
 
 
 async def test_splits_are_parts_of_the_amount(protocol: LoadedPayment) -> None:
@@ -276,11 +277,11 @@ async def test_splits_are_parts_of_the_amount(protocol: LoadedPayment) -> None:
         {"recipient": SPONSOR, "amount": "100"},
         {"recipient": SELLER, "amount": "1", "ataCreationRequired": True},
     ]
-    (offer,) = await protocol.offers(asking(challenge(details(splits=splits))))
+    (offer,) = whole(await protocol.offers(asking(challenge(details(splits=splits)))))
     assert offer.units == 10_000
     assert offer.splits == (PaymentSplit(SPONSOR, 100), PaymentSplit(SELLER, 1))
     assert offer.opens_accounts is True
-    (offer,) = await protocol.offers(asking(challenge(details(splits=splits[:1]))))
+    (offer,) = whole(await protocol.offers(asking(challenge(details(splits=splits[:1])))))
     assert offer.opens_accounts is False
 
 
@@ -328,15 +329,15 @@ async def test_a_malformed_charge_is_refused_by_the_field_s_name(
     protocol: LoadedPayment, wanted: Any, words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words) as refused:
-        await protocol.offers(asking(ONE, challenge(wanted)))
-    assert str(refused.value).startswith("mpp: WWW-Authenticate: request")
+        whole(await protocol.offers(asking(ONE, challenge(wanted))))
+    assert str(refused.value).startswith("WWW-Authenticate: request")
 
 
 @pytest.mark.parametrize("name", ["id", "realm", "request"])
 async def test_a_challenge_lacks_nothing(protocol: LoadedPayment, name: str) -> None:
     for header in (challenge(**{name: ""}), challenge().replace(f'{name}="', f'{name}2="')):
         with pytest.raises(InvalidRequest, match=f"WWW-Authenticate: {name} must be there"):
-            await protocol.offers(asking(header))
+            whole(await protocol.offers(asking(header)))
 
 
 @pytest.mark.parametrize("text", ["e30=\n", "e 30", "e30.", "e30==", "+/8", "e31"])
@@ -344,7 +345,7 @@ async def test_a_request_that_is_no_base64url_is_refused(
     protocol: LoadedPayment, text: str
 ) -> None:
     with pytest.raises(InvalidRequest, match="request must be a JSON object in base64url"):
-        await protocol.offers(asking(challenge().replace(encoded(REQUEST), text)))
+        whole(await protocol.offers(asking(challenge().replace(encoded(REQUEST), text))))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +360,7 @@ async def test_a_request_that_is_no_base64url_is_refused(
 async def test_when_an_offer_ends_is_an_instant(
     protocol: LoadedPayment, text: str, expires_ms: int
 ) -> None:
-    (offer,) = await protocol.offers(asking(challenge(expires=text)))
+    (offer,) = whole(await protocol.offers(asking(challenge(expires=text))))
     assert offer.expires_ms == expires_ms
 
 
@@ -370,17 +371,42 @@ async def test_when_an_offer_ends_is_an_instant(
 )  # fmt: skip
 async def test_an_end_that_is_no_instant_is_refused(protocol: LoadedPayment, text: str) -> None:
     with pytest.raises(InvalidRequest, match="expires must be an RFC 3339 instant"):
-        await protocol.offers(asking(challenge(expires=text)))
+        whole(await protocol.offers(asking(challenge(expires=text))))
 
 
-async def test_more_charges_than_anybody_offers_are_refused(protocol: LoadedPayment) -> None:
-    assert len(await protocol.offers(asking(*[ONE] * 32))) == 32
-    with pytest.raises(InvalidRequest, match="at most 32"):
-        await protocol.offers(asking(*[ONE] * 33))
+async def test_of_more_charges_than_anybody_offers_the_first_count(protocol: LoadedPayment) -> None:
+    for number in (32, 33):
+        assert len(whole(await protocol.offers(asking(*[ONE] * number)))) == 32
+
+
+ODD = challenge({**REQUEST, "amount": "1e9"})
+
+
+@promise("odd-offer-stops-no-other")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (ODD, ONE),
+        (ONE, ODD),
+        (f"{ODD}, {ONE}",),
+        (ONE, "Payment id=\x00"),
+        (f"{ONE}, Basic realm=a b",),
+        (challenge("nonsense"), ONE),
+    ],
+)
+async def test_an_odd_challenge_hides_no_other(
+    protocol: LoadedPayment, headers: tuple[str, ...]
+) -> None:
+    read = await protocol.offers(asking(*headers))
+    offers = [each for each in read if not isinstance(each, InvalidRequest)]
+    [expected] = whole(await protocol.offers(asking(ONE)))
+    assert offers == [expected]
+    [odd] = [str(each) for each in read if isinstance(each, InvalidRequest)]
+    assert "WWW-Authenticate" in odd
 
 
 async def test_only_a_402_asks_for_a_payment(protocol: LoadedPayment) -> None:
-    assert await protocol.offers(asking(ONE, status=401)) == ()
+    assert whole(await protocol.offers(asking(ONE, status=401))) == ()
 
 
 RECEIPT = {"method": "solana", "reference": SIGNATURE, "status": "success", "timestamp": "x"}
@@ -420,7 +446,7 @@ def problem(body: bytes, kind: str = "application/problem+json; charset=utf-8") 
 async def test_what_a_seller_says_of_a_payment_is_a_receipt(
     protocol: LoadedPayment, answer: HttpAnswer, expected: PaymentReceipt | None
 ) -> None:
-    (offer,) = await protocol.offers(asking(ONE))
+    (offer,) = whole(await protocol.offers(asking(ONE)))
     assert await protocol.receipt(offer, answer) == expected
 
 
@@ -438,7 +464,7 @@ INNER = ["network", "decimals", "tokenProgram", "feePayer", "feePayerKey", "spli
 async def offered(protocol: LoadedPayment, asked: HttpAnswer) -> tuple[PaymentOffer, ...]:
     """What is offered; nothing where it is refused in words."""
     try:
-        return await protocol.offers(asked)
+        return whole(await protocol.offers(asked))
     except InvalidRequest as refused:
         words = str(refused)
     assert words.startswith("mpp: ")

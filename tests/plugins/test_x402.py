@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.promises import promise
+from tests.support.payments import whole
 
 from solward.plugins import load_registry
 from solward.plugins.loaded import LoadedPayment
@@ -93,7 +94,7 @@ async def shown(protocol: LoadedPayment, offer: PaymentOffer) -> tuple[str, dict
 
 
 async def test_an_offer_of_version_2_is_read_from_its_header(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(answer(REQUIRED))
+    (offer,) = whole(await protocol.offers(answer(REQUIRED)))
     assert (offer.network, offer.asset, offer.units) == ("devnet", MINT, 10_000)
     assert (offer.pay_to, offer.fee_payer) == (SELLER, SPONSOR)
     assert offer.modes == (PaymentMode.SPONSORED,)
@@ -106,7 +107,7 @@ async def test_an_offer_of_version_2_is_read_from_its_header(protocol: LoadedPay
 async def test_version_2_is_shown_with_what_was_offered_unchanged(protocol: LoadedPayment) -> None:
     unknown = {**ENTRY, "sellersOwn": {"rate": 0.1, "list": [1, None, "é"]}}
     required = {**REQUIRED, "accepts": [entry(network="eip155:8453")["accepts"][0], unknown]}
-    (offer,) = await protocol.offers(answer(required))
+    (offer,) = whole(await protocol.offers(answer(required)))
     name, payload = await shown(protocol, offer)
     assert name == "PAYMENT-SIGNATURE"
     assert payload == {
@@ -119,7 +120,7 @@ async def test_version_2_is_shown_with_what_was_offered_unchanged(protocol: Load
 
 
 async def test_what_was_not_offered_is_not_shown(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(answer({"x402Version": 2, "accepts": [ENTRY]}))
+    (offer,) = whole(await protocol.offers(answer({"x402Version": 2, "accepts": [ENTRY]})))
     assert (offer.resource, offer.description) == (None, "")
     _, payload = await shown(protocol, offer)
     assert set(payload) == {"x402Version", "payload", "accepted"}
@@ -128,7 +129,7 @@ async def test_what_was_not_offered_is_not_shown(protocol: LoadedPayment) -> Non
 async def test_version_1_is_read_from_its_body_and_shown_by_its_header(
     protocol: LoadedPayment,
 ) -> None:
-    (offer,) = await protocol.offers(answer(body=REQUIRED_V1))
+    (offer,) = whole(await protocol.offers(answer(body=REQUIRED_V1)))
     assert (offer.network, offer.units, offer.resource) == ("devnet", 10_000, URL)
     name, payload = await shown(protocol, offer)
     assert name == "X-PAYMENT"
@@ -145,7 +146,7 @@ async def test_version_1_is_read_from_its_body_and_shown_by_its_header(
 async def test_headers_are_the_same_after_the_offer_was_stored(
     protocol: LoadedPayment, required: dict[str, Any]
 ) -> None:
-    (offer,) = await protocol.offers(answer(required))
+    (offer,) = whole(await protocol.offers(answer(required)))
     stored = read_offer(jsontext.loads(jsontext.dumps(offer_json(offer))))
     assert stored == offer
     assert await protocol.headers(stored, PROOF) == await protocol.headers(offer, PROOF)
@@ -168,7 +169,7 @@ async def test_networks_are_named_as_solana_names_them(
         asked = answer(entry(network=network))
     else:
         asked = answer(body={**REQUIRED_V1, "accepts": [{**ENTRY_V1, "network": network}]})
-    (offer,) = await protocol.offers(asked)
+    (offer,) = whole(await protocol.offers(asked))
     assert offer.network == name
 
 
@@ -192,7 +193,7 @@ async def test_networks_are_named_as_solana_names_them(
 async def test_what_is_no_offer_on_solana_offers_nothing(
     protocol: LoadedPayment, asked: HttpAnswer
 ) -> None:
-    assert await protocol.offers(asked) == ()
+    assert whole(await protocol.offers(asked)) == ()
 
 
 AMOUNTS = [
@@ -207,14 +208,14 @@ async def test_an_amount_that_programs_read_differently_is_refused(
     protocol: LoadedPayment, amount: Any
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"PAYMENT-REQUIRED: accepts\[0\]\.amount must be dig"):
-        await protocol.offers(answer(entry(amount=amount)))
+        whole(await protocol.offers(answer(entry(amount=amount))))
     version_1 = {**REQUIRED_V1, "accepts": [{**ENTRY_V1, "maxAmountRequired": amount}]}
     with pytest.raises(InvalidRequest, match=r"body: accepts\[0\]\.maxAmountRequired must be dig"):
-        await protocol.offers(answer(body=version_1))
+        whole(await protocol.offers(answer(body=version_1)))
 
 
 async def test_the_most_that_a_token_can_count_is_an_amount(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(answer(entry(amount=str(2**64 - 1))))
+    (offer,) = whole(await protocol.offers(answer(entry(amount=str(2**64 - 1)))))
     assert offer.units == 2**64 - 1
 
 
@@ -234,7 +235,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (entry(maxTimeoutSeconds="60"), "maxTimeoutSeconds"),
     ({**REQUIRED, "accepts": {}}, "accepts"),
     ({**REQUIRED, "accepts": ["exact"]}, "accepts"),
-    ({**REQUIRED, "accepts": [ENTRY] * 33}, "accepts must be an array of at most 32"),
+    ({**REQUIRED, "accepts": [{}] * 257}, "accepts must be an array of at most 256"),
     ({**REQUIRED, "resource": URL}, "resource"),
     ({**REQUIRED, "resource": {}}, r"resource\.url"),
     ({**REQUIRED, "extensions": []}, "extensions"),
@@ -253,13 +254,35 @@ MALFORMED: list[tuple[Any, str]] = [
 ]
 
 
+ODD_ENTRIES: list[Any] = [
+    "exact",
+    None,
+    {**ENTRY, "amount": "1e9"},
+    {**ENTRY, "payTo": 5},
+    {**ENTRY, "extra": []},
+    {**ENTRY, "amount": str(10**30)},
+    {**ENTRY, "asset": "x" * 10_000},
+]
+
+
+@promise("odd-offer-stops-no-other")
+@pytest.mark.parametrize("odd", ODD_ENTRIES, ids=range(len(ODD_ENTRIES)))
+async def test_an_odd_entry_hides_no_other(protocol: LoadedPayment, odd: Any) -> None:
+    [expected] = whole(await protocol.offers(answer({**REQUIRED, "accepts": [ENTRY]})))
+    for accepts in ([odd, ENTRY], [ENTRY, odd]):
+        read = await protocol.offers(answer({**REQUIRED, "accepts": accepts}))
+        [problem] = [str(each) for each in read if isinstance(each, InvalidRequest)]
+        assert f"accepts[{accepts.index(odd)}]" in problem
+        assert [each for each in read if not isinstance(each, InvalidRequest)] == [expected]
+
+
 @promise("malformed-header-no-body")
 @pytest.mark.parametrize(("required", "words"), MALFORMED, ids=range(len(MALFORMED)))
 async def test_a_malformed_header_is_refused_and_no_body_is_taken_in_its_place(
     protocol: LoadedPayment, required: Any, words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        await protocol.offers(answer(required, body=REQUIRED_V1))
+        whole(await protocol.offers(answer(required, body=REQUIRED_V1)))
 
 
 @pytest.mark.parametrize(
@@ -269,19 +292,19 @@ async def test_a_header_that_is_no_base64_is_refused(protocol: LoadedPayment, he
     asked = answer(body=REQUIRED_V1, PAYMENT_REQUIRED=header)
     words = "must be a JSON object in base64$" if header else "must be JSON"
     with pytest.raises(InvalidRequest, match=f"PAYMENT-REQUIRED {words}"):
-        await protocol.offers(asked)
+        whole(await protocol.offers(asked))
 
 
 async def test_two_headers_are_refused_and_a_body_beside_one_counts_for_nothing(
     protocol: LoadedPayment,
 ) -> None:
     cheaper = {**REQUIRED_V1, "accepts": [{**ENTRY_V1, "maxAmountRequired": "1"}]}
-    (offer,) = await protocol.offers(answer(REQUIRED, body=cheaper))
+    (offer,) = whole(await protocol.offers(answer(REQUIRED, body=cheaper)))
     assert (offer.units, offer.raw["version"]) == (10_000, 2)
     none = {**REQUIRED, "accepts": []}
-    assert await protocol.offers(answer(none, body=REQUIRED_V1)) == ()
+    assert whole(await protocol.offers(answer(none, body=REQUIRED_V1))) == ()
     with pytest.raises(InvalidRequest, match="must be one header, not 2"):
-        await protocol.offers(answer(REQUIRED, payment_required=encoded(entry(amount="1"))))
+        whole(await protocol.offers(answer(REQUIRED, payment_required=encoded(entry(amount="1")))))
 
 
 @pytest.mark.parametrize(
@@ -299,15 +322,15 @@ async def test_a_malformed_body_of_version_1_is_refused(
     protocol: LoadedPayment, body: Any, words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        await protocol.offers(answer(body=body))
+        whole(await protocol.offers(answer(body=body)))
 
 
 async def test_a_memo_that_the_seller_asks_for_is_the_memo(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(answer(extra(memo="order 7")))
+    (offer,) = whole(await protocol.offers(answer(extra(memo="order 7"))))
     assert (offer.memo, offer.nonce_memo) == ("order 7", False)
-    (offer,) = await protocol.offers(answer(extra(memo="x" * 256)))
+    (offer,) = whole(await protocol.offers(answer(extra(memo="x" * 256))))
     assert offer.memo == "x" * 256
-    (offer,) = await protocol.offers(answer(extra(memo="")))
+    (offer,) = whole(await protocol.offers(answer(extra(memo=""))))
     assert (offer.memo, offer.nonce_memo) == (None, True)
 
 
@@ -317,7 +340,7 @@ async def test_an_identifier_is_added_where_one_is_required_and_is_the_payment_s
     def required(**info: Any) -> dict[str, Any]:
         return {**REQUIRED, "extensions": {"payment-identifier": {"info": info, "schema": {}}}}
 
-    (offer,) = await protocol.offers(answer(required(required=True)))
+    (offer,) = whole(await protocol.offers(answer(required(required=True))))
     _, payload = await shown(protocol, offer)
     info = payload["extensions"]["payment-identifier"]["info"]
     assert info["required"] is True
@@ -326,7 +349,7 @@ async def test_an_identifier_is_added_where_one_is_required_and_is_the_payment_s
     other = PaymentProof(PaymentMode.SPONSORED, SELLER, wire=b"another")
     assert await protocol.headers(offer, other) != await protocol.headers(offer, PROOF)
     for given_by_seller in ({"required": False}, {"required": True, "id": "sellers-own-16-chars"}):
-        (offer,) = await protocol.offers(answer(required(**given_by_seller)))
+        (offer,) = whole(await protocol.offers(answer(required(**given_by_seller))))
         _, payload = await shown(protocol, offer)
         assert payload["extensions"]["payment-identifier"]["info"] == given_by_seller
 
@@ -373,12 +396,12 @@ SETTLED = {"success": True, "transaction": SIGNATURE, "network": CHAIN_IDS["devn
 async def test_what_a_seller_says_of_a_payment_is_a_receipt(
     protocol: LoadedPayment, asked: HttpAnswer, receipt: PaymentReceipt | None
 ) -> None:
-    (offer,) = await protocol.offers(answer(REQUIRED))
+    (offer,) = whole(await protocol.offers(answer(REQUIRED)))
     assert await protocol.receipt(offer, asked) == receipt
 
 
 async def test_a_receipt_of_version_1_stands_in_its_own_header(protocol: LoadedPayment) -> None:
-    (offer,) = await protocol.offers(answer(body=REQUIRED_V1))
+    (offer,) = whole(await protocol.offers(answer(body=REQUIRED_V1)))
     settled = answer(status=200, X_Payment_Response=encoded(SETTLED))
     assert await protocol.receipt(offer, settled) == PaymentReceipt(SIGNATURE)
     again = answer(body={**REQUIRED_V1, "error": "amount_insufficient"})
@@ -395,7 +418,7 @@ JSON = st.recursive(
 async def offered(protocol: LoadedPayment, asked: HttpAnswer) -> tuple[PaymentOffer, ...]:
     """What is offered; nothing where it is refused in words."""
     try:
-        return await protocol.offers(asked)
+        return whole(await protocol.offers(asked))
     except InvalidRequest as refused:
         words = str(refused)
     assert words.startswith("x402: ")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.promises import promise
+from tests.support.payments import whole
 from tests.support.plugins import HEAD, Shelf
 
 from solward.plugins import load_registry
@@ -80,7 +81,7 @@ def asked(value: str) -> HttpAnswer:
 
 async def test_a_protocol_is_called_through_its_own_hooks(acme: LoadedPayment) -> None:
     assert (acme.spec.name, acme.distribution, acme.version) == ("acme", "dist-p", "1.5")
-    (offer,) = await acme.offers(asked("n-1"))
+    (offer,) = whole(await acme.offers(asked("n-1")))
     proof = PaymentProof(PaymentMode.PUSH, SPONSOR, signature=SIGNATURE)
     assert await acme.headers(offer, proof) == {"X-Acme-Paid": f"n-1 {SIGNATURE}"}
     served = HttpAnswer(ANSWER.url, "GET", 200, (("X-Acme-Receipt", SIGNATURE),))
@@ -93,18 +94,18 @@ async def test_a_protocol_that_exits_or_hangs_disturbs_nobody(
     acme: LoadedPayment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SkillError, match="'acme' failed: PluginCrash") as failed:
-        await acme.offers(asked("exit"))
+        whole(await acme.offers(asked("exit")))
     assert failed.value.code == "payment_protocol"
     monkeypatch.setattr(loaded_module, "PROTOCOL_TIME_LIMIT_S", 0.05)
     with pytest.raises(SkillError, match=r"'acme' did not answer within 0\.05 s"):
-        await acme.offers(asked("hang"))
+        whole(await acme.offers(asked("hang")))
 
 
 async def test_a_malformed_answer_is_told_with_the_protocol_s_name(acme: LoadedPayment) -> None:
     with pytest.raises(InvalidRequest, match="acme: X-Acme: no price"):
-        await acme.offers(asked("refuse"))
-    with pytest.raises(InvalidRequest, match=r"acme: offers\[0\] must be a PaymentOffer, not int"):
-        await acme.offers(asked("bug"))
+        whole(await acme.offers(asked("refuse")))
+    with pytest.raises(InvalidRequest, match=r"^offers\[0\] must be a PaymentOffer, not int"):
+        whole(await acme.offers(asked("bug")))
 
 
 @promise("unshowable-offer-unpaid")
@@ -116,18 +117,18 @@ async def test_an_offer_that_could_not_be_shown_is_refused_before_it_is_paid(
     shelf.install("dist-p", {"acme": PROTOCOL.replace(before, headers)}, "solward.payments")
     acme = load_registry(entry_points=shelf.entry_points()).payments["acme"]
     # The longest signature of all has 88 characters; this one would have fitted.
-    with pytest.raises(InvalidRequest, match="acme: headers must have at most 16384 bytes"):
-        await acme.offers(asked("n-1"))
+    with pytest.raises(InvalidRequest, match="headers must have at most 16384 bytes"):
+        whole(await acme.offers(asked("n-1")))
 
 
 @promise("receipt-is-a-hint")
 async def test_a_receipt_that_cannot_be_read_is_none(acme: LoadedPayment) -> None:
-    (offer,) = await acme.offers(asked("n-1"))
+    (offer,) = whole(await acme.offers(asked("n-1")))
     assert await acme.receipt(offer, HttpAnswer(ANSWER.url, "GET", 500)) is None
 
 
 async def test_headers_need_a_proof_that_fits_the_offer(acme: LoadedPayment) -> None:
-    (offer,) = await acme.offers(asked("n-1"))
+    (offer,) = whole(await acme.offers(asked("n-1")))
     handed = PaymentProof(PaymentMode.SPONSORED, SPONSOR, wire=b"\x01")
     with pytest.raises(InvalidRequest, match="mode sponsored is none of the offer's"):
         await acme.headers(offer, handed)
@@ -226,32 +227,31 @@ def offer(**fields: Any) -> PaymentOffer:
 )
 def test_an_offer_out_of_range_is_refused_by_the_field_s_name(field: str, value: Any) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        checked_offers([offer(), offer(**{field: value})])
+        whole(checked_offers([offer(), offer(**{field: value})]))
     named = {"modes": ("modes", "fee_payer")}.get(field, (field,))
     assert str(refused.value).startswith(tuple(f"offers[1].{each}" for each in named))
 
 
 def test_splits_leave_something_for_who_is_paid() -> None:
     half = PaymentSplit(SPONSOR, 500)
-    (found,) = checked_offers([offer(splits=(half, PaymentSplit(SELLER, 499)))])
+    (found,) = whole(checked_offers([offer(splits=(half, PaymentSplit(SELLER, 499)))]))
     assert found.splits[0] is half
     one = PaymentSplit(SPONSOR, 1)
     for wrong in ((half, half), (PaymentSplit(SPONSOR, 0),), (PaymentSplit("x", 1),), (one,) * 9):
         with pytest.raises(InvalidRequest, match="splits"):
-            checked_offers([offer(splits=wrong)])
+            whole(checked_offers([offer(splits=wrong)]))
 
 
 def test_a_nonce_memo_is_refused_beside_a_memo() -> None:
     with pytest.raises(InvalidRequest, match="nonce_memo"):
-        checked_offers([offer(memo="order 7", nonce_memo=True)])
+        whole(checked_offers([offer(memo="order 7", nonce_memo=True)]))
 
 
-def test_more_offers_than_anybody_makes_are_refused() -> None:
-    assert len(checked_offers([offer()] * 32)) == 32
-    with pytest.raises(InvalidRequest, match="at most 32, not 33"):
-        checked_offers([offer()] * 33)
+def test_of_more_offers_than_anybody_makes_the_first_count() -> None:
+    for number in (32, 33):
+        assert len(whole(checked_offers([offer()] * number))) == 32
     with pytest.raises(InvalidRequest, match="must be a sequence, not dict"):
-        checked_offers({})
+        whole(checked_offers({}))
 
 
 def test_raw_that_refers_to_itself_is_refused() -> None:
@@ -262,7 +262,7 @@ def test_raw_that_refers_to_itself_is_refused() -> None:
         deep = {"a": deep}
     for raw in (circle, deep):
         with pytest.raises(InvalidRequest, match="raw must be a JSON object"):
-            checked_offers([offer(raw=raw)])
+            whole(checked_offers([offer(raw=raw)]))
 
 
 def test_an_offer_is_the_same_after_it_was_stored() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,9 @@ from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller, receipt
 from tests.support.services import Answer, Api, settings
 
 from solward.service.service import Solward
+from solward.types.errors import InvalidRequest
 from solward.types.paid import PaidAnswer, PayRequest
+from solward.types.payment import PaymentOffer
 from solward.vault.money.request import ADMIN, Actor
 from solward_server.serve import create_app
 
@@ -189,3 +191,13 @@ def charge(**fields: Any) -> dict[str, Any]:
     details = {"network": "localnet", "decimals": 6} | fields.pop("details", {})
     made = {"amount": str(PRICE), "currency": USDC, "recipient": str(OWNER.pubkey())}
     return made | fields | {"methodDetails": details}
+
+
+def whole(offers: Iterable[PaymentOffer | InvalidRequest]) -> tuple[PaymentOffer, ...]:
+    """Offers of which none is odd; raises what is wrong with the first that is."""
+    found = []
+    for each in offers:
+        if isinstance(each, InvalidRequest):
+            raise each
+        found.append(each)
+    return tuple(found)

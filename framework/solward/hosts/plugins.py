@@ -616,11 +616,16 @@ class _Plugin:
         except SolwardError as error:
             raise sayable(error, (InvalidRequest,)) from None
 
-    async def payment_offers(self, answer: HttpAnswer) -> list[PaymentOffer]:
+    async def payment_offers(self, answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
         """What a seller's answer offers."""
         asked = methods.ReadOffers(self.name, HTTP_ANSWER.to_wire(answer))
         found = await self._of_protocol(methods.PAYMENT_OFFERS, asked)
-        return [self.host.read(PAYMENT_OFFER.from_wire, each) for each in found.offers]
+        return [
+            InvalidRequest(each)
+            if isinstance(each, str)
+            else self.host.read(PAYMENT_OFFER.from_wire, each)
+            for each in found.offers
+        ]
 
     async def payment_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
         """The headers that show a payment."""

@@ -233,24 +233,33 @@ class LoadedPayment:
     headers_call: HookCall = field(repr=False)
     receipt_call: HookCall = field(repr=False)
 
-    async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer, ...]:
+    async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer | InvalidRequest, ...]:
         """The ways to pay on Solana that a seller's answer offers, the seller's first choice first;
-        empty where it is none of this protocol. Each can be shown, in each of its modes.
+        empty where it is none of this protocol. Each can be shown, in each of its modes. An entry
+        that is malformed, out of range or cannot be shown is an error that says what is wrong.
 
         Raises:
-            InvalidRequest: it is of this protocol, and malformed, or an offer is out of range, or
-                its headers would be; names what is wrong.
+            InvalidRequest: it is of this protocol, and malformed as a whole; names what is wrong.
         """
 
-        async def found() -> tuple[PaymentOffer, ...]:
+        async def found() -> tuple[PaymentOffer | InvalidRequest, ...]:
             offers = checked_offers(await self.offers_call(answer=answer))
-            # Once it is paid it is too late to find that a payment cannot be shown.
-            for offer in offers:
-                for mode in offer.modes:
-                    checked_headers(await self.headers_call(offer=offer, proof=SAMPLES[mode]))
-            return offers
+            return tuple([await self._showable(each) for each in offers])
 
         return await self._answered(found())
+
+    async def _showable(
+        self, offer: PaymentOffer | InvalidRequest
+    ) -> PaymentOffer | InvalidRequest:
+        """The offer, or why its payment could not be shown: once it is paid it is too late."""
+        if isinstance(offer, InvalidRequest):
+            return offer
+        try:
+            for mode in offer.modes:
+                checked_headers(await self.headers_call(offer=offer, proof=SAMPLES[mode]))
+        except InvalidRequest as odd:
+            return odd
+        return offer
 
     async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
         """The headers by which the request, made again, shows its payment.

@@ -66,17 +66,22 @@ _REFUSED_HEADERS: Final = frozenset(
 )
 
 
-def checked_offers(found: object) -> tuple[PaymentOffer, ...]:
-    """The offers that a plugin found, in exact values; `raw` is as it will be read back.
+def checked_offers(found: object) -> list[PaymentOffer | InvalidRequest]:
+    """Returns the offers that a plugin found, in exact values, the first `MAX_OFFERS` of them; in
+    place of one that is none why, with its field. `raw` is as it will be read back.
 
     Raises:
-        InvalidRequest: an offer that is none; names the field.
+        InvalidRequest: it is no sequence.
     """
     if not isinstance(found, list | tuple):
         raise InvalidRequest(f"offers must be a sequence, not {type(found).__name__}")
-    if len(found) > MAX_OFFERS:
-        raise InvalidRequest(f"offers must be at most {MAX_OFFERS}, not {len(found)}")
-    return tuple(_offer(f"offers[{at}]", each) for at, each in enumerate(found))
+    checked: list[PaymentOffer | InvalidRequest] = []
+    for at, each in enumerate(found[:MAX_OFFERS]):
+        try:
+            checked.append(_offer(f"offers[{at}]", each))
+        except InvalidRequest as odd:
+            checked.append(odd)
+    return checked
 
 
 SAMPLES: Final[Mapping[PaymentMode, PaymentProof]] = MappingProxyType(
@@ -145,6 +150,8 @@ def checked_receipt(found: object) -> PaymentReceipt | None:
 
 
 def _offer(at: str, offer: object) -> PaymentOffer:
+    if isinstance(offer, InvalidRequest):
+        raise offer
     if type(offer) is not PaymentOffer:
         raise InvalidRequest(f"{at} must be a PaymentOffer, not {type(offer).__name__}")
 

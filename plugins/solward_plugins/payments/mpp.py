@@ -31,6 +31,7 @@ from solward import (
 from solward_plugins.payments.reading import (
     Object,
     address_of,
+    entry_or_problem,
     flag_of,
     header_of_json,
     integer_of,
@@ -81,23 +82,22 @@ def payment_spec() -> PaymentSpec:
 
 
 @hookimpl
-async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
+async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
     """The charges on Solana among the challenges."""
     if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return []
-    found: list[PaymentOffer] = []
+    found: list[PaymentOffer | InvalidRequest | None] = []
     for header in answer.all_headers(_CHALLENGE):
         if not _NAMES_PAYMENT.search(header):
             continue
-        for scheme, parameters in _challenges(header):
-            if scheme.lower() != _SCHEME:
-                continue
-            if (parameters.get("method"), parameters.get("intent")) != (_METHOD, _INTENT):
-                continue
-            offer = _offer(parameters)
-            if offer is not None:
-                found.append(offer)
-    return found
+        try:
+            for scheme, parameters in _challenges(header):
+                if scheme.lower() == _SCHEME:
+                    found.append(entry_or_problem(_offer, parameters))
+        except InvalidRequest as problem:
+            # Of the header; the challenges before it were read to their ends.
+            found.append(problem)
+    return [each for each in found if each is not None]
 
 
 @hookimpl
@@ -129,8 +129,9 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
 
 
 def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
-    """A charge; None where it is on no network that Solana has, or asks for more than transfers
-    with one memo."""
+    """A charge; None where it is none on Solana, or asks for more than transfers with one memo."""
+    if (challenge.get("method"), challenge.get("intent")) != (_METHOD, _INTENT):
+        return None
     where = f"{_CHALLENGE}: request"
     for name in ("id", "realm", "request"):
         if not challenge.get(name):

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from solward import InvalidRequest, is_address, read_json, write_json
 
-MOST_OFFERS: Final = 32
+MOST_ENTRIES: Final = 256
 _MOST_TEXT: Final = 8_192
 _MOST_SHOWN: Final = 500
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 def json_in_header(text: str, field: str, *, url: bool) -> Object:
@@ -97,6 +99,14 @@ def integer_of(value: object, field: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRequest(f"{field} must be an integer from {least} to {most}")
     return value
+
+
+def entry_or_problem(read: Callable[..., T], *given: Any) -> T | InvalidRequest:
+    """What is read from one entry of a seller's list, or why it cannot be: the others stand."""
+    try:
+        return read(*given)
+    except InvalidRequest as problem:
+        return problem
 
 
 def shown(value: object) -> str:

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from solward import (
     CHAIN_IDS,
@@ -30,9 +30,10 @@ from solward import (
     read_units,
 )
 from solward_plugins.payments.reading import (
-    MOST_OFFERS,
+    MOST_ENTRIES,
     Object,
     address_of,
+    entry_or_problem,
     header_of_json,
     integer_of,
     json_in_header,
@@ -73,7 +74,7 @@ def payment_spec() -> PaymentSpec:
 
 
 @hookimpl
-async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
+async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
     """The entries of `accepts` that are `exact` on Solana."""
     if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return []
@@ -144,30 +145,32 @@ def _body(body: bytes) -> Object | None:
     return found if isinstance(found, dict) and _VERSION in found else None
 
 
-def _offers(required: Object, version: int, field: str) -> list[PaymentOffer]:
+def _offers(required: Object, version: int, field: str) -> list[PaymentOffer | InvalidRequest]:
     beside: Object = {}
     if version == 2:
         for name in ("resource", "extensions"):
             if required.get(name) is not None:
                 beside[name] = object_of(required[name], f"{field}: {name}")
-    found = []
-    accepts = list_of(required.get("accepts"), f"{field}: accepts", MOST_OFFERS)
-    for at, each in enumerate(accepts):
-        where = f"{field}: accepts[{at}]"
-        entry = object_of(each, where)
-        if entry.get("scheme") == _EXACT and _on_solana(entry.get("network"), version):
-            found.append(_offer(entry, beside, version, where))
-    return found
+    accepts = list_of(required.get("accepts"), f"{field}: accepts", MOST_ENTRIES)
+    read = (
+        entry_or_problem(_offer, each, beside, version, f"{field}: accepts[{at}]")
+        for at, each in enumerate(accepts)
+    )
+    return [each for each in read if each is not None]
 
 
-def _on_solana(network: object, version: int) -> bool:
+def _on_solana(network: object, version: int) -> TypeGuard[str]:
     if not isinstance(network, str):
         return False
     return network in _NAMES[version] or (version == 2 and network.startswith("solana:"))
 
 
-def _offer(entry: Object, beside: Object, version: int, where: str) -> PaymentOffer:
-    network: str = entry["network"]
+def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOffer | None:
+    """An entry of `accepts`; None where it is no `exact` on Solana."""
+    entry = object_of(given, where)
+    network = entry.get("network")
+    if entry.get("scheme") != _EXACT or not _on_solana(network, version):
+        return None
     extra = object_of(entry.get("extra"), f"{where}.extra")
     memo = optional_text(extra.get("memo"), f"{where}.extra.memo", _MOST_MEMO_BYTES)
     if entry.get("maxTimeoutSeconds") is not None:

@@ -14,10 +14,16 @@ from tests.support.market import BONK, USDC
 from tests.support.payments import OWNER, SPONSOR, Shop, charge, mpp, open_shop
 from tests.support.sellers import DEVNET, Reply, encoded, requirement
 
-from solward.operations.payments.offers import acceptable
+from solward.operations.payments.offers import Asset, Assets, Terms, acceptable
 from solward.operations.payments.requests import read_request
 from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
-from solward.types.errors import GuardrailBlocked, InvalidRequest, PaymentRefused, TransactionFailed
+from solward.types.errors import (
+    GuardrailBlocked,
+    InvalidRequest,
+    LedgerUnavailable,
+    PaymentRefused,
+    TransactionFailed,
+)
 from solward.types.paid import PayRequest
 from solward.types.payment import PaymentMode, PaymentOffer, PaymentSplit
 from solward.vault.money.request import Actor
@@ -230,6 +236,39 @@ async def test_what_a_seller_writes_is_shown_on_one_bounded_line(shop: Shop) -> 
     assert text.isprintable()
     assert len(text) < 600
     assert shop.seller.paid == []
+
+
+@promise("odd-offer-stops-no-other")
+async def test_odd_entries_are_named_where_no_other_may_be_paid(shop: Shop) -> None:
+    good = shop.offer()
+    odd = {**good, "payTo": "nobody"}
+    shop.seller.says(shop.asks(odd, shop.offer(amount=50_001)))
+    text = await refuses(shop, "price_above_max")
+    assert "accepts[0].payTo must be a base58 address" in text
+    shop.seller.says(shop.asks(odd))
+    assert "accepts[0].payTo" in await refuses(shop, "offer_malformed")
+
+
+@promise("odd-offer-stops-no-other")
+async def test_an_asset_that_no_node_can_read_stops_no_other_offer(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asset_of = Assets.get
+
+    async def unreadable(assets: Assets, mint: str) -> Asset:
+        if mint == BONK:
+            raise LedgerUnavailable("The ledger's answer is too long")
+        return await asset_of(assets, mint)
+
+    monkeypatch.setattr(Assets, "get", unreadable)
+    monkeypatch.setattr(Terms, "most_of", lambda _terms: None)
+    shop.seller.says(shop.asks(shop.offer(asset=BONK), shop.offer()))
+    # Chosen, and not paid only for want of USDC.
+    with pytest.raises(TransactionFailed, match="has no token account"):
+        await shop.buys()
+    shop.seller.says(shop.asks(shop.offer(asset=BONK)))
+    with pytest.raises(LedgerUnavailable, match="too long"):
+        await shop.buys()
 
 
 @promise("own-wallet-never-sponsor")

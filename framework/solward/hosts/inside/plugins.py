@@ -26,6 +26,7 @@ from solward.hosts.inside.http import install
 from solward.hosts.inside.tenants import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel, Handler, Incoming
+from solward.hosts.wire.failures import shortened
 from solward.hosts.wire.values import (
     COMPLETION,
     COMPLETION_REQUEST,
@@ -64,7 +65,7 @@ from solward.plugins.hooks import (
 )
 from solward.plugins.problems import Rejected, described
 from solward.support import jsontext
-from solward.types.errors import SkillError, SolwardError
+from solward.types.errors import InvalidRequest, SkillError, SolwardError
 from solward.types.guardrail import Hold
 from solward.types.payment import PaymentOffer, PaymentReceipt
 from solward.types.provider import Completion, ModelPrice, ProviderContext, Usage
@@ -285,8 +286,14 @@ class Plugins:
         # A generator would run where none of the guards around a hook is.
         if not isinstance(offers, list | tuple):
             raise TypeError(f"payment_offers must answer a list, not {type(offers).__name__}")
-        kept = [_of_type(each, PaymentOffer, "payment_offers") for each in offers]
-        return methods.Offers(tuple(map(PAYMENT_OFFER.to_wire, kept)))
+        return methods.Offers(
+            tuple(
+                shortened(str(each))
+                if isinstance(each, InvalidRequest)
+                else PAYMENT_OFFER.to_wire(_of_type(each, PaymentOffer, "payment_offers"))
+                for each in offers
+            )
+        )
 
     async def payment_headers(self, incoming: Incoming) -> methods.ShownHeaders:
         """The headers that show a payment."""

@@ -113,7 +113,7 @@ def to_wire(error: BaseException) -> tuple[str, str, ErrorData | None]:
     if isinstance(error, SolwardError):
         # A plugin's error may hold anything, and its text may be made by its own code.
         try:
-            text = _text(str(error))
+            text = shortened(str(error))
         except Exception:
             return BUG, _name(type(error).__name__), None
         kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
@@ -175,11 +175,11 @@ def _data(error: SolwardError, kind: type[SolwardError]) -> ErrorData | None:
 
 def _sent(name: str, value: Any) -> Any:
     if isinstance(value, str) and name not in _THERE:
-        return _text(value)
+        return shortened(value)
     return _THERE[name](value) if name in _THERE else value
 
 
-def _text(text: str) -> str:
+def shortened(text: str) -> str:
     """Exact, short, and without what is not UTF-8."""
     return text[:_MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
 

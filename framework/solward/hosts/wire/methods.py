@@ -281,7 +281,8 @@ class ReadOffers(Wire):
 
 
 class Offers(Wire):
-    offers: Annotated[tuple[PaymentOffer, ...], Meta(max_length=256)]
+    # A text in place of an entry says why it cannot be read.
+    offers: Annotated[tuple[PaymentOffer | Text, ...], Meta(max_length=256)]
 
 
 class ShowPayment(Wire):

@@ -38,6 +38,7 @@ from solward.support.clock import now_ms
 from solward.types.errors import (
     IdempotencyInFlight,
     InvalidRequest,
+    LedgerError,
     NotFound,
     PaymentRefused,
     SkillError,
@@ -92,7 +93,7 @@ class PaymentProtocol(Protocol):
     def spec(self) -> PaymentSpec:
         """Its declaration."""
 
-    async def offers(self, answer: HttpAnswer) -> Sequence[PaymentOffer]:
+    async def offers(self, answer: HttpAnswer) -> Sequence[PaymentOffer | InvalidRequest]:
         """See the hook `payment_offers`."""
 
     async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> Mapping[str, str]:
@@ -353,25 +354,34 @@ class Payments:
             loaded = {request.protocol: loaded[request.protocol]}
         found: list[tuple[str, PaymentOffer]] = []
         reasons: list[tuple[str, InvalidRequest]] = []
+        odd: list[tuple[str, InvalidRequest]] = []
         for name, protocol in loaded.items():
             try:
                 made = await protocol.offers(answer)
             except (InvalidRequest, SkillError) as error:
                 reasons.append((name, InvalidRequest(one_line(str(error)))))
             else:
-                found += [(name, each) for each in made[:MAX_OFFERS]]
+                for each in made[:MAX_OFFERS]:
+                    if isinstance(each, InvalidRequest):
+                        odd.append((name, InvalidRequest(one_line(str(each)))))
+                    else:
+                        found.append((name, each))
         terms = await self._terms(wallet, request, [each for _, each in found])
         terms.most_of()
         candidates: list[Chosen] = []
+        unread: LedgerError | None = None
         for name, offer in found:
             try:
                 asset, modes = await acceptable(offer, terms, self._assets)
             except PaymentRefused as error:
                 reasons.append((name, error))
+            except LedgerError as error:
+                # The account that an odd offer names may be one that no node answers.
+                unread = error
             else:
                 candidates += [Chosen(name, offer, mode, asset) for mode in modes]
         if not candidates:
-            raise refused(site_name(request.site), reasons)
+            raise unread or refused(site_name(request.site), [*reasons, *odd])
         return preferred(candidates)
 
     async def _terms(

@@ -80,11 +80,14 @@ async def payment_findings(
     bad_offers: list[str] = []
     for at, answer in enumerate(cases.answers):
         try:
-            found, again = await protocol.offers(answer), await protocol.offers(answer)
+            read, again = await protocol.offers(answer), await protocol.offers(answer)
         except Exception as error:
             bad_offers.append(f"answers[{at}]: {error_text(error)}")
             continue
-        if not found:
+        found = [each for each in read if isinstance(each, PaymentOffer)]
+        problems = [str(each) for each in read if isinstance(each, InvalidRequest)]
+        bad_offers += [f"answers[{at}]: {each}" for each in problems]
+        if not read:
             bad_offers.append(f"answers[{at}]: it offers nothing of this protocol")
         expected = cases.expected[at] if at < len(cases.expected) else None
         seen = [ExpectedOffer(each.asset, each.units, each.pay_to) for each in found]
@@ -93,7 +96,8 @@ async def payment_findings(
                 f"answers[{at}]: payment_offers was to give {_listed(expected)};"
                 f" it gave {_listed(seen)}"
             )
-        if found != again:
+        same = [each for each in again if isinstance(each, PaymentOffer)]
+        if found != same or len(read) != len(again):
             impure.append(f"answers[{at}] is read as other offers the second time")
         offers += found
     bad_headers = [each async for each in _of_headers(protocol, offers, impure)]
