@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from tests.promises import promise
 from tests.support.examples import examples
 
 from solward.hosts.wire import failures, values
@@ -436,3 +437,10 @@ def test_usage_and_prices_out_of_range_do_not_arrive(number: int) -> None:
         body = price | {name: min(number << 13, 2**64 - 1)}
         with pytest.raises(msgspec.ValidationError):
             msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=values.ModelPrice)
+
+
+@promise("odd-details-refused")
+@pytest.mark.parametrize("text", [r'["a\ud800"]', r'{"\udfff": 1}', "1E+999999999", "1" * 401])
+def test_json_that_nobody_can_store_is_not_read(text: str) -> None:
+    with pytest.raises(Unreadable):
+        values.from_json(text)

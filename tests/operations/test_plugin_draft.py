@@ -322,6 +322,33 @@ LIES_IN_DETAILS: dict[str, Any] = {
 }
 
 
+@promise("odd-details-refused")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Decimal("1E+999999999"), "must be a number of at most 400 digits"),
+        (Decimal("1E-999999999"), "must be a number of at most 400 digits"),
+        (10**4_000, "must be a number of at most 400 digits"),
+        (10**5_000, "must be JSON data"),
+        (Decimal("NaN"), "must be JSON data"),
+        ("a\ud800", "must not contain half of a surrogate pair"),
+        ([{"\udfff": 1}], "must not contain half of a surrogate pair"),
+    ],
+    ids=["huge", "tiny", "long", "longer", "nan", "text", "key"],
+)
+async def test_no_detail_of_a_plugin_breaks_the_lists_of_all_records(
+    wallet: TestWallet, value: Any, said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        await wallet.context("transfer").transact(
+            instructions=[pays(1, Pubkey.from_string(wallet.address))],
+            lamports_out=1,
+            destinations=[STRANGER],
+            details={"amount": value},
+        )
+    assert await wallet.records() == []
+
+
 @promise("plugin-record-from-bytes", "details-from-bytes")
 @pytest.mark.parametrize("type_", ["other", "transfer"])
 async def test_what_a_plugin_says_is_never_shown_as_what_its_bytes_do(

@@ -39,6 +39,38 @@ CHOICES = repr(
         "additionalProperties": False,
     }
 )
+UNFIT = "{{'type': 'object', 'properties': {{}}, 'additionalProperties': False, {}}}"
+UNREADABLE = {
+    "a schema of half a surrogate pair": skill_source(
+        "evil", schema=UNFIT.format(r"'title': 'a\ud800'")
+    ),
+    "a name of half a surrogate pair": skill_source(
+        "evil", schema=UNFIT.format(r"'examples': [{'\udfff': 1}]")
+    ),
+    "a description of half a surrogate pair": skill_source("evil", description=r"'a\ud800'"),
+    "a number of 5,000 digits": skill_source("evil", schema=UNFIT.format("'maximum': 10**5_000")),
+    "a huge exponent": skill_source(
+        "evil",
+        schema=UNFIT.format("'maximum': Decimal('1E+999999999')"),
+        extra="from decimal import Decimal",
+    ),
+    "a deep schema": skill_source(
+        "evil",
+        schema="d",
+        extra="""
+d = {}
+for _ in range(3_000):
+    d = {"a": d}
+""",
+    ),
+    "an error of half a surrogate pair": evil(
+        "return SkillSpec", r"raise RuntimeError('a\ud800')\n    SkillSpec"
+    ),
+    "a description that is no text": skill_source("evil", description="b'x'"),
+    "a timeout of 400 digits": skill_source("evil", timeout_s="10**400"),
+    "a timeout that is none": skill_source("evil", timeout_s="'1'"),
+    "examples of 5,000 digits": skill_source("evil", examples="({'a': 10**5_000},)"),
+}
 HOSTILE: dict[str, tuple[str, str, str]] = {
     "SystemExit at import": ("import_failed", "SystemExit: 3", "raise SystemExit(3)"),
     "an error at import": ("import_failed", "ZeroDivisionError", "1 / 0"),
@@ -179,6 +211,33 @@ def test_a_broken_plugin_is_reported_with_its_code_and_stops_nothing(
     assert words in problem.detail
     assert list(registry.skills) == ["transfer", "good"]
     assert registry.skills["transfer"].distribution == "solward"
+
+
+@promise("odd-declaration-stops-nobody")
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_an_odd_declaration_leaves_out_its_plugin_alone(shelf: Shelf, what: str) -> None:
+    shelf.install("evil-dist", {"evil": UNREADABLE[what]})
+    shelf.install("good-dist", {"good": skill_source("good")})
+    registry = load_registry(entry_points=[*shelf.entry_points(), *built_ins("transfer")])
+    problem = only(registry.problems)
+    assert (problem.plugin, list(registry.skills)) == ("evil", ["transfer", "good"])
+    str(problem).encode()
+
+
+@promise("odd-declaration-stops-nobody")
+async def test_odd_declarations_in_plugin_hosts_leave_out_these_plugins_alone(
+    shelf: Shelf,
+) -> None:
+    names = [f"evil_{number}" for number in range(len(UNREADABLE))]
+    sources = {
+        name: source.replace("'evil'", repr(name))
+        for name, source in zip(names, UNREADABLE.values(), strict=True)
+    }
+    shelf.install("mixed-dist", sources | {"good": skill_source("good")})
+    async with plugin_hosts() as hosts:
+        registry = await open_registry(hosts=hosts, entry_points=shelf.entry_points())
+    assert list(registry.skills) == ["good"]
+    assert sorted(problem.plugin for problem in registry.problems) == sorted(names)
 
 
 @pytest.mark.more

@@ -324,11 +324,14 @@ def _texts(values: Iterable[object], field: str) -> frozenset[str]:
 
 
 def plain_details(value: Mapping[str, Any]) -> Details:
-    """JSON data in exact built-in types; raises InvalidRequest for anything else."""
+    """JSON data in exact built-in types; raises InvalidRequest for anything else, and for text and
+    numbers that lists and exports of all records could not write."""
     try:
         found: Details = jsontext.loads(jsontext.dumps(plain(value)))
     except (TypeError, ValueError, RecursionError):
         raise InvalidRequest("details must be JSON data, amounts as Decimal") from None
+    if unfit := jsontext.unfit(found, "details"):
+        raise InvalidRequest(f"{unfit}; nothing was sent")
     return found
 
 

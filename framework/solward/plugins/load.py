@@ -9,7 +9,7 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -45,12 +45,13 @@ from solward.plugins.loaded import (
     Registry,
 )
 from solward.plugins.parameters import Parameters
-from solward.plugins.problems import Problem, ProblemCode, Rejected
+from solward.plugins.problems import Problem, ProblemCode, Rejected, described
 from solward.plugins.schema import check_examples_cheap, checked_schema
 from solward.plugins.skill_settings import SkillSettings
 from solward.plugins.threaded import ThreadedRule
 from solward.settings.settings import allowed_for_providers, is_pools_variable
 from solward.settings.vendors import ADDRESS_ENDINGS
+from solward.support import jsontext
 from solward.types.errors import InvalidRequest, PluginError, SkillError
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.manifest import (
@@ -277,6 +278,9 @@ def _attempt(work: Callable[[], Any]) -> Any:
         return work()
     except Rejected as rejected:
         return rejected
+    except Exception as error:
+        # A declaration is a stranger's: a value that no check expects leaves out its plugin alone.
+        return Rejected(ProblemCode.BAD_CONTRACT, f"it cannot be read: {described(error)}")
 
 
 def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> Declared:
@@ -311,6 +315,10 @@ def checked(
 def _one(candidate: Candidate, found: Found) -> Loaded:
     if isinstance(found, Rejected):
         raise found
+    for field in () if found.spec is None else fields(found.spec):
+        value = getattr(found.spec, field.name)
+        if isinstance(value, str) and (unfit := jsontext.unfit(value, field.name)):
+            raise broken(unfit)
     if candidate.group == SKILLS:
         return _skill(candidate, found)
     if candidate.group == PROVIDERS:

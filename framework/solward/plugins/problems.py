@@ -83,7 +83,8 @@ class Rejected(Exception):
 
 def shortened(text: str, limit: int = _MAX_TEXT) -> str:
     """`text` on one line of at most `limit` characters."""
-    line = " ".join(text[: 4 * limit].split())
+    # A plugin's text may have half of a surrogate pair, which no answer and no terminal can show.
+    line = " ".join(text[: 4 * limit].encode("utf-8", "replace").decode().split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

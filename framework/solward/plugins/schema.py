@@ -68,10 +68,7 @@ def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
     """
     if not isinstance(schema, Mapping):
         raise _bad("schema", "must be an object")
-    try:
-        exact(schema)
-    except InvalidRequest as error:
-        raise _bad("schema", str(error)) from None
+    _storable(schema, "schema")
     plain: dict[str, Any] = _copied(schema)
     if not trusted:
         return _checked(plain, trusted=False)
@@ -114,14 +111,26 @@ def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
     Raises:
         Rejected: `bad_schema`.
     """
-    try:
-        plain = exact(examples, "examples")
-    except InvalidRequest as error:
-        raise _bad("examples", str(error)) from None
+    plain = _storable(examples, "examples")
     if len(jsontext.dumps(plain)) > _MAX_EXAMPLES:
         raise _bad("examples", f"are more than {_MAX_EXAMPLES >> 10} KiB together")
     if _values(plain) * _values(schema) > _MAX_WORK:
         raise _bad("examples", "have too many values for so large a schema")
+
+
+def _storable(value: object, path: str) -> Any:
+    """Returns a copy of JSON-like data that every store and reader of the service can hold.
+
+    Raises:
+        Rejected: `bad_schema`.
+    """
+    try:
+        plain = exact(value, path)
+    except InvalidRequest as error:
+        raise _bad(path, str(error)) from None
+    if unfit := jsontext.unfit(plain, path):
+        raise _bad(path, unfit)
+    return plain
 
 
 def _values(value: Any) -> int:

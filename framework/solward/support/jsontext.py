@@ -125,15 +125,20 @@ def unfit_number(text: bytes) -> str | None:
         return None
 
 
-def unfit(value: Any, path: str = "", deepest: int = MAX_DEPTH) -> str | None:
+def unfit(
+    value: Any, path: str = "", deepest: int = MAX_DEPTH, *, has_nul: bool = False
+) -> str | None:
     """What of a parsed value no store and no calculation can hold, by its path, such as
     `grants[0].note must not contain a NUL character`; None where there is nothing of that.
 
     It is PostgreSQL that refuses NUL, UTF-8 a lone surrogate, and arithmetic that takes for ever on
     `1e999999999`.
+
+    Args:
+        has_nul: text may have NUL characters, which are escapes where it is stored as JSON.
     """
     if isinstance(value, str):
-        said = _unfit_text(value)
+        said = _unfit_text(value, has_nul)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
         said = None if _is_plain(value) else _FEWER_DIGITS
     elif not isinstance(value, dict | list):
@@ -144,16 +149,18 @@ def unfit(value: Any, path: str = "", deepest: int = MAX_DEPTH) -> str | None:
     else:
         for key, each in _items(value):
             where = member(path, key)
-            said = _unfit_text(key) if isinstance(key, str) else None
-            found = f"The key {where} must {said}" if said else unfit(each, where, deepest - 1)
+            said = _unfit_text(key, has_nul) if isinstance(key, str) else None
+            if said:
+                return f"The key {where} must {said}"
+            found = unfit(each, where, deepest - 1, has_nul=has_nul)
             if found:
                 return found
         return None
     return f"{path or 'The value'} must {said}" if said else None
 
 
-def _unfit_text(text: str) -> str | None:
-    if "\x00" in text:
+def _unfit_text(text: str, has_nul: bool) -> str | None:
+    if "\x00" in text and not has_nul:
         return "not contain a NUL character"
     if not text.isascii() and _SURROGATE.search(text):
         return "not contain half of a surrogate pair"

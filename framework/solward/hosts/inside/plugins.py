@@ -155,7 +155,8 @@ class Plugins:
             # others are not to blame.
             methods.SPECS.answers.write(methods.Specs((made,)))
             return made
-        except Rejected as rejected:
+        except Exception as error:
+            rejected = error if isinstance(error, Rejected) else broken(described(error))
             found = methods.Problem(rejected.code.value, rejected.detail)
             return methods.Plugin(named.group, named.name, (), found)
 

@@ -509,6 +509,8 @@ def to_json(value: object) -> str:
         plain = _plain(value)
         if _too_deep(plain):
             raise ValueError(f"nested deeper than {_MOST_DEEP} levels")
+        if unfit := jsontext.unfit(plain, has_nul=True):
+            raise ValueError(unfit)
         return jsontext.dumps(plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"not JSON: {error}") from None
@@ -518,7 +520,7 @@ def from_json(text: str) -> Any:
     """The value of JSON text; fractions are Decimal.
 
     Raises:
-        Unreadable: it is no JSON, or nested too deep.
+        Unreadable: it is no JSON, nested too deep, or has text or a number that nobody can store.
     """
     try:
         value = jsontext.loads(text)
@@ -526,6 +528,8 @@ def from_json(text: str) -> Any:
         raise Unreadable(f"not JSON: {type(error).__name__}") from None
     if _too_deep(value):
         raise Unreadable(f"JSON nested deeper than {_MOST_DEEP} levels")
+    if unfit := jsontext.unfit(value, has_nul=True):
+        raise Unreadable(f"not storable JSON: {unfit}")
     return value
 
 
