@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
 from tests.promises import promise
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid
 from tests.support.services import HOUR, Timetable, due, timetable
@@ -208,3 +210,53 @@ async def test_a_start_looks_for_what_its_last_life_had_begun(tmp_path: Path) ->
         await table.run_due()
         (run,) = await table.runs(wallet, made["id"])
         assert (run["status"], len(await paid(table, wallet))) == ("succeeded", 1)
+
+
+@promise("unreadable-schedule-stops-nobody")
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("time_zone", "Mars/Olympus"),
+        ("cron", "61 * * * *"),
+        ("params", "{"),
+        ("params", "[1]"),
+        ("missed", "twice"),
+    ],
+)
+async def test_a_schedule_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, column: str, value: str
+) -> None:
+    async with timetable(tmp_path) as table:
+        wallet = await table.api.wallet(1)
+        odd = await table.add(wallet, PAY | {"name": "odd", "cron": "0 * * * *"})
+        await table.add(wallet, PAY | {"every": "1h"})
+        statement = f"UPDATE schedules SET {column} = :value WHERE id = :id"
+        async with table.service.database.write() as connection:
+            was = (
+                await connection.execute(
+                    text(f"SELECT {column} FROM schedules WHERE id = :id"), {"id": odd["id"]}
+                )
+            ).scalar_one()
+            await connection.execute(text(statement), {"value": value, "id": odd["id"]})
+        with capture_logs() as lines:
+            for _ in range(2):
+                await table.passes(HOUR)
+        assert len(await paid(table, wallet)) == 2
+        told = [each["schedule_id"] for each in lines if each["event"] == "schedule_unreadable"]
+        assert told == [odd["id"]]
+        listed = (await table.api.get(f"/wallets/{wallet}/schedules")).json["schedules"]
+        (shown,) = [each for each in listed if each["id"] == odd["id"]]
+        assert (len(listed), shown["status"]) == (2, "paused")
+        assert "cannot read it" in shown["reason"]
+        assert (await table.post(wallet, f"/{odd['id']}/resume")).status == 400
+        # It runs again where it can be read, and can always be deleted.
+        async with table.service.database.write() as connection:
+            await connection.execute(text(statement), {"value": was, "id": odd["id"]})
+        table.schedules.runner._journal._unreadable[odd["id"]] = 0.0
+        await table.passes(HOUR)
+        newest, *_ = await table.runs(wallet, odd["id"])
+        assert newest["status"] == "succeeded"
+        async with table.service.database.write() as connection:
+            await connection.execute(text(statement), {"value": value, "id": odd["id"]})
+        path = f"/wallets/{wallet}/schedules/{odd['id']}"
+        assert (await table.api.call("DELETE", path)).status == 200

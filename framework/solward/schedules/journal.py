@@ -4,6 +4,7 @@ ended: each is one database transaction.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -54,6 +55,8 @@ MOST_ATTEMPTS: Final = 3
 PAUSE_AFTER: Final = 5
 """Runs in a row that were refused or failed, after which a schedule pauses itself."""
 MOST_TAKEN: Final = 50
+UNREADABLE_FOR_S: Final = 300.0
+"""A schedule that cannot be read is looked at again after so long."""
 MAX_TOLD: Final = 500
 """Characters of a run's text in its event: the audit log is kept for good, and a key's schedules
 may say something each minute."""
@@ -89,6 +92,8 @@ class Journal:
         self._me = me
         self._now = now
         self._registry = registry
+        # When each schedule that could not be read is looked at again, in monotonic seconds.
+        self._unreadable: dict[str, float] = {}
 
     async def wait_ms(self, running: Mapping[str, str]) -> int | None:
         """Milliseconds until this process has something to run; None where nothing is due.
@@ -97,7 +102,8 @@ class Journal:
             running: schedule that runs here -> who made it.
         """
         async with self._database.read() as connection:
-            due_ms = await store.next_due(connection, self._me, running, _busy(running.values()))
+            left_out = self._left_out(running)
+            due_ms = await store.next_due(connection, self._me, left_out, _busy(running.values()))
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
@@ -118,16 +124,36 @@ class Journal:
         async with self._database.write() as connection:
             now = await self._now(connection)
             rows = await store.take_due(
-                connection, self._me, now, running, _busy(makers), min(room, MOST_TAKEN)
+                connection,
+                self._me,
+                now,
+                self._left_out(running),
+                _busy(makers),
+                min(room, MOST_TAKEN),
             )
             for row in rows:
                 if row["made_by"] in _busy(makers):
                     continue
+                schedule = schedule_of(row)
+                if schedule.is_unreadable:
+                    self._set_apart(schedule)
+                    continue
+                self._unreadable.pop(schedule.id, None)
                 due_ms = await self._take(connection, row, now)
                 if due_ms is not None:
                     makers.append(row["made_by"])
-                    taken.append((replace(schedule_of(row), fence=row["fence"] + 1), due_ms))
+                    taken.append((replace(schedule, fence=row["fence"] + 1), due_ms))
         return taken, bool(rows)
+
+    def _left_out(self, running: Iterable[str]) -> list[str]:
+        """Schedules that are not looked at: those that run, and those that cannot be read."""
+        now = time.monotonic()
+        return [*running, *(each for each, at in self._unreadable.items() if at > now)]
+
+    def _set_apart(self, schedule: Schedule) -> None:
+        if schedule.id not in self._unreadable:
+            _log.error("schedule_unreadable", schedule_id=schedule.id, error=schedule.reason)
+        self._unreadable[schedule.id] = time.monotonic() + UNREADABLE_FOR_S
 
     async def leave(self, schedule: Schedule, due_ms: int, outcome: Outcome) -> Schedule:
         """Store how a run went, and when the schedule is due next.

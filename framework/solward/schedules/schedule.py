@@ -20,6 +20,7 @@ from solward.vault.grants.spelling import window_text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_EXPRESSION: Final = 200
+_LONGEST_REASON: Final = 300
 # How far back the latest due time is looked for, the nearest first: a due time is nearly always
 # found in the first of these that has one, after few steps.
 _SPANS: Final = (2 * MINUTE_MS, HOUR_MS, DAY_MS, 8 * DAY_MS, 32 * DAY_MS, 367 * DAY_MS)
@@ -78,6 +79,7 @@ class Schedule:
         fence: the fencing token of its latest run.
         runs: how many were begun.
         failures: runs in a row that were refused or failed.
+        is_unreadable: this machine cannot read its row, and does not run it; it is shown as paused.
     """
 
     id: str
@@ -100,6 +102,7 @@ class Schedule:
     fence: int = 0
     runs: int = 0
     failures: int = 0
+    is_unreadable: bool = False
 
     @property
     def principal(self) -> str:
@@ -210,14 +213,31 @@ class RunRecord:
 
 
 def schedule_of(row: Mapping[str, Any]) -> Schedule:
-    """The schedule of a row of the table."""
+    """The schedule of a row of the table, which another version or machine may have stored.
+
+    One that cannot be read here is paused, with the reason: one row must not hide the others.
+    """
+    params, missed, status = {}, Missed.SKIP, ScheduleStatus.PAUSED
+    reason, is_unreadable = row["reason"], False
+    try:
+        params = dict(jsontext.loads(row["params"]))
+        missed = Missed(row["missed"])
+        if row["every_ms"] is None:
+            check_cron(row["cron"] or "")
+            check_zone(row["time_zone"])
+        elif row["every_ms"] <= 0:
+            raise InvalidRequest("every must be positive")
+        status = ScheduleStatus(row["status"])
+    except (InvalidRequest, ValueError, TypeError, RecursionError) as error:
+        reason = f"This machine cannot read it, and does not run it: {error}"[:_LONGEST_REASON]
+        is_unreadable = True
     return Schedule(
         id=row["id"],
         name=row["name"],
         wallet_id=row["wallet_id"],
         skill=row["skill"],
         distribution=row["distribution"],
-        params=jsontext.loads(row["params"]),
+        params=params,
         when=When(
             first_ms=row["first_ms"],
             end_ms=row["end_ms"],
@@ -226,10 +246,10 @@ def schedule_of(row: Mapping[str, Any]) -> Schedule:
             time_zone=row["time_zone"],
         ),
         has_start=row["has_start"],
-        missed=Missed(row["missed"]),
+        missed=missed,
         max_runs=row["max_runs"],
-        status=ScheduleStatus(row["status"]),
-        reason=row["reason"],
+        status=status,
+        reason=reason,
         made_by=row["made_by"],
         key_hash=row["key_hash"],
         created_ms=row["created_ms"],
@@ -238,6 +258,7 @@ def schedule_of(row: Mapping[str, Any]) -> Schedule:
         fence=row["fence"],
         runs=row["runs"],
         failures=row["failures"],
+        is_unreadable=is_unreadable,
     )
 
 

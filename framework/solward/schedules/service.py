@@ -173,7 +173,7 @@ class ScheduleService:
         check_fields(body)
         if "skill" in body:
             raise InvalidRequest("skill cannot be changed; create another schedule")
-        schedule = await self.get(schedule_id)
+        schedule = _readable(await self.get(schedule_id))
         changed: dict[str, Any] = {}
         if "parameters" in body:
             changed["params"] = self._params(self._skill(schedule.skill), body)
@@ -190,7 +190,7 @@ class ScheduleService:
                 await lock_policy(connection)
                 await put_set(self._database, connection, schedule.principal, grants)
             await lock_exclusive(connection, _LOCK)
-            was = _found(await store.get(connection, schedule_id, lock=True))
+            was = _readable(_found(await store.get(connection, schedule_id, lock=True)))
             now = await self._now(connection)
             if any(each in body for each in WHEN_FIELDS):
                 when, has_start = read_when(_whole_when(was, body), now)
@@ -250,7 +250,7 @@ class ScheduleService:
         skill.validate(dict(schedule.params))
         key_hash = await self._hash_for(schedule, maker)
         async with self._database.write() as connection:
-            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            schedule = _readable(_found(await store.get(connection, schedule_id, lock=True)))
             next_due_ms = schedule.when.after(await self._now(connection))
             if next_due_ms is None:
                 raise InvalidRequest("It has no due time left; change endAt first")
@@ -288,7 +288,7 @@ class ScheduleService:
                 await idempotency.claim(
                     connection, key.scope, key.fingerprint, schedule.principal, now_ms()
                 )
-            if schedule.status is not ScheduleStatus.ACTIVE:
+            if _readable(schedule).status is not ScheduleStatus.ACTIVE:
                 raise InvalidRequest(
                     f"The schedule is {schedule.status} ({schedule.reason}); resume it first"
                 )
@@ -416,6 +416,12 @@ def _found(row: Mapping[str, Any] | None) -> Schedule:
     if row is None:
         raise NotFound(_NO_SCHEDULE)
     return schedule_of(row)
+
+
+def _readable(schedule: Schedule) -> Schedule:
+    if schedule.is_unreadable:
+        raise InvalidRequest(f"{schedule.reason}. Nothing was changed; delete it and make another")
+    return schedule
 
 
 def _subject(schedule: Schedule) -> dict[str, str]:
