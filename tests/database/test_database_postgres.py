@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 import select as select_module
+import types
+from collections.abc import Coroutine, Generator
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import psycopg.waiting
 import pytest
 from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
@@ -262,3 +267,69 @@ async def test_a_connection_that_the_server_told_something_is_used_again(
             await asyncio.sleep(0.001)
     async with database.write() as connection:
         assert (await connection.execute(pid)).scalar_one() == before
+
+
+@types.coroutine
+def cancelled_at(
+    number: int, work: Coroutine[Any, Any, None], *, ended: bool
+) -> Generator[Any, Any, None]:
+    """Run `work`, and cancel the task that does in the wait of this number: as that begins, or as
+    what it waits for has ended."""
+    task = asyncio.current_task()
+    assert task is not None
+    answer: BaseException | None = None
+    for count in itertools.count(1):
+        try:
+            waited = work.send(None) if answer is None else work.throw(answer)
+        except StopIteration:
+            return
+        if count == number and ended and waited is not None:
+            waited.add_done_callback(lambda _: task.cancel())
+        elif count == number:
+            task.cancel()
+        answer = None
+        try:
+            yield waited
+        except BaseException as error:
+            answer = error
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["begun", "ended"])
+@pytest.mark.parametrize("kind", ["read", "write"])
+async def test_cancelled_in_whichever_wait_a_transaction_gives_its_connection_back(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ended: bool
+) -> None:
+    monkeypatch.setattr(module, "_POOL", 1)
+    monkeypatch.setattr(module, "_POOL_OVERFLOW", 0)
+    monkeypatch.setattr(module, "_POOL_WAIT_S", 0.05)
+    # The driver waits one turn of the loop wherever it waits at all, as in a busy process.
+    monkeypatch.setattr(psycopg.waiting, "MAX_BUSY_TIME", 0)
+    database = await Database.open(postgres_url, tmp_path)
+    terms = text(
+        "SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')"
+    )
+
+    async def work() -> None:
+        async with getattr(database, kind)() as connection:
+            await connection.execute(terms)
+
+    async def cancelled(number: int) -> None:
+        await cancelled_at(number, work(), ended=ended)
+
+    # The garbage collector would mend it, at some time.
+    gc.disable()
+    try:
+        for number in itertools.count(1):
+            task = asyncio.create_task(cancelled(number))
+            await asyncio.wait((task,))
+            # The one connection of the pool is there, and as a writer's must be.
+            async with database.write() as connection:
+                assert (await connection.execute(terms)).one() == ("read committed", "off")
+            async with database.read() as connection:
+                assert (await connection.execute(terms)).one() == ("repeatable read", "on")
+            if not task.cancelled():
+                break
+    finally:
+        gc.enable()
+    assert number > 3
+    await database.close()

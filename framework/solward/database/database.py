@@ -61,6 +61,9 @@ _TRY_LOCK = text(f"SELECT pg_try_advisory_xact_lock({_NAMESPACE}, hashtext(:name
 _LOCK_SHARED = Prepared(text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE}, hashtext(:name))"))
 _NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 
+# Options of a transaction that reads: it sees one state throughout, as on SQLite.
+_READING: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
 # The database's clock: those of the machines may differ.
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _LEDGER_TIME = select(ledger_time.c.ms)
@@ -172,7 +175,8 @@ class Database:
             readers = _sqlite_engine(parsed, writer=False)
             event.listen(readers.sync_engine, "connect", _set_query_only)
         else:
-            readers, _writer = _engines(parsed)
+            readers, writer = _engines(parsed)
+            return cls(readers, writer.execution_options(**_READING))
         return cls(readers, readers)
 
     @asynccontextmanager
@@ -192,6 +196,7 @@ class Database:
                     return
                 connection = await self._readers.connect()
                 try:
+                    await _begin_reading(connection)
                     yield connection
                 finally:
                     await _finish(connection.close())
@@ -311,6 +316,20 @@ def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
     return StoreError(f"The database refused: {error.orig}")
 
 
+async def _begin_reading(connection: AsyncConnection) -> None:
+    """Have a connection to PostgreSQL see one state and change nothing, until it is returned.
+
+    The caller has it by then: if the engine had these options, a cancellation while they are set
+    would leave the connection neither with the caller nor in the pool.
+    """
+    try:
+        await connection.execution_options(**_READING)
+    except BaseException:
+        # It may have one of them already, which the pool would not take back.
+        await _finish(connection.invalidate())
+        raise
+
+
 async def _finish(work: Coroutine[Any, Any, None]) -> None:
     """Run to the end even if the caller is cancelled, then raise the cancellation."""
     task = asyncio.ensure_future(work)
@@ -407,11 +426,7 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
         event.listen(engine.sync_engine, "handle_error", _without_values)
         event.listen(engine.sync_engine, "connect", _set_idle_timeout)
         event.listen(engine.sync_engine, "checkout", partial(_refuse_ended, engine.dialect))
-        # The same pool; a read sees one state throughout, as on SQLite.
-        readers = engine.execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        )
-        return readers, engine
+        return engine, engine
     return _sqlite_engine(url, writer=False), _sqlite_engine(url, writer=True)
 
 
