@@ -532,6 +532,7 @@ def _records(to: _Filling) -> None:
             "seq": f"{db.next('payments', 'seq')} + n",
             "transaction_id": to.id(4, "n"),
             "wallet_id": wallet,
+            "principal": "'admin'",
             "protocol": "'x402'",
             "mode": "'sponsored'",
             "site": "'api.example.com'",

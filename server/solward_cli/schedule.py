@@ -241,7 +241,7 @@ async def _find(call: ServiceCall, wallet: str, name: str) -> Schedule:
     from solward.client.wallets import find_one
 
     found = await call.client.schedules.list((await call.wallet(wallet)).id)
-    return find_one("schedule", name, found)
+    return find_one("schedule", name, found, maker=lambda each: each.made_by)
 
 
 async def _render(call: ServiceCall, found: Schedule) -> RenderableType:

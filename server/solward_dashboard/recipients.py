@@ -8,6 +8,7 @@ from typing import Final
 
 from solward.client import Contact, Wallet
 from solward.support.base58 import is_address
+from solward.types.roles import is_key
 
 HINT: Final = "An address, or the name of a wallet or a contact."
 """What a recipient may be given as."""
@@ -28,18 +29,20 @@ class Recipients:
 
     @classmethod
     def of(cls, wallets: Iterable[Wallet], contacts: Iterable[Contact]) -> Recipients:
-        """By what the service lists.
+        """By what the service lists. A wallet that an API key made, and named as something of the
+        operator's is named, is left out.
 
         Args:
             contacts: those known, the policy's address book among them.
         """
-        found: dict[str, frozenset[str]] = {}
-        for name, address in (
-            *((each.name, each.address) for each in wallets),
-            *((each.name, each.address) for each in contacts),
-        ):
+        own: dict[str, frozenset[str]] = {}
+        of_keys: dict[str, frozenset[str]] = {}
+        rows = [(is_key(each.created_by), each.name, each.address) for each in wallets]
+        rows += [(False, each.name, each.address) for each in contacts]
+        for by_key, name, address in rows:
+            found = of_keys if by_key else own
             found[name] = found.get(name, frozenset()) | {address}
-        return cls(found)
+        return cls(of_keys | own)
 
     @property
     def suggested(self) -> list[str]:

@@ -307,7 +307,7 @@ async def test_a_keys_rate_limit_counts_tool_calls(shared_api: Api) -> None:
 
 async def test_resources_are_the_rest_api_in_json(api: Api) -> None:
     wallet = await api.wallet(1)
-    rest = (await api.get(f"/wallets/{wallet}")).json
+    rest = (await api.get(f"/wallets/{wallet}")).json | {"createdBy": "admin"}
     balance = (await api.get(f"/wallets/{wallet}/balance")).json
     listed = (await api.get("/transactions?fees=true")).json
     assert await read(api, "solward://wallets") == {"wallets": [rest | {"balance": balance}]}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from tests.promises import promise
 from tests.support.market import USDC
 from tests.support.payments import OWNER, PRICE, Shop, open_shop, reopened
@@ -281,6 +281,57 @@ async def test_a_request_whose_answer_is_no_longer_kept_is_not_paid_again(shop: 
             "truncated": True,
         }
     assert (len(shop.seller.asked), len(shop.seller.paid), await shop.earned()) == (2, 1, PRICE)
+
+
+@promise("one-principals-answers")
+async def test_answers_to_one_key_make_room_for_its_own_newer_ones_alone(shop: Shop) -> None:
+    shop.service.payments.answers_max_bytes = 1_000_000
+    size = 40_000
+
+    async def sells(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks()
+        padding = ("X-Padding", "p" * 5_000)
+        return Reply(200, (receipt(await shop.settle(asked)), padding), bytes(size))
+
+    async def kept() -> list[int]:
+        async with shop.service.database.read() as connection:
+            rows = await connection.execute(
+                select(payments.c.answer_body, payments.c.answer_status, payments.c.offer).order_by(
+                    payments.c.seq
+                )
+            )
+            found = rows.all()
+        # What is forgotten has no offer either.
+        assert [body is None for body, _, _ in found] == [offer == "{}" for _, _, offer in found]
+        return [len(body or b"") for body, status, _ in found if status == 200]
+
+    shop.seller.answer = sells
+    operators = await shop.post("operators")
+    may_pay = {"may": ["pay"], "assets": {"USDC": {"per": {"24h": "1"}}}, "to": ["any"]}
+    token, _ = await shop.api.key(rateLimit=100, grants=[may_pay])
+    answers = [await shop.post(f"key-{number}", token=token) for number in range(4)]
+    # Each was given whole as it came; two of 45 kB, with their offers, fit into a tenth.
+    assert [each.json["response"]["truncated"] for each in (operators, *answers)] == [False] * 5
+    assert await kept() == [size, 0, 0, size, size]
+    size = 200_000
+    assert (await shop.post("key-4", token=token)).json["response"]["truncated"] is False
+    assert await kept() == [40_000, 0, 0, 0, 0, size]
+    again = await shop.post("key-0", token=token)
+    assert (again.json["payment"], again.json["response"]["truncated"]) == (
+        answers[0].json["payment"],
+        True,
+    )
+    assert len(shop.seller.paid) == 6
+
+
+@promise("one-principals-answers")
+async def test_an_answer_is_given_whole_though_newer_ones_took_its_room_meanwhile(
+    shop: Shop,
+) -> None:
+    shop.service.payments.answers_max_bytes = 1
+    answers = await asyncio.gather(*(shop.post(f"at-once-{number}") for number in range(3)))
+    assert [each.json["response"]["body"] for each in answers] == ['{"weather": "sunny"}'] * 3
 
 
 @promise("key-stands-for-hold")

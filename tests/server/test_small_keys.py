@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
-from tests.support.services import Api, serving_api
+from tests.support.services import SECRET, Api, Carrier, serving_api
+
+from solward.client import SolwardClient
+from solward.client.errors import AmbiguousName
+from solward.client.wallets import find_one
+from solward.vault.custody.export import choose
+from solward_dashboard.recipients import Recipients
 
 STRANGER = str(Keypair().pubkey())
 
@@ -96,3 +102,69 @@ async def test_a_key_with_the_contracts_defaults_makes_five_transactions_in_a_mi
     key, _ = await api.key()
     statuses = [await pay(api, wallet, f"0.0{number}", token=key) for number in range(1, 7)]
     assert statuses == [200] * 5 + [500]
+
+
+async def named_alike(api: Api) -> tuple[str, str]:
+    """Ids of the operator's wallet `treasury`, and of one that a key gave the same name; another
+    wallet of the key has the beginning of the operator's id for its name."""
+    token, _ = await api.key()
+    taken = (await api.post("/wallets", {"name": "treasury"}, token=token)).json["walletId"]
+    own = str((await api.post("/wallets", {"name": "treasury"})).json["walletId"])
+    begins = await api.post("/wallets", {"name": own[:8]}, token=token)
+    assert begins.status == 200, begins.text
+    return own, str(taken)
+
+
+@promise("keys-names-stand-in-no-way")
+async def test_a_wallet_that_a_key_named_stands_in_the_way_of_none_of_the_operators(
+    api: Api,
+) -> None:
+    own, taken = await named_alike(api)
+    async with SolwardClient("http://solward.test", SECRET, transport=Carrier(api.app)) as client:
+        for text in ("treasury", own[:8], own):
+            assert (await client.wallets.find(text)).id == own
+        assert (await client.wallets.find(taken)).id == taken
+        listed = await client.wallets.list()
+        assert (await client.wallets.list(limit=500))[::-1] == listed
+    shown = Recipients.of(listed, ())
+    assert shown.address("treasury") == {each.id: each.address for each in listed}[own]
+    assert choose(await api.service.wallets.list(), "treasury").id == own
+    # Only who asks for it is told who made a wallet: the contract's list has no such field.
+    assert all("createdBy" not in each for each in (await api.get("/wallets")).json["wallets"])
+
+
+@promise("keys-names-stand-in-no-way")
+async def test_the_operators_policy_names_the_operators_wallet(api: Api) -> None:
+    own, taken = await named_alike(api)
+    for text, meant in (("treasury", own), (taken, taken)):
+        draft = {"grants": [], "readOnly": [f"wallet:{text}"]}
+        answer = await api.call("PUT", "/policy", draft)
+        assert answer.status == 200, answer.text
+        policy = (await api.get("/policy")).json["policy"]
+        assert policy["readOnly"] == [f"wallet:{meant}"]
+
+
+@promise("keys-names-stand-in-no-way")
+async def test_two_wallets_that_the_operator_named_alike_are_told_apart_by_their_ids(
+    api: Api,
+) -> None:
+    ids = [(await api.post("/wallets", {"name": "twin"})).json["walletId"] for _ in range(2)]
+    async with SolwardClient("http://solward.test", SECRET, transport=Carrier(api.app)) as client:
+        with pytest.raises(AmbiguousName) as refused:
+            await client.wallets.find("twin")
+    assert all(each in str(refused.value) for each in ids)
+
+
+@promise("keys-names-stand-in-no-way")
+async def test_a_schedule_that_a_key_named_after_the_operators_id_is_not_meant(api: Api) -> None:
+    wallet = await api.wallet()
+    path = f"/wallets/{wallet}/schedules"
+    look = {"skill": "check_balance", "every": "1h"}
+    own = (await api.post(path, look | {"name": "look"})).json["id"]
+    token, _ = await api.key()
+    made = await api.post(path, look | {"name": own[:8]}, token=token)
+    assert made.status == 200, made.text
+    async with SolwardClient("http://solward.test", SECRET, transport=Carrier(api.app)) as client:
+        every = await client.schedules.list(wallet)
+    found = find_one("schedule", own[:8], every, maker=lambda each: each.made_by)
+    assert found.id == own

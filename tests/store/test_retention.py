@@ -374,7 +374,7 @@ async def add_payments(database: Database, *answers: tuple[int, bytes]) -> None:
                   "principal": "admin", "details": "{}", "guardrails_applied": [],
                   "held_lamports": 0, "created_ms": ms}  # fmt: skip
             await connection.execute(insert(transactions), [of | {"id": f"p{number}"}])
-            await payments.add(connection, payment(f"p{number}", ms))
+            await payments.add(connection, payment(f"p{number}", ms), "admin")
             answer = StoredAnswer(200, (("a", "b"),), body, Served.YES, "hint", ms)
             await payments.note_answer(connection, f"p{number}", answer)
 
@@ -419,7 +419,7 @@ async def test_answers_of_sellers_go_by_their_size_but_for_those_of_the_last_day
     assert await retain(database, keeping, NOW) == Retained(answers=2)
     assert await bodies(database) == [None] * 2 + [300_000] * 6
     # The three of today alone are more than half of it.
-    monkeypatch.setattr(retention, "_MB", 400_000)
+    monkeypatch.setattr(retention, "MB", 400_000)
     assert await retain(database, settings(payment_answers_max_mb=1), NOW) == Retained(answers=3)
     assert await bodies(database) == [None] * 5 + [300_000] * 3
 

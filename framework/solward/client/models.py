@@ -29,13 +29,18 @@ class Health(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Wallet(Answer):
-    """A wallet; `address` is its base58 public key."""
+    """A wallet; `address` is its base58 public key.
+
+    Attributes:
+        created_by: `admin`, `admin:<id>` or `key:<id>`, in a list; otherwise None.
+    """
 
     id: str
     name: str
     address: str = field(metadata=named("publicKey"))
     tags: tuple[str, ...]
     created_at: datetime
+    created_by: str | None = None
 
     @classmethod
     def created(cls, raw: Raw, tags: tuple[str, ...]) -> Self:

@@ -24,6 +24,7 @@ from solward.client.models import (
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
+from solward.types.roles import is_key
 
 
 class _Named(Protocol):
@@ -77,7 +78,7 @@ class Wallets(Operations[Transaction]):
         With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
         older ones.
         """
-        query = {"limit": limit, "before": before, "fees": "true"}
+        query = {"limit": limit, "before": before, "createdBy": "true"}
         return self._http.read_list(Wallet.of, await self._http.get("/wallets", query), "wallets")
 
     async def create(self, name: str | None = None, tags: Sequence[str] = ()) -> Wallet:
@@ -93,13 +94,20 @@ class Wallets(Operations[Transaction]):
         return self._http.read(Wallet.of, await self._http.get(_path(wallet_id)))
 
     async def find(self, name_or_id: str) -> Wallet:
-        """The wallet with this id or address, or the only one of this name or beginning of an id.
+        """The wallet with this id or address, or the only one of this name or beginning of an id;
+        of several, the one that no API key made.
 
         Raises:
             NotFoundError: there is none.
             AmbiguousName: there are several.
         """
-        return find_one("wallet", name_or_id, await self.list(), lambda each: each.address)
+        return find_one(
+            "wallet",
+            name_or_id,
+            await self.list(),
+            lambda each: each.address,
+            lambda each: each.created_by,
+        )
 
     async def tag(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace its tags."""
@@ -287,12 +295,17 @@ async def _page(
 
 
 def find_one(
-    kind: str, name_or_id: str, items: Sequence[N], also: Callable[[N], str] | None = None
+    kind: str,
+    name_or_id: str,
+    items: Sequence[N],
+    also: Callable[[N], str] | None = None,
+    maker: Callable[[N], str | None] = lambda _: None,
 ) -> N:
     """The item with this id or unique text (`also`), or the only one of this name or id prefix.
 
     Whoever may make an item chooses its name, so a name never takes the place of another's id,
-    address or beginning of an id.
+    address or beginning of an id. Where several fit, those that API keys made (`maker`) are left
+    out: no name that a key gives stands in the operator's way.
 
     Raises:
         NotFoundError, AmbiguousName.
@@ -308,6 +321,8 @@ def find_one(
         for each in items
         if each.name == name_or_id or (begins and each.id.startswith(name_or_id))
     ]
+    if len(matches) > 1:
+        matches = [each for each in matches if not is_key(maker(each))] or matches
     if not matches:
         names = {each.name.casefold(): each.name for each in items}
         near = difflib.get_close_matches(name_or_id.casefold(), sorted(names), 1)

@@ -496,6 +496,7 @@ payments = Table(
     Column("seq", Sequence, primary_key=True, autoincrement=True),
     Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False, unique=True),
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("principal", Text, nullable=False),
     Column("protocol", Text, nullable=False),
     Column("mode", Text, nullable=False),  # of payment.PaymentMode
     Column("site", Text, nullable=False),
@@ -523,6 +524,7 @@ payments = Table(
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
     # Answers whose headers and bodies are still kept.
     _partial("answer_headers IS NOT NULL", "ix_payments_answers", "answered_ms"),
+    _partial("answer_headers IS NOT NULL", "ix_payments_principal", "principal", "answered_ms"),
 )
 
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point

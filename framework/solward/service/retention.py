@@ -37,7 +37,7 @@ EVERY_S = 3600.0
 USAGE_KEPT_HOURS = 3 * 24
 # A request that is made again after a crash finds its answer, however many others came meanwhile.
 ANSWERS_KEPT_MS = DAY_MS
-_MB = 1_000_000
+MB = 1_000_000
 
 _LOCK = "retention"
 
@@ -183,7 +183,7 @@ async def _delete_in_batches(
 async def _delete_answers(database: Database, settings: Settings, now_ms: int) -> int:
     before_ms = now_ms - settings.payment_answer_retention_days * DAY_MS
     async with database.read() as connection:
-        beyond = await payments.answers_beyond(connection, settings.payment_answers_max_mb * _MB)
+        beyond = await payments.answers_beyond(connection, settings.payment_answers_max_mb * MB)
     if beyond is not None:
         before_ms = max(before_ms, min(beyond + 1, now_ms - ANSWERS_KEPT_MS))
     return await _delete_in_batches(

@@ -77,7 +77,7 @@ from solward.service.event_feed import event_feed
 from solward.service.live_plugins import LivePlugins
 from solward.service.record_filter import RecordFilter, filtered_ids
 from solward.service.record_pages import RecordPages
-from solward.service.retention import hourly_retention
+from solward.service.retention import MB, hourly_retention
 from solward.service.token_refresh import read_list
 from solward.service.venue_clients import VenueClients
 from solward.settings import Settings
@@ -293,6 +293,7 @@ class Solward:
                 tokens=tokens,
                 network=cluster.network,
                 sites=Sites(settings.payments_private_sites),
+                answers_max_bytes=settings.payment_answers_max_mb * MB,
                 localnet_as=settings.payments_localnet_as,
             )
             stack.push_async_callback(payments.close)

@@ -34,6 +34,11 @@ def is_admin(principal: str) -> bool:
     return principal == ADMIN or principal.startswith(_PREFIX)
 
 
+def is_key(principal: str | None) -> bool:
+    """Whether a principal is an API key's."""
+    return principal is not None and principal.startswith("key:")
+
+
 def admin_principal(credential_id: str) -> str:
     """The principal of an admin credential."""
     return _PREFIX + credential_id

@@ -371,7 +371,9 @@ SCHEMAS: dict[str, Schema] = {
             "publicKey": address("Its address."),
             "createdAt": timestamp("When it was made."),
             "tags": array(text("A tag."), "In the order they were given."),
-        }
+            "createdBy": nullable(text("The principal that made it, where that was asked for.")),
+        },
+        optional=["createdBy"],
     ),
     "Balance": response_object(
         {

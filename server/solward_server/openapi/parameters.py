@@ -70,6 +70,7 @@ BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
 BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
+CREATED_BY = query("createdBy", flag("Who made each, too."))
 FEES = query("fees", flag("What each costs at the network, too."))
 EMPTY = query("empty", flag("Tokens whose accounts are open and hold nothing, too."))
 USD = query("usd", flag("What it is worth in dollars, too."))
@@ -134,6 +135,7 @@ PARAMETERS: dict[str, Parameter] = {
     "BeforeRecord": BEFORE_RECORD,
     "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,
+    "CreatedBy": CREATED_BY,
     "Fees": FEES,
     "Empty": EMPTY,
     "Usd": USD,

@@ -35,6 +35,7 @@ from solward_server.openapi.errors import NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
     BEFORE_WALLET,
+    CREATED_BY,
     EMPTY,
     POCKET,
     POCKET_ID,
@@ -90,17 +91,17 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed(Role.READ)
     async def listing() -> Response | dict[str, Any]:
         limit, before = query_whole("limit", None, 1, MAX_LIST), query_text("before")
-        only = caller().wallet_id
+        only, maker = caller().wallet_id, query_flag("createdBy")
         if only is not None:
             # Nothing is older than the one; another's id is not told from one that is not there.
             if before not in (None, only):
                 raise InvalidRequest("before must be the id of a wallet")
             own = [await context.current_wallet(only)] if before is None else []
-            return {"wallets": [wallet.to_json() for wallet in own]}
+            return {"wallets": [wallet.to_json(maker=maker) for wallet in own]}
         if limit is not None or before is not None:
-            page = await service.wallets.newest_json(limit or DEFAULT_LIST, before)
+            page = await service.wallets.newest_json(limit or DEFAULT_LIST, before, maker=maker)
             return list_response("wallets", page)
-        return await _all(service.wallets.pages_json())
+        return await _all(service.wallets.pages_json(maker=maker))
 
     @routes.get("/wallets/<wallet_id>")
     @keyed(Role.READ)
@@ -257,7 +258,7 @@ PATHS = {
             access=Access.KEY,
             description="All of them, oldest first; with `limit` or `before` a page, newest first. "
             "A key that is confined to one wallet sees that one.",
-            parameters=[WALLETS_LIMIT, BEFORE_WALLET],
+            parameters=[WALLETS_LIMIT, BEFORE_WALLET, CREATED_BY],
             response=success(
                 response_object({"wallets": array(ref("Wallet"), "In that order.")}),
                 {"wallets": [_WALLET]},

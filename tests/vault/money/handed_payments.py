@@ -158,7 +158,7 @@ class Shop:
         """The seller answers, and names a signature."""
         status = 200 if served is Served.YES else 500
         answer = StoredAnswer(status, (), b"{}", served, hint, now_ms())
-        await self.bench.engine.answered(handed.record.id, answer)
+        await self.bench.engine.answered(handed.record.id, answer, 1_000_000)
 
     async def ended(self, handed: HandedOver, seconds: float = 20) -> TransactionRecord:
         """The record once it is not pending any more."""

@@ -82,6 +82,8 @@ _CLOSE_WAIT_S: Final = 5.0
 # Payers of fees that are remembered to be no wallets: sellers name them, and none may fill the
 # memory.
 _MOST_STRANGERS: Final = 1_000
+# The answers to one principal take at most this part of the room of all, beside its newest.
+ONE_IN: Final = 10
 
 _log = structlog.get_logger(__name__)
 
@@ -152,6 +154,7 @@ class Payments:
     """Payments over HTTP of every wallet of a service.
 
     Attributes:
+        answers_max_bytes: of sellers' answers, of all principals together; see `ONE_IN`.
         localnet_as: whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
     """
 
@@ -162,6 +165,7 @@ class Payments:
     tokens: TokenList
     network: str
     sites: Sites
+    answers_max_bytes: int
     localnet_as: str | None = None
     _protocols: Mapping[str, PaymentProtocol] = field(default_factory=dict, init=False)
     _assets: Assets = field(init=False)
@@ -270,8 +274,11 @@ class Payments:
             return await self.stored(transaction_id)
         return await self._shielded(self._show(record, asked, row.protocol, offer, proof))
 
-    async def stored(self, transaction_id: str) -> PaidAnswer:
+    async def stored(self, transaction_id: str, given: StoredAnswer | None = None) -> PaidAnswer:
         """A payment with the answer that is kept of it.
+
+        Args:
+            given: the answer as it came; newer ones may have taken its room since.
 
         Raises:
             NotFound: no such payment.
@@ -282,6 +289,8 @@ class Payments:
             states = await store.states(connection, [transaction_id])
         if row is None or record is None:
             raise NotFound("Payment not found")
+        if given is not None and row.answer == replace(given, headers=(), body=b"", is_whole=False):
+            row = replace(row, answer=given)
         return stored_answer(row, payment_view(record, row, states[record.id], self.tokens))
 
     async def listed(
@@ -446,6 +455,7 @@ class Payments:
             raise PaymentRefused(
                 "protocol_unknown", f"{protocol_name} is not loaded, so nothing can be shown"
             )
+        answer = None
         with self._only(record.id):
             try:
                 made = shown_headers(await protocol.headers(offer, proof), protocol_name)
@@ -453,9 +463,9 @@ class Payments:
             except (InvalidRequest, SkillError) as error:
                 _log.warning("payment_not_answered", transaction=record.id, error=str(error))
             else:
-                await self._keep(record, protocol, offer, found)
+                answer = await self._keep(record, protocol, offer, found)
         await self.engine.settled(record.id, SETTLE_WAIT_S)
-        return await self.stored(record.id)
+        return await self.stored(record.id, answer)
 
     async def _keep(
         self,
@@ -463,21 +473,20 @@ class Payments:
         protocol: PaymentProtocol,
         offer: PaymentOffer,
         found: SiteAnswer,
-    ) -> None:
+    ) -> StoredAnswer:
         answer = found.answer
         served = Served.YES if 200 <= answer.status < 300 else Served.NO
         receipt = await protocol.receipt(offer, answer)
-        await self.engine.answered(
-            record.id,
-            StoredAnswer(
-                status=answer.status,
-                headers=answer.headers,
-                body=answer.body,
-                served=Served.UNKNOWN if found.broken else served,
-                hint=None if receipt is None else receipt.signature,
-                answered_ms=now_ms(),
-            ),
+        kept = StoredAnswer(
+            status=answer.status,
+            headers=answer.headers,
+            body=answer.body,
+            served=Served.UNKNOWN if found.broken else served,
+            hint=None if receipt is None else receipt.signature,
+            answered_ms=now_ms(),
         )
+        await self.engine.answered(record.id, kept, self.answers_max_bytes // ONE_IN)
+        return kept
 
     @contextmanager
     def _alone(self, actor: Actor) -> Iterator[None]:

@@ -16,6 +16,7 @@ from solward.audit.acts import record_act
 from solward.database.database import Database
 from solward.types.errors import InvalidRequest, KeystoreError
 from solward.types.events import EventKind
+from solward.types.roles import is_key
 from solward.vault.custody import keyring
 from solward.vault.custody.envelope import open_envelope
 from solward.vault.custody.keyring import KeySource, KeystoreRow, sync_folder
@@ -35,9 +36,13 @@ async def newest_keystore(database: Database) -> KeystoreRow:
 
 
 def choose(wallets: list[Wallet], wanted: str) -> Wallet:
-    """The wallet with this id, address or unique name; raises `InvalidRequest`."""
+    """The wallet with this id, address or unique name; of several with a name, the one that no API
+    key made. Raises `InvalidRequest`."""
     matches = [each for each in wallets if wanted in (each.id, each.address)]
     matches = matches or [each for each in wallets if each.name == wanted]
+    if len(matches) > 1:
+        own = [each for each in matches if not is_key(each.created_by)]
+        matches = own or matches
     if not matches:
         raise InvalidRequest(f"No wallet here has the id, address or name {wanted!r}")
     if len(matches) > 1:

@@ -25,17 +25,22 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Wallet:
-    """A managed wallet; `address` is its base58 public key, `created_ms` Unix milliseconds."""
+    """A managed wallet; `address` is its base58 public key, `created_ms` Unix milliseconds.
+
+    Attributes:
+        created_by: the principal that made it; None where that is not known.
+    """
 
     id: str
     name: str
     address: str
     tags: tuple[str, ...]
     created_ms: int
+    created_by: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The list form."""
-        return {
+    def to_json(self, *, maker: bool = False) -> dict[str, Any]:
+        """The list form, with `maker` that of `createdBy` too."""
+        return ({"createdBy": self.created_by} if maker else {}) | {
             "id": self.id,
             "name": self.name,
             "publicKey": self.address,
@@ -56,7 +61,12 @@ class Wallet:
 def wallet_of(row: Mapping[str, Any]) -> Wallet:
     """A wallet from its row."""
     return Wallet(
-        row["id"], row["name"], row["public_key"], tuple(row["tags"]), int(row["created_ms"])
+        row["id"],
+        row["name"],
+        row["public_key"],
+        tuple(row["tags"]),
+        int(row["created_ms"]),
+        row["created_by"],
     )
 
 

@@ -26,6 +26,7 @@ from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.support.kept_texts import KeptTexts
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
+from solward.types.roles import is_key
 from solward.vault.custody.envelope import Envelope, open_envelope, seal
 from solward.vault.custody.keyring import KeySource
 from solward.vault.custody.keystore import Keystore, envelope_of
@@ -144,7 +145,7 @@ class Wallets:
         self._keystore = keystore
         self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
         # By id and tags, as stored.
-        self._texts: KeptTexts[tuple[str, str]] = KeptTexts(MOST_TEXT_BYTES)
+        self._texts: KeptTexts[tuple[str, str, bool]] = KeptTexts(MOST_TEXT_BYTES)
         self._waiting: list[_Creation] = []
         self._planned: dict[str, set[int]] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -215,19 +216,21 @@ class Wallets:
         async with self._database.read() as connection:
             return [wallet_of(row) for row in await store.list_wallets(connection)]
 
-    async def pages_json(self) -> AsyncGenerator[Sequence[bytes], None]:
+    async def pages_json(self, *, maker: bool = False) -> AsyncGenerator[Sequence[bytes], None]:
         """Every wallet as JSON, oldest first, some at a time; each page is a read of its own."""
         last: str | None = None
         while True:
             async with self._database.read() as connection:
                 rows = await store.oldest_wallets(connection, _PAGE, last)
             if rows:
-                yield [self._json(row) for row in rows]
+                yield [self._json(row, maker) for row in rows]
             if len(rows) < _PAGE:
                 return
             last = rows[-1].id
 
-    async def newest_json(self, limit: int, before: str | None = None) -> Sequence[bytes]:
+    async def newest_json(
+        self, limit: int, before: str | None = None, *, maker: bool = False
+    ) -> Sequence[bytes]:
         """Wallets as JSON, newest first, made before the wallet `before`.
 
         Raises:
@@ -242,16 +245,16 @@ class Wallets:
             )
         if unknown:
             raise InvalidRequest("before must be the id of a wallet")
-        return [self._json(row) for row in rows]
+        return [self._json(row, maker) for row in rows]
 
-    def _json(self, row: Row) -> bytes:
+    def _json(self, row: Row, maker: bool) -> bytes:
         """The JSON of `Wallet.to_json`, made once for the same tags: nothing else of it changes."""
-        text = self._texts.get((row.id, row.tags))
+        text = self._texts.get((row.id, row.tags, maker))
         if text is None:
             tags = tuple(json.loads(row.tags))
-            wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms)
-            text = jsontext.dumps(wallet.to_json()).encode()
-            self._texts.keep((row.id, row.tags), text)
+            wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms, row.created_by)
+            text = jsontext.dumps(wallet.to_json(maker=maker)).encode()
+            self._texts.keep((row.id, row.tags, maker), text)
         return text
 
     async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
@@ -428,7 +431,7 @@ async def _refusals(
 
 async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> list[bool]:
     """Whether each may have one more wallet; only API keys are limited."""
-    keys = {each for each in principals if each.startswith("key:")}
+    keys = {each for each in principals if is_key(each)}
     # Sorted, so that two processes cannot deadlock on each other's locks.
     made = Counter({each: await store.made_by(connection, each) for each in sorted(keys)})
     allowed: list[bool] = []

@@ -253,10 +253,13 @@ class Engine:
         with self.deadline():
             return await asyncio.shield(self._start(self._hand_over(record, actor, draft)))
 
-    async def answered(self, transaction_id: str, answer: StoredAnswer) -> None:
+    async def answered(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
         """Store what the seller answered to a paid request, and look for the payment at once.
 
         Nothing that it says ends the payment.
+
+        Args:
+            most_bytes: of answers to one principal, whose oldest make room for this one.
 
         Raises:
             NotFound: no such payment.
@@ -266,6 +269,7 @@ class Engine:
             if before is None:
                 raise NotFound("Payment not found")
             await payment_store.note_answer(connection, transaction_id, answer)
+            await payment_store.make_room(connection, transaction_id, most_bytes)
             row = await payment_store.get(connection, transaction_id)
             record = await store.get(connection, transaction_id)
             assert row is not None and record is not None  # noqa: PT018

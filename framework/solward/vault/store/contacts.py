@@ -4,16 +4,18 @@ schedules and wallets.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
+    Row,
     TableClause,
     bindparam,
     column,
     delete,
     func,
     insert,
+    null,
     or_,
     select,
     table,
@@ -24,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.prepared import Prepared
 from solward.database.tables import address_book, contacts, wallets
 from solward.support.known_addresses import SHOWN
+from solward.types.roles import is_key
 
 LOCK: Final = "contacts"
 """Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""
@@ -31,9 +34,11 @@ LOCK: Final = "contacts"
 _NAMED = {
     "agent": table("agents", column("id"), column("name")),
     "key": table("credentials", column("id"), column("name")),
-    "schedule": table("schedules", column("id"), column("name")),
-    "wallet": table("wallets", column("id"), column("name")),
+    "schedule": table("schedules", column("id"), column("name"), column("made_by")),
+    "wallet": table("wallets", column("id"), column("name"), column("created_by")),
 }
+# What API keys make, they name.
+_MAKERS = {"schedule": "made_by", "wallet": "created_by"}
 
 
 class ContactRow(NamedTuple):
@@ -140,16 +145,21 @@ async def wallet_names(
     return [WalletName(*row) for row in await _WALLETS.all(connection, parameters)]
 
 
-def _called(of: TableClause) -> Any:
+def _rows(of: Any, kind: str) -> Any:
+    maker = of.c[_MAKERS[kind]] if kind in _MAKERS else null()
+    return select(of.c.id, of.c.name, maker.label("maker"))
+
+
+def _called(kind: str, of: TableClause) -> Any:
     same = of.alias("same")
     return (
-        select(same.c.id, same.c.name)
+        _rows(same, kind)
         .join(of, of.c.name == same.c.name)
         .where(of.c.id.in_(bindparam("ids", expanding=True)))
     )
 
 
-_CALLED = {kind: _called(of) for kind, of in _NAMED.items()}
+_CALLED = {kind: _called(kind, of) for kind, of in _NAMED.items()}
 
 
 async def called_the_same(
@@ -157,15 +167,19 @@ async def called_the_same(
 ) -> dict[str, str]:
     """id -> name, of agents, keys, schedules or wallets of these ids, and of those of equal names.
 
+    What an API key made and named as something of the operator's is named, is called by its id.
+
     Args:
         kind: `agent`, `key`, `schedule` or `wallet`.
     """
-    rows = await connection.execute(_CALLED[kind], {"ids": list(ids)})
-    return {row.id: row.name for row in rows}
+    return _names((await connection.execute(_CALLED[kind], {"ids": list(ids)})).all())
 
 
 async def all_names(connection: AsyncConnection, kind: str) -> dict[str, str]:
-    """id -> name, of all agents, keys, schedules or wallets; `kind` as in `called_the_same`."""
-    of = _NAMED[kind]
-    rows = await connection.execute(select(of.c.id, of.c.name))
-    return {row.id: row.name for row in rows}
+    """id -> name, of all agents, keys, schedules or wallets; as `called_the_same`."""
+    return _names((await connection.execute(_rows(_NAMED[kind], kind))).all())
+
+
+def _names(rows: Sequence[Row[Any]]) -> dict[str, str]:
+    own = {row.name for row in rows if not is_key(row.maker)}
+    return {row.id: row.id if is_key(row.maker) and row.name in own else row.name for row in rows}

@@ -143,13 +143,14 @@ _WITHOUT_BODIES = tuple(
 _ADD = Prepared(insert(payments))
 
 
-async def add(connection: AsyncConnection, row: PaymentRow) -> None:
+async def add(connection: AsyncConnection, row: PaymentRow, principal: str) -> None:
     """Store a payment with its reservation, before anything is signed."""
     await _ADD.run(
         connection,
         {
             "transaction_id": row.transaction_id,
             "wallet_id": row.wallet_id,
+            "principal": principal,
             "protocol": row.protocol,
             "mode": row.mode.value,
             "site": row.site,
@@ -380,14 +381,16 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
 # As the partial index has it.
 _IS_WHOLE = payments.c.answer_headers.is_not(None)
 _NEWEST_FIRST = (payments.c.answered_ms.desc(), payments.c.seq.desc())
-_SIZES = (
-    select(
-        payments.c.answered_ms,
-        func.sum(func.length(payments.c.answer_body)).over(order_by=_NEWEST_FIRST).label("total"),
-    )
-    .where(_IS_WHOLE)
-    .subquery()
+# A request that was answered is not shown its payment again, so its offer goes with the answer.
+_FORGOTTEN: Mapping[str, Any] = {"answer_headers": None, "answer_body": None, "offer": "{}"}
+_SIZE = (payments.c.answer_headers, payments.c.answer_body, payments.c.offer)
+# Bytes of an answer and all newer ones.
+_TOTAL = (
+    func.sum(sum((func.length(each) for each in _SIZE), literal(0)))
+    .over(order_by=_NEWEST_FIRST)
+    .label("total")
 )
+_SIZES = select(payments.c.answered_ms, _TOTAL).where(_IS_WHOLE).subquery()
 _TOO_MUCH = select(func.max(_SIZES.c.answered_ms)).where(_SIZES.c.total > bindparam("b_most"))
 _ANSWERED_BEFORE = (
     select(payments.c.seq)
@@ -396,21 +399,48 @@ _ANSWERED_BEFORE = (
     .limit(bindparam("b_count"))
 )
 _FORGET_ANSWERS = (
-    update(payments)
-    .where(payments.c.seq.in_(_ANSWERED_BEFORE), _IS_WHOLE)
-    .values(answer_headers=None, answer_body=None)
+    update(payments).where(payments.c.seq.in_(_ANSWERED_BEFORE), _IS_WHOLE).values(**_FORGOTTEN)
+)
+_PRINCIPAL = (
+    select(payments.c.principal)
+    .where(payments.c.transaction_id == bindparam("b_id"))
+    .scalar_subquery()
+)
+_PRINCIPALS_SIZES = (
+    select(payments.c.seq, _TOTAL).where(_IS_WHOLE, payments.c.principal == _PRINCIPAL).subquery()
+)
+# What is locked another transaction forgets.
+_WITHOUT_ROOM = (
+    select(payments.c.seq)
+    .where(
+        payments.c.seq.in_(
+            select(_PRINCIPALS_SIZES.c.seq).where(_PRINCIPALS_SIZES.c.total > bindparam("b_most"))
+        ),
+        payments.c.transaction_id != bindparam("b_id"),
+    )
+    .with_for_update(skip_locked=True)
+)
+_MAKE_ROOM = Prepared(
+    update(payments).where(payments.c.seq.in_(_WITHOUT_ROOM), _IS_WHOLE).values(**_FORGOTTEN)
 )
 
 
+async def make_room(connection: AsyncConnection, transaction_id: str, most_bytes: int) -> None:
+    """Delete the oldest answers to the principal of a payment, with their offers, until the rest
+    fits into so many bytes; the answer to this payment stays, however large."""
+    await _MAKE_ROOM.run(connection, {"b_id": transaction_id, "b_most": most_bytes})
+
+
 async def answers_beyond(connection: AsyncConnection, most_bytes: int) -> int | None:
-    """When the newest answer came that does not fit beside all newer ones into so many bytes of
-    bodies, in Unix milliseconds; None where all fit."""
+    """When the newest answer came that does not fit beside all newer ones into so many bytes, in
+    Unix milliseconds; None where all fit."""
     found = (await connection.execute(_TOO_MUCH, {"b_most": most_bytes})).scalar_one()
     return None if found is None else int(found)
 
 
 async def forget_answers(connection: AsyncConnection, before_ms: int, count: int) -> int:
-    """Delete headers and bodies of up to `count` answers that came before a time, oldest first.
+    """Delete headers, bodies and offers of up to `count` answers that came before a time, oldest
+    first.
 
     The payments stay with the answers' statuses, so that none is made again.
 

@@ -66,7 +66,12 @@ async def made_by(connection: AsyncConnection, principal: str) -> int:
 
 
 _SHOWN = select(
-    wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.tags, wallets.c.created_ms
+    wallets.c.id,
+    wallets.c.name,
+    wallets.c.public_key,
+    wallets.c.tags,
+    wallets.c.created_ms,
+    wallets.c.created_by,
 )
 _LISTED = select(
     wallets.c.id,
@@ -75,6 +80,7 @@ _LISTED = select(
     # As it is stored, because it is compared more often than it is read.
     cast(wallets.c.tags, Text).label("tags"),
     wallets.c.created_ms,
+    wallets.c.created_by,
 ).limit(bindparam("b_limit"))
 _PLACE = tuple_(wallets.c.created_ms, wallets.c.id)
 _OF_ONE = tuple_(

@@ -362,7 +362,7 @@ class Reserver:
                 )
                 if row is not None and judged.is_allowed:
                     row = replace(row, created_ms=stored.created_ms)
-                    await payment_store.add(connection, row)
+                    await payment_store.add(connection, row, actor.principal)
                 if judged.is_allowed:
                     await remember(connection, stored, actor, self._store_bounds)
             else:
