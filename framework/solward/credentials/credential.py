@@ -1,4 +1,4 @@
-"""An API key or an admin credential: its record, its secret, and when that works."""
+"""The record of an API key or an admin credential, its secret, and until when that works."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Credential:
 
     @property
     def principal(self) -> str:
-        """As records, events and limit scopes name it."""
+        """Its name in records, events and limit scopes."""
         return f"key:{self.id}" if self.role is None else admin_principal(self.id)
 
     def rotated(
@@ -82,7 +82,7 @@ class Credential:
         A secret before that one ends at once.
 
         Args:
-            until_ms: when the credential of who asks ends, which gets no secret that ends later;
+            until_ms: when the caller's own credential ends; the new secret must not outlive it.
                 None is never.
 
         Raises:
@@ -116,7 +116,7 @@ class Credential:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What it may do and until when, as its events tell it."""
+        """Its permissions, limits and times, as events show them."""
         if self.role is not None:
             return {
                 "role": self.role.value,
@@ -155,7 +155,7 @@ def _subject(credential: Credential) -> dict[str, Any]:
 
 
 def not_found(*, is_admins: bool) -> NotFound:
-    """No credential of the kind has the id."""
+    """The error if no credential of this kind has the id."""
     return NotFound("Admin credential not found" if is_admins else "API key not found")
 
 
@@ -166,8 +166,7 @@ def new_secret(prefix: str) -> tuple[str, str]:
 
 
 def is_secret(token: str) -> bool:
-    """Whether a token looks like a secret of ours; what does not is no reason to ask the
-    database."""
+    """Whether a token has the form of our secrets; others need no database query."""
     return _SECRET.fullmatch(token) is not None
 
 
@@ -177,13 +176,13 @@ def hash_of(token: str) -> str:
 
 
 def time_json(ms: int | None) -> str | None:
-    """A time as the interface has it; None stays."""
+    """A time in the interface's format; None stays None."""
     return None if ms is None else iso(ms)
 
 
 def usable_at(row: Mapping[str, Any], hash_: str, now_ms: int) -> bool:
-    """Whether a secret is the credential's own, or the one before it in their overlap, and it is
-    not expired."""
+    """Whether the credential has not expired and the hash is of its secret, or of the previous
+    secret within the overlap."""
     if row["expires_ms"] is not None and row["expires_ms"] <= now_ms:
         return False
     if hmac.compare_digest(row["hash"], hash_):

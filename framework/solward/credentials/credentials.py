@@ -40,7 +40,7 @@ _ADMINS_LOCK = "admin-credentials"
 
 _HAS_SECRET = or_(table.c.hash == bindparam("b_hash"), table.c.previous_hash == bindparam("b_hash"))
 _BY_SECRET = Prepared(select(table).where(_HAS_SECRET))
-# A revocation and a rotation wait for this lock, noting a use does not.
+# Revocation and rotation wait for this lock; storing the time of a use does not.
 _LOCK = Prepared(
     select(table.c.hash, table.c.expires_ms, table.c.previous_hash, table.c.previous_until_ms)
     .where(_HAS_SECRET)
@@ -76,21 +76,21 @@ _OF_WALLET = Prepared(
 
 
 async def lock_credential(connection: AsyncConnection, hash_: str) -> None:
-    """Lock the credential that has this secret against its end, until the transaction ends.
+    """Lock a credential by its secret: it can be revoked or rotated only after the transaction.
 
     Args:
         hash_: SHA-256 of the secret, hex.
 
     Raises:
-        KeyRevoked: nothing has it, or it does not work any more.
+        KeyRevoked: no credential has this secret, or it no longer works.
     """
     if await _usable(connection, _LOCK, hash_) is None:
         raise KeyRevoked
 
 
 class Credentials:
-    """API keys and admin credentials, read at every request, so that a revoked one ends at once in
-    every process.
+    """Stores API keys and admin credentials. Every request reads them from the database, so a
+    revocation takes effect at once in every process.
 
     Uses are collected in memory and written together by `flush`, not one write a request.
     """
@@ -112,7 +112,7 @@ class Credentials:
             outbox.record(connection, *created(new))
 
     async def find(self, hash_: str) -> Credential | None:
-        """The credential whose secret has this hash, unless that does not work any more."""
+        """The credential whose secret has this hash; None if the secret no longer works."""
         async with self._database.read() as connection:
             row = await _usable(connection, _BY_SECRET, hash_)
         return None if row is None else self._credential(row)
@@ -128,7 +128,7 @@ class Credentials:
         return await self._list(_IS_KEY)
 
     async def admins(self) -> list[Credential]:
-        """Every admin credential, likewise."""
+        """Every admin credential, expired ones too, oldest first."""
         return await self._list(~_IS_KEY)
 
     async def _list(self, kind: ColumnElement[bool]) -> list[Credential]:
@@ -177,7 +177,7 @@ class Credentials:
         self._uses[credential.id] = ms
 
     async def flush(self) -> None:
-        """Write the noted uses in one transaction; kept for the next time when that fails."""
+        """Write the noted uses in one transaction; a failed write is retried at the next flush."""
         if not self._uses:
             return
         uses, self._uses = self._uses, {}
@@ -210,14 +210,14 @@ async def _usable(
     if row is None:
         return None
     fields: dict[str, Any] = row._asdict()
-    # Nearly every credential: no clock is asked.
+    # Most credentials end here, without a query of the database's clock.
     if fields["expires_ms"] is None and fields["hash"] == hash_:
         return fields
     return fields if usable_at(fields, hash_, await clock(connection)) else None
 
 
 async def _check_admins(connection: AsyncConnection, name: str) -> None:
-    # Names and their number hold until the commit.
+    # The lock keeps the names and their number unchanged until the commit.
     await lock_exclusive(connection, _ADMINS_LOCK)
     names = set(await connection.scalars(select(table.c.name).where(~_IS_KEY)))
     if name in names:

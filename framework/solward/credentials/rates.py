@@ -39,8 +39,8 @@ _COUNT_REQUEST = text(
 )
 
 
-# As above, of all requests: one row a second, because there are many. What is lost of them in a
-# crash of the database is the last half second's, so no request waits for the disk.
+# Like `_COUNT_REQUEST`, for all requests: one row a second, because there are many. No request
+# waits for the disk: a crash of the database loses only the counts of the last half second.
 _COUNT_TRAFFIC = text(
     """
     WITH clock AS MATERIALIZED (
@@ -61,7 +61,7 @@ _COUNT_TRAFFIC = text(
     """
 )
 
-# What is counted, as a refusal calls it.
+# The names of the two counts in refusals.
 SPENDING = "transaction requests and chats"
 ALL = "requests"
 
@@ -85,7 +85,7 @@ class Taking(Protocol):
 
 
 class Limiter(Taking, Protocol):
-    """As `Taking`, and tells what it counted."""
+    """A `Taking` that also reports what it counted."""
 
     async def used(self) -> Mapping[str, int]:
         """key id -> its counted requests of the last minute; keys without any may be left out."""
@@ -152,7 +152,7 @@ class SharedRateLimiter:
 
 
 class SharedTraffic:
-    """The windows of `ALL` in that database."""
+    """The windows of `ALL` in the database that several processes share, by its clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -171,7 +171,7 @@ def limiter(database: Database) -> Limiter:
 
 
 def traffic_limiter(database: Database) -> Taking:
-    """Counts `ALL`, likewise."""
+    """Counts `ALL` for every process of the database."""
     return SharedTraffic(database) if database.shared else RateLimiter(counted=ALL)
 
 
@@ -204,10 +204,10 @@ async def count_request(
 async def count_traffic(
     connection: AsyncConnection, key_id: str, most: int, window_s: int
 ) -> int | None:
-    """As `count_request`, of all requests of a key; whole seconds, also of what it returns.
+    """Like `count_request`, for all requests of a key; takes and returns whole seconds.
 
-    In no `window_s` seconds more than `most` are counted; by up to a second fewer, because the
-    second in which the window begins counts whole.
+    Never counts more than `most` in `window_s` seconds. The effective window is up to a second
+    longer, because the second in which it begins counts whole.
     """
     await lock_exclusive(connection, f"key-traffic:{key_id}")
     parameters = {"key": key_id, "most": most, "window": window_s}

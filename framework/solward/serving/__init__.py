@@ -1,1 +1,1 @@
-"""HTTP on a socket, for this machine's servers: Hypercorn's protocols within bounds."""
+"""Serves HTTP with Hypercorn and limits what its clients can use up."""

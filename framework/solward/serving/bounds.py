@@ -1,4 +1,4 @@
-"""How many clients a server bears, and how long it waits for each, whatever parses requests."""
+"""Limits how many clients a server keeps and how long it waits for each of them."""
 
 from __future__ import annotations
 
@@ -14,62 +14,62 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 CLOSE = [(b"content-length", b"0"), (b"connection", b"close")]
-# The headers of which a request with a body has one (RFC 9112, 6).
+# A request with a body has one of these headers (RFC 9112, 6).
 FRAMINGS = {b"content-length", b"transfer-encoding"}
 _PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a server bears from whoever reaches its port; docs/operations.md states it."""
+    """Limits on what clients of a port can use up; docs/operations.md lists them."""
 
-    # Kept open; there are never more than twice as many.
+    # Connections that stay open; for a moment there may be up to twice as many.
     connections: int = 1_024
-    # Requests of one connection under way, by HTTP/2.
+    # Concurrent requests of one HTTP/2 connection.
     streams: int = 100
-    # Of a request's line and headers.
+    # Size of a request's line and headers.
     head_bytes: int = 64 * 1024
-    # For a whole head, however bytes trickle in, and for the rest of a request that is answered.
+    # Time for a whole head to arrive, and for the rest of a request that is already answered.
     head_s: float = 30.0
     idle_s: float = 75.0
-    # By default the application bounds it.
+    # Time for a body to arrive; by default only the application limits it.
     body_s: float = math.inf
-    # For a client to read what it was sent.
+    # Time for a client to read the bytes that it was sent.
     unread_s: float = 60.0
     # A transfer waits up to 45 s for its confirmation; its record is stored before it is sent, so
     # a stop need not wait that long.
     stop_s: float = 10.0
-    # For a new connection's request to be read, before another connection is closed for it.
+    # Time to read a new connection's request, before the server closes connections to make room.
     crowded_s: float = 0.02
     tick_s: float = 1.0
 
 
 class Connections:
-    """All connections of a server, and since when each client is waited for.
+    """All connections of a server, and since when the server waits for each client.
 
-    Where there are too many, those in `heads` are closed first, then those in `idle`, then those
-    in `bodies`, and of these the one that has waited longest; then those whose client has not read
-    its answer for a while. Any other request that came whole is safe.
+    If there are too many, the server closes those in `heads` first, then `idle`, `bodies` and
+    `unread`; in each, the one that has waited longest. A request that arrived whole is safe, unless
+    its client does not read the answer.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.all: set[Connection] = set()
         self.heads, self.idle, self.bodies = (dict[Connection, float]() for _ in range(3))
-        # Whatever can be cut off.
+        # Keys are requests, and connections that are closing.
         self.unread: dict[Any, float] = {}
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self._ticking = self._trimming = False
 
     def add(self, new: Connection) -> None:
-        """Count a connection, for which another may be closed."""
+        """Count a new connection; the server may close another one to make room."""
         self.all.add(new)
         new.wait(self.heads)
         if len(self.all) > 2 * self.bounds.connections:
             self._close_longest()
         elif len(self.all) > self.bounds.connections and not self._trimming:
-            # What waits may have its request there already, unread.
+            # A waiting client's request may have arrived and not be read yet.
             self._trimming = True
             self._loop.call_later(self.bounds.crowded_s, self._trim)
         if not self._ticking:
@@ -89,7 +89,7 @@ class Connections:
     def _close_longest(self) -> bool:
         now = self.now()
         for waiting, least_s in (
-            # One that has just come may have its request there, unread.
+            # A new client's request may have arrived and not be read yet.
             (self.heads, self.bounds.crowded_s),
             (self.idle, 0.0),
             (self.bodies, 0.0),
@@ -118,23 +118,23 @@ class Connections:
 
 
 class Connection:
-    """One client's connection: its requests, and what the server waits for."""
+    """One client's connection, with its requests and what the server waits for."""
 
     def __init__(self, kept: Connections, abort: Callable[[bool], None]) -> None:
         """Count it among those that are kept.
 
         Args:
-            abort: closes it at once, given whether an answer is cut off, which must not look whole.
+            abort: closes it at once; True says that an answer is cut off and must not look whole.
         """
         self.kept, self._abort = kept, abort
-        # Requests that are not answered, those of them that came whole, answers under way, and by
-        # how many its client gave up more requests than it let be answered.
+        # Unanswered requests; those of them that arrived whole; answers being sent; requests that
+        # the client gave up, less those that were answered.
         self.running = self.whole = self.answering = self.given_up = 0
         self._waiting: dict[Connection, float] | None = None
         kept.add(self)
 
     def wait(self, waiting: dict[Connection, float] | None) -> None:
-        """Wait for something from now on, unless that is waited for already."""
+        """Start a wait in one of the waiting lists; None ends it; the same wait goes on."""
         if waiting is not self._waiting:
             if self._waiting is not None:
                 del self._waiting[self]
@@ -143,14 +143,14 @@ class Connection:
                 self._waiting[self] = self.kept.now()
 
     def place(self, waiting: dict[Connection, float]) -> None:
-        """Wait for something, unless no request runs, or one runs that came whole."""
+        """Wait in `waiting` for a request's rest, or idle; not while a whole request runs."""
         self.wait(None if self.whole else waiting if self.running else self.kept.idle)
 
     def begin(self) -> None:
         """Count a request whose head has come."""
         self.running += 1
         self.place(self.kept.heads)
-        # To its client a stream ends a little earlier than here.
+        # Twice, because the client sees a stream end a little earlier than the server does.
         if self.running > 2 * self.kept.bounds.streams:
             self.cut_off()
 
@@ -161,7 +161,7 @@ class Connection:
 
 
 class Request:
-    """A request that began: its application, and messages that tell what is waited for."""
+    """Runs the application for one request and tracks what the server waits for."""
 
     def __init__(self, connection: Connection, receive: Receive, send: Send) -> None:
         self._connection, self._receive, self._send = connection, receive, send
@@ -169,7 +169,7 @@ class Request:
         self._begun = self._came = self._ended = False
 
     def cut_off(self) -> None:
-        """Cut the connection off, whose client is waited for no more."""
+        """Close the connection and stop waiting for its client."""
         self._connection.kept.unread.pop(self, None)
         self._connection.cut_off()
 
@@ -184,7 +184,7 @@ class Request:
             if not self._begun:
                 raise
         except RuntimeError:
-            # uvloop's, where the client is gone.
+            # uvloop raises it if the client is gone.
             if self._connection in self._connection.kept.all:
                 raise
         finally:
@@ -222,7 +222,7 @@ class Request:
             self._end(-1)
 
     async def _pass_on(self, message: Message) -> None:
-        """Pass a message on, a body in pieces, of which the next waits for the client to read."""
+        """Send a message, its body in pieces; each waits until the client has read those before."""
         body = memoryview(message.get("body", b""))
         while len(body) > _PIECE_BYTES:
             piece = bytes(body[:_PIECE_BYTES])
@@ -232,7 +232,7 @@ class Request:
 
     async def _wait_for(self, message: Message) -> None:
         if self._ended:
-            # A call that is cancelled leaves Quart's task of the view; so that ends quietly.
+            # A cancelled call leaves Quart's task of the view running; this ends it quietly.
             raise asyncio.CancelledError
         unread = self._connection.kept.unread
         unread[self] = self._connection.kept.now()

@@ -1,4 +1,4 @@
-"""Serving an application with Hypercorn until a stop, each connection within bounds."""
+"""Serves an application with Hypercorn until it is stopped, with limits on each connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_BYTES = 64 * 1024
 _MOST_LINES = 256
 _LONGEST_LINE = 4 * 1024
 _HEAD_END = re.compile(rb"\n\r?\n")
-# What no head has. h11 compares a line that has one of the first three with every way to split it.
+# Heads to refuse. With one of the first three, h11 tries every way to split the line.
 _NO_HEAD = re.compile(rb"[\x00\x0b\x0c]|\r(?!\n)|\n[ \t]|\APRI \* |(?i:\nupgrade:[^\n]*websocket)")
 _OFFER = re.compile(rb"(?i)(?<=\n)upgrade(?=:[ \t]*h2c[ \t]*\r?\n)")
 _FRAMING = re.compile(rb"(?i)\n(content-length|transfer-encoding)[ \t]*:")
@@ -35,12 +35,12 @@ _LAST = re.compile(
     rb"(?i)\A[^\n]* http/1\.0\r?\n|\nconnection:(?:[^\n]*,)?[ \t]*close[ \t]*[,\r\n]"
 )
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
-# Hypercorn answers these by 400.
+# Hypercorn answers these with 400.
 _REFUSED, _BAD_CHUNK = b"\r\n", b"-\r\n"
 
 
 class _Streams:
-    """What Hypercorn is given as a connection's reader, writer, context and application."""
+    """Serves Hypercorn as a connection's reader, writer, context and application."""
 
     def __init__(
         self,
@@ -53,20 +53,20 @@ class _Streams:
         self._app, self._reader, self._writer = app, reader, writer
         tls = writer.get_extra_info("ssl_object")
         self._speaks_h2 = tls is not None and tls.selected_alpn_protocol() == "h2"
-        # Of a context. An idle connection ends by its own event, or it would outlive its client.
+        # The context. With a shared event, an idle connection would outlive its client.
         self.event_class, self.terminated = WorkerContext.event_class, asyncio.Event()
-        # Of a writer.
+        # The writer.
         self.get_extra_info, self.drain = writer.get_extra_info, writer.drain
         self.wait_closed, self.write = writer.wait_closed, writer.write
         self._parts, self._came, self._is_over = self._requests(), bytearray(), False
-        # Without, a body waits until the client has acknowledged its head.
+        # Without this option, a body waits until the client has acknowledged its head.
         self._set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.task = asyncio.get_running_loop().create_task(self._run(serve))
         self.connection = Connection(kept, self._abort)
 
     async def _run(self, serve: Callable[[Any], Awaitable[None]]) -> None:
         try:
-            # Whatever its client sends to make Hypercorn fail is no error of this server's.
+            # A client can make Hypercorn fail; that is not an error of this server.
             with contextlib.suppress(Exception):
                 await serve(self)
         finally:
@@ -86,7 +86,7 @@ class _Streams:
             try:
                 await Request(self.connection, receive, send).run(self._app, scope)
             except asyncio.CancelledError:
-                # Hypercorn tells the stream, which waits for ever where the connection failed.
+                # Hypercorn notifies the stream, which waits for ever if the connection failed.
                 task = asyncio.current_task()
                 assert task is not None
                 asyncio.get_running_loop().call_later(1.0, task.cancel)
@@ -100,7 +100,7 @@ class _Streams:
         self.connection.begin()
 
     def at_eof(self) -> bool:
-        """Whether nothing comes any more; then nothing is waited for either."""
+        """Whether the client sends nothing more; then Hypercorn stops waiting too."""
         if self._is_over:
             self.terminated.set()
         return self._is_over
@@ -110,9 +110,9 @@ class _Streams:
         return await anext(self._parts, b"")
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        """Each request: its head as a whole, then its body, and nothing of what comes behind.
+        """Yields the whole head of each request, then its body.
 
-        So Hypercorn has no byte with which it could spoil the answer to a request that runs.
+        Hypercorn gets no bytes of the next request, which could spoil the answer to this one.
         """
         try:
             while self._speaks_h2 and await self._more():
@@ -138,8 +138,8 @@ class _Streams:
             self._is_over = True
 
     async def _head(self) -> bytes:
-        """A whole head without an offer of HTTP/2; `_REFUSED` in place of one that Hypercorn must
-        not parse; what there is at the end."""
+        """Returns a whole head without its offer of HTTP/2, `_REFUSED` if Hypercorn must not parse
+        it, or the remaining bytes if the client has ended."""
         connection, limit, searched = self.connection, self.connection.kept.bounds.head_bytes, 0
         while True:
             # Empty lines before a request are to be ignored (RFC 9112, 2.2).
@@ -156,7 +156,7 @@ class _Streams:
             if not await self._more():
                 return self._taken(limit)
         if not end or end.end() > limit:
-            # So much of one that is too large, without its end, Hypercorn refuses.
+            # Hypercorn refuses a head of this size without an end.
             return self._taken(limit + 1)
         head = self._taken(end.end())
         lengths = _FRAMING.findall(head)
@@ -194,7 +194,7 @@ class _Streams:
         yield b"0\r\n\r\n" if line == b"\r\n" else _BAD_CHUNK
 
     async def _line(self) -> bytes:
-        """A line of a body in chunks; nothing at the end, and for one that is too long."""
+        """Returns a line of a chunked body; empty at the end or if the line is too long."""
         while (end := self._came.find(b"\n")) < 0:
             if len(self._came) > _LONGEST_LINE or not await self._more():
                 return b""
@@ -211,7 +211,7 @@ class _Streams:
         return part
 
     def write_eof(self) -> None:
-        """End an answer; one that is not whole must not look so."""
+        """End an answer; an incomplete answer must not look complete."""
         self.close() if self.connection.answering else self._writer.write_eof()
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ async def serve_http(
     loop, kept, served = asyncio.get_running_loop(), Connections(bounds), set[_Streams]()
     state: Any = {}
     config = Config.from_mapping(
-        # The application's failures alone reach it; whoever reaches the port could fill others.
+        # Only the application's failures are logged: clients could fill any other log.
         errorlog=logging.getLogger("hypercorn.error"),
         h11_max_incomplete_size=bounds.head_bytes,
         h2_max_concurrent_streams=bounds.streams,
@@ -295,10 +295,10 @@ async def serve_http(
 
 
 async def _drain(served: set[_Streams], stop_s: float) -> None:
-    """Close what is idle; requests that run end, and then as those of clients that go away."""
+    """Close idle connections; wait `stop_s` seconds for running requests, then cut them off."""
     for streams in served:
         streams.terminated.set()
-    # What those that are left use is closed next, so their tasks are waited for too.
+    # The caller closes what these tasks use, so wait for cancelled ones too.
     for attempt in range(3):
         if served:
             await asyncio.wait([each.task for each in served], timeout=stop_s)
