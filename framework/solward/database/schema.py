@@ -1,7 +1,7 @@
-"""Makes the tables of a new database, and refuses a database that has others.
+"""Makes the tables of a new database, and refuses a database with another schema.
 
 Until 0.1.0 is released there is one schema and no migration. Its hash is stored in each database:
-one with another hash, or with tables and no hash, is refused as it is.
+a database with another hash, or with tables and no hash, is refused and left unchanged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from solward.database.tables import AFTERWARDS, metadata, schema_hash
 from solward.types.errors import OtherSchema
 
-# Events are numbered by transaction ids, which are low again after a dump was restored into another
-# cluster; the offset that is added makes up for it.
+# Event numbers derive from transaction ids. After a dump is restored into another cluster these
+# start low again, so this raises the offset that is added to them.
 _NEVER_BACK = text(
     "UPDATE audit_offset SET value = value + last.seq + 1 - (value + (last.xid << 16)) "
     "FROM (SELECT max(seq) AS seq, pg_current_xact_id()::text::bigint AS xid FROM audit) AS last "
@@ -27,7 +27,7 @@ _NEVER_BACK = text(
 
 @cache
 def statements(dialect: str) -> tuple[str, ...]:
-    """What makes this version's tables, in order.
+    """The statements that make this version's tables, in order.
 
     Args:
         dialect: sqlite or postgresql.
@@ -49,8 +49,8 @@ def schema_of(dialect: str) -> str:
 
 
 def _place(index: Index) -> tuple[bool, str]:
-    """Where it stands among a table's indexes, which SQLAlchemy keeps in a set: of two that fit a
-    statement equally well SQLite takes the one that was made last, which is to be the partial one.
+    """Sort key: partial indexes last. If two indexes fit a statement equally well, SQLite uses the
+    one that was made last. SQLAlchemy keeps a table's indexes in a set, without an order.
     """
     return index.dialect_options["sqlite"]["where"] is not None, str(index.name)
 
@@ -65,7 +65,7 @@ async def has_schema(connection: AsyncConnection) -> bool:
 
 
 async def make_schema(connection: AsyncConnection) -> None:
-    """Make the tables where the database is empty, inside the caller's write transaction.
+    """Make the tables if the database is empty, inside the caller's write transaction.
 
     Raises:
         OtherSchema: as `has_schema`.

@@ -1,4 +1,4 @@
-"""Work on items of several owners, of which one that fails stops no other."""
+"""Works on items of several owners; an item that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Item = TypeVar("Item")
 Work: TypeAlias = Callable[[Sequence[Item]], Awaitable[Any]]
 
 
-def is_everybodys(error: Exception) -> bool:
-    """Whether an error is no item's own: the ledger or the database is away."""
+def is_shared_failure(error: Exception) -> bool:
+    """Whether an error concerns all items: the ledger or the database is unreachable."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, LedgerError | OperationalError | InterfaceError | PoolTimeout)
 
 
 class SetApart(Generic[Item]):
-    """What failed by itself: told once, and tried again by itself, later each time."""
+    """Sets failing items apart: reports each once and retries it alone, with growing delays."""
 
     def __init__(self, name_of: Callable[[Item], str], tell: Callable[[str], object]) -> None:
         """Args:
-        name_of: what an item is known by.
-        tell: logs, by its name, that an item is set apart; the error is the one that is handled.
+        name_of: gives the name that identifies an item.
+        tell: logs that the item with this name is set apart, with the exception being handled.
         """
         self._name_of, self._tell = name_of, tell
-        # When each is tried again, in monotonic seconds, and how long it waits after that.
+        # Item name -> monotonic time of its next attempt, and the delay after that; in seconds.
         self._failed: dict[str, tuple[float, float]] = {}
 
     async def run(self, items: Sequence[Item], work: Work[Item]) -> None:
-        """Work on all items together; where that fails, on each half of them by itself.
+        """Work on all items together; if that fails, on each half separately.
 
         Args:
             work: may be called for an item that it has worked on already.
 
         Raises:
-            Exception: what is everybody's.
+            Exception: `is_shared_failure`.
         """
         now = time.monotonic()
         due = [self._failed.get(self._name_of(item), (None, 0.0))[0] for item in items]
@@ -58,10 +58,10 @@ class SetApart(Generic[Item]):
         try:
             await work(items)
         except Exception as error:
-            if is_everybodys(error):
+            if is_shared_failure(error):
                 raise
             if len(items) == 1:
-                self._fails(self._name_of(items[0]))
+                self._set_apart(self._name_of(items[0]))
                 return
         else:
             for item in items:
@@ -71,11 +71,11 @@ class SetApart(Generic[Item]):
         await self._work(items[:half], work)
         await self._work(items[half:], work)
 
-    def _fails(self, name: str) -> None:
+    def _set_apart(self, name: str) -> None:
         if name not in self._failed:
             self._tell(name)
         now = time.monotonic()
         _, wait_s = self._failed.get(name, (0.0, _FIRST_S))
-        # What did not come again has ended otherwise.
+        # Items that were not passed in again have ended in another way.
         self._failed = {n: each for n, each in self._failed.items() if each[0] > now - _MOST_S}
         self._failed[name] = (now + wait_s, min(2 * wait_s, _MOST_S))

@@ -1,4 +1,4 @@
-"""Addresses that could not spend what they are sent."""
+"""Refuses recipients that cannot spend what they receive."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _INSTEAD: Final = "expected a wallet's address"
 
 
 def check_recipient(field: str, address: str, state: Account | None, mint: str = "") -> None:
-    """Check that who has an address can spend what it gets, whatever the asset; pure.
+    """Check that a recipient can spend what it receives, for every asset; pure.
 
     Args:
-        state: its account. Without one, and where the System program owns it, it is a wallet's or
-            a program's vault, such as that of a multisig.
-        mint: of tokens that are sent; a token account of it may be named.
+        state: the account at the address. None, or one that the System program owns, passes: it
+            is a wallet, or a program's vault such as a multisig's.
+        mint: the mint of the tokens that are sent; its token accounts pass too.
 
     Raises:
         InvalidRequest: naming `field`; a program, a sysvar, a mint, or a token account of another

@@ -1,7 +1,7 @@
 """Authentication: the admin secret, an admin credential with its role, or an API key.
 
-A route's declaration says who may call it: `public`, `signed`, `keyed(role)` or `admin(role)`. The
-role is the least of an admin credential; the admin secret has all, an API key none.
+A route's declaration says who may call it: `public`, `signed`, `keyed(role)` or `admin(role)`. An
+admin credential needs at least that role. The admin secret has every role, an API key has none.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Access(StrEnum):
 
     PUBLIC = "public"
     SIGNED = "signed"
-    """Whoever signs the request with a secret that is no token; the view checks it."""
+    """A caller who signs the request with a secret other than a token; the view checks it."""
     KEY = "key"
-    """An API key, or as `ADMIN`."""
+    """An API key, or any caller that `ADMIN` allows."""
     ADMIN = "admin"
     """The admin secret, or an admin credential whose role is at least the route's."""
 
@@ -65,10 +65,10 @@ class RoleNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller: who has a credential, or, without one, the admin secret.
+    """An authenticated caller: an API key, an admin credential, or the admin secret (None).
 
     Attributes:
-        hash: of the secret that it came with, which is one of a key's two.
+        hash: SHA-256 of the secret that the request carried: the present or the previous one.
     """
 
     credential: Credential | None = None
@@ -76,23 +76,23 @@ class Caller:
 
     @property
     def key(self) -> Credential | None:
-        """The API key it is."""
+        """The caller's API key; None for admins."""
         of = self.credential
         return of if of is not None and of.role is None else None
 
     @property
     def admin(self) -> Credential | None:
-        """The admin credential it is; None for the admin secret too."""
+        """The caller's admin credential; None for API keys and for the admin secret."""
         return self.credential if self.key is None else None
 
     @property
     def principal(self) -> str:
-        """As records and idempotency scopes name it: `admin`, `admin:<id>` or `key:<id>`."""
+        """Its name in records and idempotency scopes: `admin`, `admin:<id>` or `key:<id>`."""
         return ADMIN if self.credential is None else self.credential.principal
 
     @property
     def role(self) -> Role | None:
-        """Of the admin; None for an API key."""
+        """The role of an admin; None for an API key."""
         return Role.POLICY if self.credential is None else self.credential.role
 
     @property
@@ -101,8 +101,8 @@ class Caller:
         return None if self.admin is None else self.admin.expires_ms
 
     def needs(self, role: Role) -> None:
-        """Raise `RoleNeeded` where an admin credential has not this role; keys have none, and what
-        they may do is not said by roles."""
+        """Raise `RoleNeeded` if an admin credential lacks this role. Roles do not limit API keys
+        and the admin secret."""
         if self.admin is not None and self.role is not None and not self.role.allows(role):
             raise RoleNeeded(role, self.admin.name, self.role)
 
@@ -167,7 +167,7 @@ def caller() -> Caller:
 
 
 def confined_to(wallet_id: str) -> None:
-    """Raise `WalletNotFound` where the caller is confined to another wallet."""
+    """Raise `WalletNotFound` if the caller is confined to another wallet."""
     if caller().wallet_id not in (None, wallet_id):
         raise WalletNotFound
 
@@ -175,9 +175,9 @@ def confined_to(wallet_id: str) -> None:
 def authenticate(app: Quart, settings: Settings, credentials: Credentials, traffic: Taking) -> None:
     """Check the credential of every request before its view runs; requests of keys are counted.
 
-    The admin secret is compared here, and what worked before is looked up at once. Other secrets
-    are looked up by turns (`CredentialLookups`), so that a flood of them leaves the database to
-    the rest.
+    The admin secret is compared here. Secrets that worked before are looked up at once, others in
+    turns (`CredentialLookups`), so that a flood of unknown secrets does not exhaust the database's
+    connections.
     """
     expected = settings.api_secret.get_secret_value().encode()
     requests_per_minute = settings.requests_per_minute

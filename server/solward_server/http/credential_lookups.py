@@ -1,5 +1,5 @@
-"""Credentials that this process has not seen work are looked up by fair turns, so that a flood of
-guesses leaves the database's connections to the rest."""
+"""Looks up unknown credentials in fair turns, so that a flood of guesses does not take all of the
+database's connections. A credential is known once it has worked in this process."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 class CredentialLookups(FairTurns):
-    """Turns of look-ups, and what needs none."""
+    """Gives turns to look-ups of unknown credentials, and remembers the known ones."""
 
     def __init__(self) -> None:
         super().__init__(AT_ONCE)
         self._known: OrderedDict[str, None] = OrderedDict()
-        # Whether each of those being looked up works; None where that could not be seen.
+        # Running look-ups: whether the credential works; None if the look-up failed.
         self._first: dict[str, asyncio.Future[bool | None]] = {}
 
     async def in_turn(
         self, hash_: str, source: str, find: Callable[[], Awaitable[T | None]]
     ) -> T | None:
-        """What `find` has of a credential that is not known yet; raises `Crowded`.
+        """Returns the result of `find` for an unknown credential; raises `Crowded`.
 
-        Requests that come with it meanwhile wait for the same turn: the first burst of a new key is
-        no flood.
+        Concurrent requests with the same credential share one turn, so the first burst of a new
+        key does not count as a flood.
         """
         while (first := self._first.get(hash_)) is not None:
             works = await asyncio.shield(first)
@@ -65,5 +65,5 @@ class CredentialLookups(FairTurns):
             self._known.popitem(last=False)
 
     def forget(self, hash_: str) -> None:
-        """Let a credential that works no more wait for its turn as others do."""
+        """Let a credential that no longer works wait for a turn again."""
         self._known.pop(hash_, None)

@@ -1,4 +1,4 @@
-"""Credentials as the bodies of `POST /keys` and `POST /admins` ask for them."""
+"""Makes credentials from the bodies of `POST /keys` and `POST /admins`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def new_key(body: Body, max_costs_lamports: int, maker: Caller) -> tuple[str, Cr
     """An API key: the secret, returned once, and its record.
 
     Args:
-        max_costs_lamports: the service's ceiling, for a key that is given none.
-        maker: whom it does not outlive.
+        max_costs_lamports: the service's ceiling, used if the body gives none.
+        maker: the caller, whose credential ends no earlier than the new key.
 
     Raises:
         InvalidRequest: naming the field.
@@ -61,7 +61,7 @@ def new_admin(body: Body, maker: Caller) -> tuple[str, Credential]:
     """An admin credential: the secret, returned once, and its record.
 
     Args:
-        maker: whose role it does not exceed, and whom it does not outlive.
+        maker: the caller, who has at least the new role and ends no earlier.
 
     Raises:
         InvalidRequest: naming the field.
@@ -99,11 +99,11 @@ def _expiry(body: Body, until_ms: int | None) -> int | None:
     """`expiresAt` in milliseconds since the Unix epoch; None is never.
 
     Args:
-        until_ms: when the credential of who asks ends: a secret that it makes would be a way to go
-            on beyond that; None is never.
+        until_ms: when the caller's own credential ends; a new secret that ends later would extend
+            the caller's access. None is never.
 
     Raises:
-        InvalidRequest: it is no time to come, or later than `until_ms`.
+        InvalidRequest: it is not a future time, or later than `until_ms`.
     """
     value, expires_ms = body_optional_text(body, "expiresAt"), None
     if value is not None:

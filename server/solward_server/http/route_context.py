@@ -20,7 +20,7 @@ class RouteContext:
     """The service and what the HTTP side adds to it.
 
     Attributes:
-        traffic: of every request.
+        traffic: counts every request of an API key.
     """
 
     service: Solward
@@ -29,7 +29,7 @@ class RouteContext:
 
     @classmethod
     def of(cls, service: Solward) -> RouteContext:
-        """The context that a service's database calls for."""
+        """The context of a service, with the counter that suits its database."""
         return cls(service, traffic_limiter(service.database), SkillCalls(service.process.id))
 
     async def wallet(self, wallet_id: str) -> Wallet:
@@ -56,8 +56,8 @@ class RouteContext:
             await self.service.limiter.take(key.id, key.rate_limit)
 
     async def may_change(self) -> None:
-        """Check that a caller may store what stays; raises `Forbidden` for a key that may spend
-        nothing, and so only reads."""
+        """Check that the caller may store lasting data. Raises `Forbidden` for a key that may spend
+        nothing: such a key only reads."""
         key = caller().key
         if key is None:
             return
