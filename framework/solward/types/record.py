@@ -1,6 +1,4 @@
-"""The public record of one transaction, and one that waits for a person, as people and callers see
-them.
-"""
+"""The records of a transaction and of one that waits for a person, as callers see them."""
 
 from __future__ import annotations
 
@@ -15,20 +13,20 @@ from solward.support.clock import iso
 _SOL = "SOL"
 
 PLUGIN_DETAILS: Final = "pluginDetails"
-"""In a record's details: what a plugin says of its own transaction. Nothing checks it."""
+"""Key in a record's details: a plugin's own description of its transaction, unchecked."""
 LEAVES: Final = "leaves"
-"""In the details of a plugin's transaction of the type `other`: what its bytes let leave."""
+"""Key in the details of type `other`: the amounts that the transaction's bytes let leave."""
 
 GENERATED_KEY: Final = "generated-"
-"""How an Idempotency-Key begins that a tool made for a caller who chose none, such as a model: it
-does not make what is asked for a payment of its own beside the same one that waits."""
+"""Prefix of an Idempotency-Key that a tool makes if its caller, such as a model, gives none. A new
+key of this kind does not pay a second time for a payment that waits already."""
 
 ACTION: Final = "hold:"
-"""Before a hold's id, where a key stands for the hold and not for a transaction."""
+"""Prefix of a hold's id in a key that names the hold instead of a transaction."""
 
 
 class TransactionStatus(StrEnum):
-    """What a caller sees; the sending protocol's own states are the attempts'."""
+    """A transaction's status for callers; attempts have states of their own for sending."""
 
     PENDING = "pending"
     """Reserved, signed or sent; its fate is not known yet."""
@@ -75,9 +73,9 @@ _PAYS = frozenset(
 
 
 def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
-    """The address that a transaction of this type pays, None where it pays nobody or several: of a
-    transfer, a token transfer, an airdrop or a payment the `to` of its details, of `other` the one
-    that all lines of its bytes name."""
+    """The address that a transaction of this type pays; None if it pays nobody or several. For
+    `other` it is the one address in `leaves`; for a transfer, a token transfer, an airdrop or a
+    payment it is `to` in the details."""
     if type_ == TransactionType.OTHER:
         receivers = {each.to for each in leaves_of(details) if each.to is not None}
         return receivers.pop() if len(receivers) == 1 else None
@@ -87,7 +85,7 @@ def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AssetAmount:
-    """An amount in whole units of "SOL", of a mint, or, where nothing says of what, of None."""
+    """An amount in whole units of `asset`: "SOL", a mint, or None if the asset is unknown."""
 
     amount: Decimal | int
     asset: str | None
@@ -95,10 +93,10 @@ class AssetAmount:
 
 @dataclass(frozen=True, slots=True)
 class LeavingAmount:
-    """What the bytes of a transaction let leave by one operation, in whole units.
+    """The amount, in whole units, that one operation in a transaction's bytes lets leave.
 
     Attributes:
-        operation: in the words of grants, such as `transfer`.
+        operation: as grants name it, such as `transfer`.
         asset: "SOL" or a mint.
         to: who receives: an owner, or an account whose owner the bytes do not show; None where
             nobody does, as of a burn.
@@ -110,14 +108,14 @@ class LeavingAmount:
     to: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the details list it; what is None is left out."""
+        """The entry in the details' list; fields that are None are omitted."""
         body: dict[str, Any] = {"operation": self.operation, "amount": self.amount}
         body["asset"] = self.asset
         return body if self.to is None else {**body, "to": self.to}
 
 
 def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
-    """What the bytes let leave, as the details of `other` list it."""
+    """The amounts that the bytes let leave, from the details of `other`."""
     return tuple(LeavingAmount(**each) for each in details.get(LEAVES, ()))
 
 
@@ -136,9 +134,8 @@ _OF_SOL = frozenset(
 
 
 def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """What a transaction of this type is about: what leaves the wallet, or where nothing does what
-    it makes, ends or brings home; None where its details have no amount, or amounts of several
-    assets."""
+    """The main amount of a transaction: what leaves the wallet or, if nothing leaves, what it
+    creates or returns. None if the details have no amount, or amounts of several assets."""
     if type_ == TransactionType.OTHER:
         leaving = leaves_of(details)
         assets = {each.asset for each in leaving}
@@ -157,7 +154,7 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
 
 
 def received_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """What arrives: of a swap in the wallet, of a token transfer at the recipient."""
+    """The amount that arrives: in the wallet for a swap, at the recipient for a token transfer."""
     if type_ == TransactionType.SWAP:
         return _amount(details, "outputAmount", details.get("outputToken"))
     if type_ == TransactionType.TOKEN_TRANSFER:
@@ -245,21 +242,21 @@ class TransactionRecord:
 
 
 class HoldState(StrEnum):
-    """Where a hold stands."""
+    """The state of a hold."""
 
     HELD = "held"
     """It waits for a person."""
     APPROVED = "approved"
-    """A person allowed it; it is carried out, or may be asked for again where that is not possible
-    without the caller."""
+    """A person allowed it. The service carries it out or, if it needs the caller for that, waits
+    for the caller's next request."""
     EXECUTED = "executed"
     """It used its approval: its record says how it ended."""
     REFUSED = "refused"
-    """It was approved, and something refused it when it was judged again."""
+    """A person approved it, and the second check of all limits refused it."""
     DENIED = "denied"
     """A person refused it."""
     EXPIRED = "expired"
-    """Its time ended first."""
+    """Its time ended before it was decided or carried out."""
 
     @property
     def is_open(self) -> bool:
@@ -313,7 +310,7 @@ class Hold:
 
     @property
     def action(self) -> str:
-        """Names its payment for good where the request had no action key."""
+        """The payment's lasting name if the request had no action key."""
         return f"{ACTION}{self.id}"
 
     def to_json(self) -> dict[str, Any]:
@@ -345,7 +342,7 @@ class Hold:
         return body
 
     def message(self) -> str:
-        """For who requested it, a model for one."""
+        """A message for the requester, such as a model."""
         until = iso(self.expires_ms)
         if self.state is HoldState.HELD:
             then = "ask for it again then" if self.repeats else "it is carried out then"
@@ -359,7 +356,7 @@ class Hold:
         return f"Held ({self.id}): it is {self.state.value}."
 
     def answer(self) -> dict[str, Any]:
-        """What a caller is told in place of a record: nothing was sent."""
+        """The answer to the caller in place of a record, because nothing was sent."""
         return {
             "status": self.state.value,
             "holdId": self.id,
