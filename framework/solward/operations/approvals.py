@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
+from solward.operations.declared import OPERATIONS
 from solward.operations.perform import Operations
 from solward.operations.plugin_draft import read_recipe
 from solward.support.clock import iso
@@ -278,12 +279,18 @@ class Approvals:
             remember=read_remember(recipe),
         )
         if "operation" in recipe:
-            params: Mapping[str, Any] = recipe["params"]
+            operation = OPERATIONS[recipe["operation"]]
+            # What the plan chose where the caller left it out, such as a stake's validator.
+            chosen = {
+                each.json: hold.details[each.detail or each.json]
+                for each in operation.fields
+                if each.default is None and (each.detail or each.json) in hold.details
+            }
             await self._operations.perform(
-                recipe["operation"],
+                operation.name,
                 hold.wallet_id,
                 actor,
-                params,
+                chosen | recipe["params"],
                 at_least=hold.arrives,
                 venue=venue_of(hold),
             )

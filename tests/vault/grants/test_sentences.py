@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +24,15 @@ from tests.vault.grants.names import (
     documents,
 )
 
+from solward.operations.declared import OPERATIONS
 from solward.types.errors import InvalidRequest
-from solward.types.guardrail import COSTS, SOL, Line, Operation
+from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
 from solward.vault.grants.document import read_grant
 from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Why, Window
 from solward.vault.grants.sentences import (
     can_leave_sentence,
     finding_sentence,
+    fixed_details,
     grant_sentence,
     hold_sentence,
     left_sentence,
@@ -436,8 +439,62 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
             f"Agent scout asks to fund {wallet} with 0.25 SOL to {VENDOR}, from wallet pocket."
         )
     assert hold_sentence("key:k1", "w2", (), (), KNOWN) == (
-        'Key ci asks to make a transaction, from wallet "till" (w2).'
+        "Key ci asks to make a transaction that takes nothing but its costs, from wallet"
+        ' "till" (w2).'
     )
+
+
+# Of these types the lines of the bytes say what is done, to whom.
+SAID_BY_LINES = {"transfer", "token_transfer", "swap", "burn"}
+
+
+def asked(type_: str, details: Mapping[str, Any], **more: Any) -> str:
+    intent = Intent(type_, "w", details=details, **more)
+    return hold_sentence(SCOUT, POCKET, (), (), KNOWN, intent=intent, digest="ab" * 32)
+
+
+@promise("acts-read-differently")
+def test_no_two_operations_read_the_same_to_who_approves_them() -> None:
+    said = set()
+    for operation in OPERATIONS.values():
+        if operation.type in SAID_BY_LINES:
+            continue
+        fixed = fixed_details(operation.type)
+        assert fixed, f"{operation.name} says nothing of what it does"
+        details = {name: operation.answer[name] for name in operation.answer}
+        text = asked(operation.type, details)
+        assert text not in said
+        said.add(text)
+        for name in fixed:
+            value = details[name]
+            other = value + 1 if isinstance(value, int | float) else f"{value[:-1]}x"
+            changed = asked(operation.type, {**details, name: other})
+            assert changed != text, f"{operation.name}: {name} may change unseen"
+    paid = {"method": "GET", "url": "https://a.example/x"}
+    assert asked("payment", paid) != asked("payment", {**paid, "url": "https://a.example/y"})
+
+
+@promise("acts-read-differently")
+def test_a_plugins_own_transaction_is_told_by_its_bytes_and_its_words_as_its_own() -> None:
+    intent = Intent("other", "w", details={"pluginDetails": {"to": "a friend", "amount": 1}})
+    text = hold_sentence(SCOUT, POCKET, (PAY_USDC,), (), KNOWN, intent=intent, digest="ab" * 32)
+    assert text == (
+        f"Agent scout asks to transfer 3 USDC to {VENDOR} (request abababababab), from wallet"
+        ' pocket. The plugin says of it, unchecked: "{\\"amount\\":1,\\"to\\":\\"a friend\\"}".'
+    )
+    closing = asked("other", {}, may_close=frozenset({STRANGER}))
+    assert f"takes nothing but its costs, which may close {STRANGER}" in closing
+    one, two = (
+        hold_sentence(SCOUT, POCKET, (), (), KNOWN, intent=intent, digest=each * 32)
+        for each in ("ab", "cd")
+    )
+    assert one != two
+
+
+def test_what_must_arrive_is_said() -> None:
+    least = (Line(Operation.SWAP, SOL, 2_000_000_000), Line(Operation.SWAP, PEPE, 7))
+    text = hold_sentence(SCOUT, POCKET, (PAY_USDC,), (), KNOWN, arrives=least)
+    assert f" for at least 2 SOL and 7 smallest units of {PEPE}, from wallet pocket." in text
 
 
 def test_what_is_left_of_a_limit() -> None:

@@ -11,14 +11,18 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
 
+from solward.support import jsontext
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
-from solward.types.guardrail import COSTS, SOL, Line, Operation
-from solward.types.money import SOL_DECIMALS
+from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
+from solward.types.money import SOL_DECIMALS, format_amount
+from solward.types.record import PLUGIN_DETAILS, TransactionType
 from solward.types.site import SITE, SITE_PATTERN
 from solward.vault.grants.model import (
     ANY_ASSET,
@@ -195,22 +199,120 @@ def hold_sentence(
     names: Names,
     sites: Sequence[str] = (),
     own: Mapping[str, str] = _NONE_OWN,
+    intent: Intent | None = None,
+    arrives: Sequence[Line] = (),
+    digest: str = "",
 ) -> str:
     """What waits for a person: who asks for what, to whom, and why a person is asked.
 
     Args:
         sites: principals of the chain that are sites.
         own: address -> id, of recipients that are wallets of this service.
+        intent: what was planned; None where the lines say all.
+        arrives: the least that must arrive, of each asset.
+        digest: SHA-256 of the whole request. It tells apart what no words can: instructions that a
+            plugin made, and the body of a request that is paid for.
     """
     each = [_line(line, names, own.get(_address(line))) for line in lines]
-    asked = _and(each) if each else "make a transaction"
+    asked = _and(each) if each else "make a transaction that takes nothing but its costs"
+    if intent is not None:
+        asked = _act(intent, asked, digest, names)
+    if arrives:
+        asked += f" for at least {_and([_quantity(each, names) for each in arrives])}"
     reasons = " ".join(reason_sentence(each, names) for each in findings)
     asker = _capital(principal_name(who, names))
     text = f"{asker} asks to {asked}, from wallet {_named('wallet', wallet_id, names)}"
     if sites:
         text += _THROUGH + _and([each.removeprefix(SITE) for each in sites])
     text += "."
+    words = None if intent is None else intent.details.get(PLUGIN_DETAILS)
+    if words:
+        said = jsontext.dumps(words, canonical=True)
+        cut = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}…"
+        text += f" The plugin says of it, unchecked: {quoted(cut)}."
     return f"{text} {reasons}" if reasons else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """What a transaction of one type does, where its lines do not say it.
+
+    Attributes:
+        text: with the record's details in braces.
+        fixed: names of the details that stay as they were shown until it is carried out.
+    """
+
+    text: str
+    fixed: tuple[str, ...]
+
+
+_ACTS: Final[Mapping[str, _Act]] = {
+    TransactionType.STAKE: _Act(
+        "stake {amount} SOL with validator {validator}", ("amount", "validator")
+    ),
+    TransactionType.UNSTAKE: _Act(
+        "unstake {amount} SOL of stake {stakeAccount} at validator {validator}",
+        ("stakeAccount", "validator"),
+    ),
+    TransactionType.WITHDRAW_STAKE: _Act(
+        "withdraw {amount} SOL of stake {stakeAccount} to the wallet", ("stakeAccount",)
+    ),
+    TransactionType.WRAP_SOL: _Act(
+        "wrap {amount} SOL in its account {account}", ("amount", "account")
+    ),
+    TransactionType.UNWRAP_SOL: _Act(
+        "unwrap {amount} SOL by closing its account {account}", ("account",)
+    ),
+    TransactionType.TOKEN_LAUNCH: _Act(
+        "launch token {name} ({symbol}) with {decimals} decimals, and mint {supply} of it to the"
+        " wallet",
+        ("name", "symbol", "decimals", "supply"),
+    ),
+    TransactionType.MINT_SUPPLY: _Act(
+        "mint {amount} of token {mint} to its account {account}", ("amount", "mint", "account")
+    ),
+    TransactionType.REVOKE_AUTHORITY: _Act(
+        "give up the {authorityType} authority of token {mint} for ever", ("authorityType", "mint")
+    ),
+    TransactionType.CLOSE_ACCOUNT: _Act(
+        "close its account {account} of token {mint}", ("account", "mint")
+    ),
+    TransactionType.AIRDROP: _Act("ask the faucet for {amount} SOL", ("amount",)),
+    TransactionType.PAYMENT: _Act("{asked} for {method} {url}", ("method", "url")),
+}
+# Of a plugin's own words, so many characters are shown.
+_MOST_SAID: Final = 500
+# Hexadecimal digits of a digest: nobody makes two requests that have these in common by chance.
+_SHOWN_DIGITS: Final = 12
+
+
+def fixed_details(type_: str) -> tuple[str, ...]:
+    """Names of the details that a transaction of this type must have as they were shown."""
+    act = _ACTS.get(type_)
+    return () if act is None else act.fixed
+
+
+def _act(intent: Intent, asked: str, digest: str, names: Names) -> str:
+    """What a planned transaction does; `asked` says what leaves by its bytes."""
+    act = _ACTS.get(intent.type)
+    words = {name: _detail(name, each, names) for name, each in intent.details.items()}
+    try:
+        text = asked if act is None else act.text.format_map({**words, "asked": asked})
+    except KeyError:
+        # A plan that failed early knows no more than what was asked for.
+        text = asked
+    if intent.type == TransactionType.OTHER and intent.may_close:
+        text += f", which may close {_and(sorted(intent.may_close))}"
+    is_opaque = intent.type in (TransactionType.OTHER, TransactionType.PAYMENT)
+    return f"{text} (request {digest[:_SHOWN_DIGITS]})" if digest and is_opaque else text
+
+
+def _detail(name: str, value: object, names: Names) -> str:
+    if isinstance(value, Decimal | int):
+        return format_amount(value)
+    return (
+        unit_name(value, names) if name == "mint" and isinstance(value, str) else _plain(str(value))
+    )
 
 
 def left_sentence(
@@ -756,15 +858,18 @@ def _room(finding: Finding) -> str:
     return f"; room at {_clock(finding.room_ms, finding.now_ms)}."
 
 
+def _quantity(line: Line, names: Names) -> str:
+    """`3 USDC`."""
+    if line.asset == SOL:
+        return _amount(line.units, SOL_DECIMALS, SOL, names)
+    if line.decimals is None:
+        return f"{line.units} smallest units of {_unit(line.asset, names)}"
+    return _amount(line.units, line.decimals, line.asset, names)
+
+
 def _line(line: Line, names: Names, own_id: str | None) -> str:
     """`transfer 3 USDC to <address>`: what is asked for; `own_id` is of the wallet it funds."""
-    decimals = line.decimals
-    if line.asset == SOL:
-        amount = _amount(line.units, SOL_DECIMALS, SOL, names)
-    elif decimals is None:
-        amount = f"{line.units} smallest units of {_unit(line.asset, names)}"
-    else:
-        amount = _amount(line.units, decimals, line.asset, names)
+    amount = _quantity(line, names)
     doing = _doing(line, names, amount)
     if line.operation is Operation.FUND and own_id is not None:
         doing = f"fund the own wallet {_named('wallet', own_id, names)} with {amount}"

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
 from solward.database.window_clock import Moment
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support import jsontext
 from solward.types.errors import HoldDecided, IdempotencyInFlight, IdempotencyMismatch
 from solward.types.guardrail import SOL, Intent, Line, Operation, TransactionEffects
@@ -26,7 +27,7 @@ from solward.types.record import (
     TransactionStatus,
 )
 from solward.types.site import SITE
-from solward.vault.grants.sentences import hold_sentence
+from solward.vault.grants.sentences import fixed_details, hold_sentence
 from solward.vault.guardrails import (
     ScopeUsage,
 )
@@ -90,12 +91,13 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class _Leaving:
     """What a person is shown: lines with their decimals, costs with the network fee among them,
-    and what must arrive."""
+    and what must arrive, in `least` with its decimals."""
 
     lines: tuple[Line, ...]
     costs: int
     fee: int
     arrives: Mapping[str, int]
+    least: tuple[Line, ...] = ()
 
     @classmethod
     def of(
@@ -107,11 +109,19 @@ class _Leaving:
     ) -> _Leaving:
         """By the bytes, as grants count it."""
         arrives = arrives_of(intent, pocket)
+        least = with_decimals(
+            [
+                Line(Operation.SWAP, SOL if mint == WRAPPED_SOL_MINT else mint, units)
+                for mint, units in arrives.items()
+                if units
+            ],
+            effects.decimals,
+        )
         if judged.granted is None:
-            return cls((), effects.fee_lamports, effects.fee_lamports, arrives)
+            return cls((), effects.fee_lamports, effects.fee_lamports, arrives, least)
         case = judged.granted.case
         lines = with_decimals(lines_of(case.lines, pocket), effects.decimals)
-        return cls(lines, case.costs_lamports, effects.fee_lamports, arrives)
+        return cls(lines, case.costs_lamports, effects.fee_lamports, arrives, least)
 
 
 class HoldReserver:
@@ -199,7 +209,7 @@ class HoldReserver:
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
                 f" would have to wait too: {judged.hold}"
             )
-        hold = await self._hold(connection, judged, actor, leaving)
+        hold = await self._hold(connection, judged, actor, intent, leaving, digest)
         applied = judged.record.guardrails_applied
         if recipe is not None and actor.remember:
             # What makes it again writes them too; the digest is of what is asked alone.
@@ -211,7 +221,13 @@ class HoldReserver:
         return replace(judged, held=hold)
 
     async def _hold(
-        self, connection: AsyncConnection, judged: Judged, actor: Actor, leaving: _Leaving
+        self,
+        connection: AsyncConnection,
+        judged: Judged,
+        actor: Actor,
+        intent: Intent,
+        leaving: _Leaving,
+        digest: str,
     ) -> Hold:
         record, reason = judged.record, judged.hold or ""
         chain = actor.chain(record.wallet_id)
@@ -220,7 +236,9 @@ class HoldReserver:
         names = await self._granting.names(connection, named)
         sites = [each for each in chain if each.startswith(SITE)]
         lines, wallet = leaving.lines, record.wallet_id
-        wanted = hold_sentence(actor.principal, wallet, lines, (), names, sites, own)
+        wanted = hold_sentence(
+            actor.principal, wallet, lines, (), names, sites, own, intent, leaving.least, digest
+        )
         return Hold(
             id=str(uuid.uuid4()),
             wallet_id=record.wallet_id,
@@ -531,6 +549,10 @@ def change(
     """
     if intent.type != hold.type:
         return f"it is a {intent.type} now"
+    for name in fixed_details(hold.type):
+        shown, now = hold.details.get(name), intent.details.get(name)
+        if now != shown:
+            return f"{name} is {now} now, and {shown} was shown"
     exact = hold.repeats
     before = [_line(each) for each in hold.lines]
     were, are = _sums(before, exact), _sums(lines, exact)
