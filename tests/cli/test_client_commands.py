@@ -222,7 +222,7 @@ def test_it_answers_people_and_programs(live: Live, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "path"),
     [
-        (["wallet", "list"], "/wallets"),
+        (["wallet", "list"], "/wallets?createdBy=true"),
         (["key", "list"], "/keys?details=true"),
         (["tx", "list", "--limit", "7"], "/transactions?limit=7&fees=true"),
         (["audit", "list", "--limit", "1", "--before", "3"], "/audit?limit=1&before=3"),

@@ -106,7 +106,7 @@ def service(tmp_path: Path) -> Iterator[Scripted]:
 
     with served_in_thread(Serving) as url:
         made = Scripted(url, tmp_path)
-        made.answers["/wallets?fees=true"] = (200, {"wallets": [wallet("pocket")]})
+        made.answers["/wallets?createdBy=true"] = (200, {"wallets": [wallet("pocket")]})
         yield made
 
 
@@ -235,7 +235,7 @@ def test_the_most_to_pay_must_be_said(service: Scripted) -> None:
 
 def test_of_several_wallets_one_must_be_named(service: Scripted) -> None:
     many = {"wallets": [wallet("pocket"), wallet("till")]}
-    service.answers["/wallets?fees=true"] = (200, many)
+    service.answers["/wallets?createdBy=true"] = (200, many)
     result = service.curl()
     assert (result.exit_code, service.asked) == (1, [])
     assert "--wallet is required" in result.stderr

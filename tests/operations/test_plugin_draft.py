@@ -42,6 +42,7 @@ SOL = 10**9
 ME, HER, MINT = (Keypair.from_seed(bytes([n]) * 32).pubkey() for n in (1, 2, 3))
 WALLET, STRANGER, TOKEN = str(ME), str(HER), str(MINT)
 PROGRAM = Pubkey.from_string(TOKEN_2022_PROGRAM)
+ELSE = Keypair.from_seed(bytes([5]) * 32).pubkey()
 MINE, HERS = (get_associated_token_address(each, MINT, PROGRAM) for each in (ME, HER))
 OTHER = str(Keypair.from_seed(bytes([4]) * 32).pubkey())
 DECLARED = Intent("other", WALLET)
@@ -52,11 +53,13 @@ def pays(lamports: int = SOL, source: Pubkey = ME, to: Pubkey = HER) -> Instruct
     return system_transfer(TransferParams(from_pubkey=source, to_pubkey=to, lamports=lamports))
 
 
-def sends(units: int = 5, to: Pubkey = HERS, owner: Pubkey = ME) -> Instruction:
+def sends(
+    units: int = 5, to: Pubkey = HERS, owner: Pubkey = ME, source: Pubkey = MINE
+) -> Instruction:
     return transfer_checked(
         TransferCheckedParams(
             program_id=PROGRAM,
-            source=MINE,
+            source=source,
             mint=MINT,
             dest=to,
             owner=owner,
@@ -66,10 +69,10 @@ def sends(units: int = 5, to: Pubkey = HERS, owner: Pubkey = ME) -> Instruction:
     )
 
 
-def burns(units: int = 5, owner: Pubkey = ME) -> Instruction:
+def burns(units: int = 5, owner: Pubkey = ME, account: Pubkey = MINE) -> Instruction:
     return burn_checked(
         BurnCheckedParams(
-            program_id=PROGRAM, mint=MINT, account=MINE, owner=owner, amount=units, decimals=2
+            program_id=PROGRAM, mint=MINT, account=account, owner=owner, amount=units, decimals=2
         )
     )
 
@@ -119,6 +122,10 @@ LIES: list[tuple[str, Sequence[Instruction]]] = [
     ("token_transfer", [burns()]),
     ("burn", [sends()]),
     ("burn", [burns(owner=HER)]),
+    # To itself, and from accounts of which the wallet may only be the delegate.
+    ("token_transfer", [sends(to=MINE)]),
+    ("token_transfer", [sends(to=ELSE, source=HERS)]),
+    ("burn", [burns(account=HERS)]),
     ("mint_supply", [mints(to=HERS)]),
     *((type_, [pays()]) for type_ in TransactionType if type_ not in TYPES),
 ]
@@ -418,3 +425,37 @@ async def test_what_fills_a_pocket_is_listed_beside_the_plugins_words(wallet: Te
     assert record.details["pluginDetails"] == words
     assert record.details["pocket"] != OTHER
     assert amount_of("other", record.details) == AssetAmount(Decimal("0.005"), "SOL")
+
+
+@promise("plugin-record-from-bytes")
+async def test_a_swap_is_shown_by_what_its_bytes_let_leave(wallet: TestWallet) -> None:
+    """The wallet pays 1 SOL, and mints by itself what is said to be bought."""
+    context = wallet.context("transfer")
+    launched = await context.launch_token(name="Paper", symbol="PAP", decimals=2, initial_supply=10)
+    mint, me = Pubkey.from_string(launched.details["mint"]), Pubkey.from_string(wallet.address)
+    params = MintToCheckedParams(
+        program_id=PROGRAM,
+        mint=mint,
+        dest=get_associated_token_address(me, mint, PROGRAM),
+        mint_authority=me,
+        amount=500,
+        decimals=2,
+    )
+    record = await context.transact(
+        instructions=[pays(SOL, me), mint_to_checked(params)],
+        type="swap",
+        lamports_out=SOL,
+        tokens_in={str(mint): 500},
+        destinations=[STRANGER],
+    )
+    assert record.details["inputAmount"] == 1
+    assert record.details["leaves"] == [
+        {"operation": "transfer", "amount": 1, "asset": "SOL", "to": STRANGER}
+    ]
+
+
+def test_amounts_of_different_acts_are_not_added_up() -> None:
+    said = {"operation": "transfer", "amount": 1, "asset": "SOL", "to": STRANGER}
+    for other in ({"operation": "wrap"}, {"to": OTHER}, {"asset": TOKEN}):
+        assert amount_of("other", {"leaves": [said, {**said, **other}]}) is None
+    assert amount_of("other", {"leaves": [said, said]}) == AssetAmount(2, "SOL")

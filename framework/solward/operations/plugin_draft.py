@@ -173,10 +173,21 @@ def _same(calls: Sequence[Call], *parts: int) -> bool:
     return len(seen) == 1
 
 
+def _all_own(wallet: str, calls: Sequence[Call], source: int, mint: int) -> bool:
+    """Whether the source of each is the wallet's associated account of the mint."""
+    return all(
+        each.accounts[source] == _associated(wallet, each.accounts[mint], each.program)
+        for each in calls
+    )
+
+
 def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]) -> Details | None:
-    # Source, mint, receiver, authority; from several accounts of the wallet at once.
+    # Source, mint, receiver, authority. Of another account than the wallet's associated one the
+    # bytes do not say whose tokens move: the wallet may be its delegate.
     _source, mint, account, authority = calls[0].accounts
-    if not _same(calls, 1, 2, 3) or authority != wallet:
+    if not _same(calls, 1, 2, 3) or authority != wallet or not _all_own(wallet, calls, 0, 1):
+        return None
+    if account == _associated(wallet, mint, calls[0].program):
         return None
     to = given.get("to", account)
     if to != account and _associated(to, mint, calls[0].program) != account:
@@ -189,7 +200,7 @@ def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]
 
 def _burn(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
     _account, mint, authority = calls[0].accounts
-    if not _same(calls, 1, 2) or authority != wallet:
+    if not _same(calls, 1, 2) or authority != wallet or not _all_own(wallet, calls, 0, 1):
         return None
     return {"mint": mint, "amount": _amount(calls)}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,6 +91,17 @@ class TokenAccount:
     close_authority: str | None
     is_frozen: bool
     rent_reserve: int | None
+
+
+def free_units(account: TokenAccount | None, owners: Collection[str]) -> int:
+    """Units of a token account that nobody but its owner can take or stop; 0 where that is none of
+    `owners`. Whoever may close it may make it again as his own, before anything arrives."""
+    if account is None or account.owner not in owners or account.is_frozen:
+        return 0
+    if account.close_authority is not None and account.close_authority not in owners:
+        return 0
+    is_foreign = account.delegate is not None and account.delegate not in owners
+    return max(0, account.amount - account.delegated_amount) if is_foreign else account.amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,10 +138,10 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
     creates or returns. None if the details have no amount, or amounts of several assets."""
     if type_ == TransactionType.OTHER:
         leaving = leaves_of(details)
-        assets = {each.asset for each in leaving}
-        if len(assets) != 1:
+        acts = {(each.operation, each.asset, each.to) for each in leaving}
+        if len(acts) != 1:
             return None
-        return AssetAmount(sum(each.amount for each in leaving), assets.pop())
+        return AssetAmount(sum(each.amount for each in leaving), leaving[0].asset)
     if type_ == TransactionType.SWAP:
         return _amount(details, "inputAmount", details.get("inputToken"))
     if type_ == TransactionType.TOKEN_LAUNCH:

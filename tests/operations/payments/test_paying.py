@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,31 @@ async def test_a_charge_of_mpp_is_handed_over_whole_where_nobody_sponsors_it(sho
     assert (found.status, found.payment.mode) == (200, PaymentMode.UNSPONSORED)
     assert (await lands(shop))["signature"] == shop.settled[0]
     assert await shop.earned() == PRICE
+
+
+@promise("bid-leaves-room")
+@pytest.mark.parametrize("left", ["0.000006", "0.0000075", "0.00000935"])
+async def test_the_bid_of_a_payment_is_lowered_to_the_costs_that_are_left(
+    tmp_path: Path, left: str
+) -> None:
+    async with open_shop(tmp_path / "home", priority_fee=3_000_000) as shop:
+
+        async def sells(asked: Asked) -> Reply:
+            if not asked.paid:
+                return mpp(charge(currency="sol", amount="2000000", details={"decimals": 9}))
+            await send(shop, charged_by(asked))
+            return Reply(200, (), b"charged")
+
+        shop.seller.answer = sells
+        terms = {"spendingLimitSol": 1, "maxCostsSolPerDay": Decimal(left)}
+        key, _ = await shop.api.key(**terms)
+        answer = await shop.post(token=key, max="0.002 SOL")
+        assert answer.status == 200, answer.text
+        [record] = await shop.records()
+        listed = await shop.api.get(f"/wallets/{shop.wallet}/transactions?fees=true")
+        fees = {each["id"]: each["fee"] for each in listed.json["transactions"] if "fee" in each}
+        paid = fees[record["id"]]["lamports"]
+        assert 5_000 < paid <= int(Decimal(left) * 10**9)
 
 
 async def test_sol_is_paid_as_sol(shop: Shop) -> None:

@@ -35,15 +35,27 @@ from tests.vault.guardrails.bank import (
     SOL,
     Bank,
     key,
+    mint_data,
     token_data,
     verdict,
 )
 from tests.vault.guardrails.mixes import loadable
 
 from solward.solana.message import resolve
-from solward.solana.programs import STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import (
+    STAKE_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
 from solward.types.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import Simulation, UntrustedSimulation, analyse, inner_from_json
+from solward.vault.guardrails import (
+    Simulation,
+    UntrustedSimulation,
+    analyse,
+    inner_from_json,
+    simulated_effects,
+)
 
 DECLARED = 10_000_000
 SHOWN = [attack for attack in ATTACKS if attack.simulated]
@@ -265,6 +277,44 @@ def test_29_what_another_may_take_did_not_arrive(bank: Bank, place: str) -> None
     judged = verdict(declared, effects)
     assert (judged.rule, effects.tokens_in) == ("simulated_effects", {WRAPPED_SOL_MINT: SOL})
     assert verdict(replace(declared, tokens_in={WRAPPED_SOL_MINT: SOL}), effects).allowed
+
+
+@promise("arrivals-are-the-wallets")
+@pytest.mark.parametrize("right", ["close", "frozen"])
+def test_29_tokens_in_an_account_that_others_stop_or_make_again_did_not_arrive(
+    bank: Bank, right: str
+) -> None:
+    data = bytearray(token_data(bank.mint, bank.own, 0))
+    if right == "close":
+        data[129:165] = b"\x01\0\0\0" + bytes(bank.stranger.pubkey())
+    account = bank.put(TOKEN_PROGRAM, bytes(data), RENT_TOKEN)
+    signer = bank.stranger.pubkey()
+    receive = token(b"\x03" + u64(900), (bank.their_tokens, "w"), (account, "w"), (signer, "s"))
+    transaction, keys, simulation = bank.simulate(bank.build([receive], [bank.stranger]))
+    if right == "frozen":
+        after = simulation.post[str(account)]
+        assert after is not None
+        data[64:72], data[108] = u64(900), 2
+        stopped = replace(after, data=bytes(data))
+        simulation = replace(simulation, post={**simulation.post, str(account): stopped})
+    effects = simulated_effects(transaction.message, keys, simulation, bank.address)
+    assert effects.tokens_in == {}
+
+
+@promise("arrivals-are-the-wallets")
+def test_29_what_is_minted_of_a_mint_that_somebody_may_take_did_not_arrive(bank: Bank) -> None:
+    permanent = (12).to_bytes(2, "little") + (32).to_bytes(2, "little")
+    data = mint_data(bank.own, extensions=permanent + bytes(bank.stranger.pubkey()))
+    mint = bank.put(TOKEN_2022_PROGRAM, data)
+    account = bank.put_tokens(mint, bank.own, 0, TOKEN_2022_PROGRAM)
+    minted = token(
+        b"\x0e" + u64(500) + b"\x06",
+        (mint, "w"),
+        (account, "w"),
+        (bank.own, "s"),
+        program=TOKEN_2022_PROGRAM,
+    )
+    assert bank.effects(bank.build([minted])).tokens_in == {}
 
 
 @promise("arrivals-are-the-wallets")

@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from solders.instruction import Instruction
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
+from solders.message import MessageV0, to_bytes_versioned
 from solders.pubkey import Pubkey
+from solders.signature import Signature
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
-from spl.token.instructions import create_idempotent_associated_token_account
+from solders.transaction import VersionedTransaction
+from spl.token.constants import TOKEN_PROGRAM_ID
+from spl.token.instructions import (
+    create_idempotent_associated_token_account,
+    get_associated_token_address,
+    transfer_checked,
+)
+from spl.token.models import TransferCheckedParams
 from sqlalchemy import delete, insert
 from tests.promises import promise
 from tests.support.engine import UNLIMITED, Bench, open_bench
@@ -76,6 +86,48 @@ async def test_a_call_pays_no_token_account_of_a_blocked_address(tmp_path: Path)
         account = ata(MAKER.pubkey(), USDC_POOL.mint)
         with pytest.raises(TransactionFailed, match=f"address {blocked} is blocked"):
             await use(swaps.bench, paying(account, 1_000_000))
+
+
+@promise("arrivals-are-the-wallets")
+@pytest.mark.parametrize("right", ["owner", "delegate", "close"])
+async def test_what_a_call_brings_must_be_nobody_elses_to_take(tmp_path: Path, right: str) -> None:
+    """The thief pays the pocket 5 units and gets a right over its account in the same bytes."""
+    async with open_tokens(tmp_path) as tokens:
+        mint = Pubkey.from_string(await tokens.mint(ours=False))
+        thief = tokens.stranger
+        source = get_associated_token_address(thief.pubkey(), mint)
+        opening = create_idempotent_associated_token_account(thief.pubkey(), thief.pubkey(), mint)
+        await tokens.land([opening])
+        await tokens.fund(str(mint), 5, account=str(source))
+
+        async def build(address: str) -> bytes:
+            pocket = Pubkey.from_string(address)
+            account = get_associated_token_address(pocket, mint)
+            sent = TransferCheckedParams(
+                program_id=TOKEN_PROGRAM_ID, source=source, mint=mint, dest=account,
+                owner=thief.pubkey(), amount=5, decimals=6,
+            )  # fmt: skip
+            rights = {
+                "owner": b"\x06\x02\x01" + bytes(thief.pubkey()),
+                "close": b"\x06\x03\x01" + bytes(thief.pubkey()),
+                "delegate": b"\x04" + (2**60).to_bytes(8, "little"),
+            }
+            named = [AccountMeta(account, False, True), AccountMeta(pocket, True, False)]
+            if right == "delegate":
+                named.insert(1, AccountMeta(thief.pubkey(), False, False))
+            instructions = [
+                create_idempotent_associated_token_account(pocket, pocket, mint),
+                transfer_checked(sent),
+                Instruction(TOKEN_PROGRAM_ID, rights[right], named),
+            ]
+            latest = await tokens.bench.ledger.latest_blockhash()
+            blockhash = Hash.from_string(latest.blockhash)
+            message = MessageV0.try_compile(pocket, instructions, [], blockhash)
+            signature = thief.sign_message(to_bytes_versioned(message))
+            return bytes(VersionedTransaction.populate(message, [Signature.default(), signature]))
+
+        with pytest.raises(TransactionFailed, match="would bring 0 units"):
+            await use(tokens.bench, build, returns={str(mint): 5})
 
 
 async def test_a_call_never_outlives_its_blockhash(bench: Bench) -> None:

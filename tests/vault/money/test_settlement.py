@@ -38,19 +38,23 @@ from tests.vault.money.test_reconcile import restarted
 from solward.database.tables import attempts, reservations
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.types.errors import LedgerUnavailable
+from solward.types.guardrail import Line, Operation
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.venue import SwapInstructions
 from solward.vault.grants.model import USD
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.money.send.settlement import (
     Landed,
+    StepsTotal,
     TokenBalance,
     kept_of_failed,
+    kept_of_steps,
     kept_units,
     parse_landed,
     read_landed,
     settled_details,
 )
+from solward.vault.store.attempts import Spent
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
 __all__ = ["swaps"]
@@ -90,12 +94,15 @@ async def test_a_purchase_costs_its_amount_its_fee_and_the_account_it_opened(
 ) -> None:
     reserved = {SOL_ASSET: 2 * SOL, COSTS_ASSET: FEE + 2 * RENT}
     first = await landed_swap(swaps, await swaps.swap("SOL", "USDC", 1))
-    assert kept_units(first, swaps.address, FEE, reserved) == {
+    assert kept_units(first, swaps.address, FEE, reserved, ()) == {
         SOL_ASSET: SOL,
         COSTS_ASSET: FEE + RENT,
     }
     second = await landed_swap(swaps, await swaps.swap("SOL", "USDC", 1))
-    assert kept_units(second, swaps.address, FEE, reserved) == {SOL_ASSET: SOL, COSTS_ASSET: FEE}
+    assert kept_units(second, swaps.address, FEE, reserved, ()) == {
+        SOL_ASSET: SOL,
+        COSTS_ASSET: FEE,
+    }
 
 
 @promise("landed-gives-back-unused")
@@ -104,7 +111,8 @@ async def test_a_sale_gives_back_no_sol_and_no_cost_whatever_came_in(swaps: Swap
     record = await swaps.swap("USDC", "SOL", 100)
     landed = await landed_swap(swaps, record)
     reserved = {SOL_ASSET: 0, COSTS_ASSET: FEE + RENT, USDC: 150_000_000}
-    assert kept_units(landed, swaps.address, FEE, reserved) == {
+    lines = [left(100_000_000)]
+    assert kept_units(landed, swaps.address, FEE, reserved, lines) == {
         SOL_ASSET: 0,
         COSTS_ASSET: FEE,
         USDC: 100_000_000,
@@ -342,6 +350,10 @@ def landed(
     return Landed(names, first, last, before or {}, after or {})
 
 
+def left(units: int, account: str | None = STRANGER, asset: str = USDC) -> Line:
+    return Line(Operation.TRANSFER, asset, units, account)
+
+
 def held(owner: str, units: int, mint: str = USDC) -> TokenBalance:
     return TokenBalance(mint, owner, TOKEN_PROGRAM, units, 6)
 
@@ -354,7 +366,46 @@ def test_tokens_in_an_account_that_a_delegate_may_empty_are_not_back() -> None:
         {1: held(WALLET, 900), 2: held(STRANGER, 0)},
         {1: held(WALLET, 0), 2: held(WALLET, 900)},
     )
-    assert kept_units(said, WALLET, 5_000, {USDC: 1_000}) == {USDC: 900}
+    assert kept_units(said, WALLET, 5_000, {USDC: 1_000}, [left(900)]) == {USDC: 900}
+
+
+@promise("inflow-restores-nothing")
+def test_units_that_come_in_with_the_same_transaction_give_none_back() -> None:
+    """5 leave to a stranger, and 5 are minted to the wallet, or somebody pays them."""
+    said = landed(
+        [(WALLET, SOL, SOL - 5_000), (OWN, RENT, RENT), (STRANGER, RENT, RENT)],
+        {1: held(WALLET, 900), 2: held(STRANGER, 0)},
+        {1: held(WALLET, 900), 2: held(STRANGER, 500)},
+    )
+    lines = [left(500)]
+    assert kept_units(said, WALLET, 5_000, {USDC: 500}, lines) == {USDC: 500}
+    burned = [replace(left(500, None), operation=Operation.BURN)]
+    assert kept_units(said, WALLET, 5_000, {USDC: 500}, burned) == {USDC: 500}
+    # What goes from one of the wallet's accounts to its associated one did not leave.
+    assert kept_units(said, WALLET, 5_000, {USDC: 500}, [left(500, OWN)]) == {USDC: 0}
+
+
+@promise("inflow-restores-nothing")
+def test_what_a_call_brings_lowers_neither_sol_nor_tokens() -> None:
+    """A pocket was filled with 1 SOL and 9 units; its call gives both away, while somebody else
+    pays the wallet as much."""
+    total = StepsTotal()
+    filled = landed(
+        [(WALLET, 3 * SOL, 2 * SOL - 5_000), (OWN, RENT, RENT), (STRANGER, 0, SOL)],
+        {1: held(WALLET, 9)},
+        {1: held(WALLET, 0)},
+    )
+    total.add(filled, WALLET, 5_000, Spent())
+    called = landed(
+        [(STRANGER, SOL, 0), (WALLET, 2 * SOL - 5_000, 3 * SOL - 5_000), (OWN, RENT, RENT)],
+        {2: held(WALLET, 0)},
+        {2: held(WALLET, 9)},
+    )
+    total.add(called, WALLET, 0, Spent(), is_call=True)
+    reserved = {SOL_ASSET: SOL, COSTS_ASSET: 5_000, USDC: 9}
+    assert kept_of_steps(total, reserved) == reserved
+    # It arrived all the same.
+    assert (total.arrived(USDC), total.arrived(WRAPPED_SOL_MINT)) == (0, 0)
 
 
 def test_sol_sent_to_a_token_account_is_no_rent() -> None:
@@ -365,21 +416,21 @@ def test_sol_sent_to_a_token_account_is_no_rent() -> None:
     )
     for costs in (5_000, MUCH):
         reserved = {SOL_ASSET: SOL, COSTS_ASSET: costs}
-        assert kept_units(said, WALLET, 5_000, reserved) == {SOL_ASSET: SOL, COSTS_ASSET: 5_000}
+        assert kept_units(said, WALLET, 5_000, reserved, ()) == {SOL_ASSET: SOL, COSTS_ASSET: 5_000}
 
 
 def test_an_account_that_changed_its_owner_is_gone_with_what_it_held() -> None:
     said = landed(
         [(WALLET, SOL, SOL), (OWN, RENT, RENT)], {1: held(WALLET, 900)}, {1: held(STRANGER, 900)}
     )
-    assert kept_units(said, WALLET, 5_000, {USDC: 1_000}) == {USDC: 900}
+    assert kept_units(said, WALLET, 5_000, {USDC: 1_000}, [left(900)]) == {USDC: 900}
 
 
 def test_lamports_that_filled_up_an_account_of_one_lamport_are_no_gift() -> None:
     """The account existed with a lamport, so that its rent looks unpaid."""
     said = landed([(WALLET, SOL, SOL - 5_000 - RENT + 1), (OWN, 1, RENT)], {}, {1: held(WALLET, 0)})
     reserved = {COSTS_ASSET: 5_000 + RENT}
-    assert kept_units(said, WALLET, 5_000, reserved) == {COSTS_ASSET: 5_000 + RENT - 1}
+    assert kept_units(said, WALLET, 5_000, reserved, ()) == {COSTS_ASSET: 5_000 + RENT - 1}
 
 
 def test_rent_that_was_closed_into_the_attackers_wrapped_sol_counts_as_costs() -> None:
@@ -390,7 +441,7 @@ def test_rent_that_was_closed_into_the_attackers_wrapped_sol_counts_as_costs() -
         {1: held(STRANGER, SOL + RENT, WRAPPED_SOL_MINT)},
     )
     reserved = {SOL_ASSET: SOL, COSTS_ASSET: 5_000 + 2 * RENT}
-    assert kept_units(said, WALLET, 5_000, reserved) == {
+    assert kept_units(said, WALLET, 5_000, reserved, ()) == {
         SOL_ASSET: SOL,
         COSTS_ASSET: 5_000 + RENT,
     }
@@ -442,7 +493,7 @@ def test_no_counter_is_negative_or_raised_and_what_left_is_covered(
         lamports_after=(end, *(has for _, _, has in accounts)),
     )
     reserved = {SOL_ASSET: sol, COSTS_ASSET: costs, USDC: units}
-    found = kept_units(said, WALLET, fee, reserved)
+    found = kept_units(said, WALLET, fee, reserved, [left(units)])
     assert found.keys() == reserved.keys()
     assert all(0 <= found[asset] <= reserved[asset] for asset in reserved)
     assert found[SOL_ASSET] + found[COSTS_ASSET] >= min(start - end, sol + costs)

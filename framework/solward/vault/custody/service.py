@@ -449,6 +449,7 @@ def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:
         address=str(keypair.pubkey()),
         tags=check_tags(tags),
         created_ms=now_ms(),
+        created_by=principal(),
     )
 
 

@@ -24,7 +24,7 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.solana.stakes import stake_account
-from solward.solana.tokens import mint_account, token_account
+from solward.solana.tokens import free_units, mint_account, token_account
 from solward.support.base58 import b58decode
 from solward.types.errors import LedgerError
 from solward.types.guardrail import AuthorityChange
@@ -181,11 +181,9 @@ class View:
             return (state.lamports if is_free else 0), 0
         if token is None:
             return state.lamports, 0
+        free = free_units(token, (self.wallet,))
         if token.close_authority not in (None, self.wallet):
-            # Of wrapped SOL whoever may close the account takes all of it.
-            return 0, 0 if token.mint == WRAPPED_SOL_MINT else token.amount
-        foreign = 0 if token.delegate in (None, self.wallet) else token.delegated_amount
-        free = max(0, token.amount - foreign)
+            return 0, free
         taken = token.amount - free if token.mint == WRAPPED_SOL_MINT else 0
         return state.lamports - taken, free
 

@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 
 from solward.database.database import Database
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import token_account
 from solward.support.clock import now_ms
@@ -32,7 +33,7 @@ from solward.types.errors import (
     TransactionError,
     TransactionFailed,
 )
-from solward.types.guardrail import Intent, Outflow, TransactionEffects
+from solward.types.guardrail import SOL, Intent, Outflow, TransactionEffects
 from solward.types.money import from_units
 from solward.types.payment import PaymentMode
 from solward.types.record import (
@@ -597,8 +598,7 @@ class Engine:
                 record, actor, draft.intent, judged.effects, draft.pocket, paid, bid_lamports
             )
 
-        nonce = None if payment is None else record.id
-        assessment, reservation = await self._with_bid_that_fits(draft, assessment, nonce, reserve)
+        assessment, reservation = await self._with_bid_that_fits(draft, assessment, None, reserve)
         self._hook(Step.RESERVED)
         draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
@@ -817,11 +817,12 @@ def _paying(actor: Actor, payment: Payment | None) -> Actor:
 
 
 def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
-    """The record of a plugin's own transaction with what its bytes let leave.
+    """The record of a plugin's own transaction, or swap, with what its bytes let leave.
 
     Other types state their amounts themselves, which their bytes bear out.
     """
-    if record.type != TransactionType.OTHER or outflow is None:
+    is_swap = record.type == TransactionType.SWAP and "inputAmount" not in record.details
+    if outflow is None or not (is_swap or record.type == TransactionType.OTHER):
         return record
     leaves = [
         LeavingAmount(
@@ -833,7 +834,12 @@ def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> Transact
         for line in outflow.lines
         if line.units and line.decimals is not None
     ]
-    return replace(record, details={LEAVES: leaves, **record.details})
+    stated: dict[str, Any] = {LEAVES: leaves}
+    if is_swap:
+        sold = record.details.get("inputToken")
+        asset = SOL if sold == WRAPPED_SOL_MINT else sold
+        stated["inputAmount"] = sum(each["amount"] for each in leaves if each["asset"] == asset)
+    return replace(record, details={**stated, **record.details})
 
 
 def _payment_row(

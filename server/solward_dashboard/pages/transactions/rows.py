@@ -11,7 +11,7 @@ from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import TokenList
 from solward.support.known_addresses import KnownAddresses
 from solward.types.money import format_sol
-from solward.types.record import TransactionType, amount_of, leaves_of, recipient_of
+from solward.types.record import PLUGIN_DETAILS, TransactionType, amount_of, leaves_of, recipient_of
 from solward_dashboard.wording import local_times, short, value_text
 
 _EXPLORER = "https://explorer.solana.com/tx/"
@@ -201,5 +201,7 @@ def row_changes(
 
 
 def _searched(record: Transaction, wallet: str) -> str:
+    # A plugin's own words find nothing: they may name any address.
+    details = [each for name, each in record.details.items() if name != PLUGIN_DETAILS]
     parts: list[Any] = [record.id, wallet, record.type, record.signature, record.error]
-    return " ".join(str(each) for each in [*parts, *record.details.values()] if each is not None)
+    return " ".join(str(each) for each in [*parts, *details] if each is not None)

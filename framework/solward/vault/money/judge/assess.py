@@ -358,8 +358,10 @@ class Assessor:
             max_fee: most lamports of its fee.
         """
         blockhash = await self.blockhashes.newest()
-        if draft.payment is not None and nonce is not None:
-            apart = 1 + hashlib.sha256(nonce.encode()).digest()[0] * _APART // 256
+        if draft.payment is not None:
+            # By the nonce, two processes that rebuild equal payments begin apart.
+            place = 0 if nonce is None else 1 + hashlib.sha256(nonce.encode()).digest()[0]
+            apart = place * _APART // 256
             return await self._paying(draft, draft.payment, blockhash, max_fee, apart=apart)
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
         return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
@@ -466,7 +468,9 @@ class Assessor:
         def built(units: int) -> tuple[VersionedTransaction, int]:
             paid = 1
             if price > 1:
-                budget = self._fees.budget(largest().message, units, price, max_fee)
+                # The limit grows by up to `_APART` to be nobody else's, at the same price.
+                room = units if max_fee is None else units + _APART
+                budget = self._fees.budget(largest().message, room, price, max_fee)
                 paid = max(1, budget.price)
             wanted = Budget(min(with_margin(units), most), paid)
             return self._distinct(draft, blockhash.blockhash, wanted, (units, most), trial, apart)

@@ -36,7 +36,7 @@ from solward.solana.message import (
     resolve,
 )
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.tokens import associated_address, token_account
+from solward.solana.tokens import associated_address, free_units, token_account
 from solward.support.clock import now_ms
 from solward.telemetry import tracing
 from solward.types.errors import (
@@ -367,7 +367,7 @@ class PocketRuns:
             for address in accounts.get(mint, ()):
                 held = token_account(result.accounts.get(address))
                 had = token_account(before.get(address))
-                gained += (held.amount if held else 0) - (had.amount if had else 0)
+                gained += free_units(held, (wallet, pocket)) - (had.amount if had else 0)
             if mint == WRAPPED_SOL_MINT:
                 for address in (wallet, pocket):
                     after, was = result.accounts.get(address), before.get(address)
@@ -628,7 +628,9 @@ class PocketRuns:
             landed, certain = await self._landed(step.signature, message)
             sure &= certain
             if landed is not None:
-                total.add(landed, wallet, paid, replace(spent, units=landed.units))
+                is_call = step.step == PocketStep.CALL
+                of_step = replace(spent, units=landed.units)
+                total.add(landed, wallet, paid, of_step, is_call=is_call)
         return total, sure
 
     async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:

@@ -33,6 +33,7 @@ from solward.solana.message import AnyMessage
 from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected
 from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.guardrails.worst_case import Unbounded, worst_case
 from solward.vault.ledger.protocol import Ledger, SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.failures import explain
@@ -379,7 +380,10 @@ def _settled(
         wallet = landed.accounts[0]
         details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
         if sure:
-            lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved)
+            # What the bytes do not bound gives nothing back.
+            with contextlib.suppress(Unbounded):
+                lines = worst_case(message, wallet).lines
+                lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved, lines)
             opened, closed = own_accounts(landed, message, wallet)
     return Settlement(
         item.transaction_id,

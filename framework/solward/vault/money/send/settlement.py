@@ -20,6 +20,7 @@ from solward.solana.message import AnyMessage, top_level_calls
 from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_2022_MAX_ACCOUNT_RENT, associated_address
 from solward.types.errors import LedgerError, LedgerUnavailable
+from solward.types.guardrail import Line
 from solward.types.money import SOL_DECIMALS, from_units
 from solward.types.record import TransactionType
 from solward.vault.grants.model import USD
@@ -128,24 +129,29 @@ def _closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
 
 
 def kept_units(
-    landed: Landed, wallet: str, fee_lamports: int, reserved: Mapping[str, int]
+    landed: Landed,
+    wallet: str,
+    fee_lamports: int,
+    reserved: Mapping[str, int],
+    lines: Sequence[Line],
 ) -> dict[str, int]:
     """asset -> units that count, for a transaction that landed without an error; pure.
 
     Never more than reserved and never below 0. Lamports cannot have left the wallet but to
     accounts that have more afterwards, so these bound SOL and costs together, whatever came in at
-    the same time. Tokens are measured at the wallet's own accounts: they can be burned or withheld
-    on the way. What arrives counts in its associated account alone; another account of its may
-    have a delegate who takes it back.
+    the same time. Tokens count as the bytes say, but for those whose receiver is the wallet's
+    associated account afterwards; another account of its may have a delegate. Balances do not tell
+    what left from what came in at the same time, such as newly minted units.
 
     Args:
         wallet: pays the fee.
         fee_lamports: of the message's bytes.
         reserved: asset -> units; `COSTS_ASSET` is fee and rent.
+        lines: what the bytes let leave.
     """
     rent, moved, total = _lamports_gained(landed, wallet)
     kept = {
-        asset: min(units, _tokens_lost(landed, wallet, asset))
+        asset: min(units, _tokens_left(landed, wallet, asset, lines))
         for asset, units in reserved.items()
         if asset not in (SOL_ASSET, COSTS_ASSET)
     }
@@ -171,7 +177,9 @@ class StepsTotal:
     """What the wallet's own balances changed by, over the landed steps of one record.
 
     Attributes:
-        lamports: by which the wallet's own shrank, fees included.
+        lamports: by which the wallet's own shrank, fees included. What a call brought lowers
+            neither this nor `tokens`: somebody else may have paid it at the same time.
+        brought: mint -> units that calls brought; lamports under the mint of wrapped SOL.
         fees: network fees the wallet paid.
         spent: fees and compute units of all steps, whoever paid them; units None where a step's are
             not known.
@@ -186,6 +194,7 @@ class StepsTotal:
         self.spent = Spent(units=0)
         self.rent = 0
         self.tokens: Counter[str] = Counter()
+        self.brought: Counter[str] = Counter()
         self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
 
     def add_fee(self, lamports: int, spent: Spent) -> None:
@@ -194,14 +203,23 @@ class StepsTotal:
         self.fees += lamports
         self._spend(spent)
 
-    def add(self, landed: Landed, wallet: str, fee_lamports: int, spent: Spent) -> None:
-        """Add a step that landed."""
+    def add(
+        self, landed: Landed, wallet: str, fee_lamports: int, spent: Spent, *, is_call: bool = False
+    ) -> None:
+        """Add a step that landed.
+
+        Args:
+            is_call: others made what it does.
+        """
         self.fees += fee_lamports
         self._spend(spent)
         for place, address in enumerate(landed.accounts):
             gained = landed.lamports_after[place] - landed.lamports_before[place]
             if address == wallet:
-                self.lamports -= gained
+                if is_call and gained > 0:
+                    self.brought[WRAPPED_SOL_MINT] += gained
+                else:
+                    self.lamports -= gained
                 continue
             before, after = landed.tokens_before.get(place), landed.tokens_after.get(place)
             held = after or before
@@ -211,7 +229,10 @@ class StepsTotal:
                 continue
             self.decimals[held.mint] = held.decimals
             moved = (after.units if after else 0) - (before.units if before else 0)
-            self.tokens[held.mint] -= moved
+            if is_call and moved > 0:
+                self.brought[held.mint] += moved
+            else:
+                self.tokens[held.mint] -= moved
             if before is None:
                 self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
 
@@ -223,7 +244,7 @@ class StepsTotal:
 
     def arrived(self, mint: str) -> Any:
         """Whole units of `mint` the wallet has more of, fees and rent aside."""
-        units = -self.tokens[mint]
+        units = self.brought[mint] - self.tokens[mint]
         if mint == WRAPPED_SOL_MINT:
             units += -self.lamports + self.fees + self.rent
         return from_units(max(0, units), self.decimals.get(mint, 0))
@@ -376,15 +397,15 @@ def _wrapped(tokens: Mapping[int, TokenBalance], place: int) -> int:
     return 0 if held is None or held.mint != WRAPPED_SOL_MINT else held.units
 
 
-def _tokens_lost(landed: Landed, wallet: str, mint: str) -> int:
-    lost = 0
-    for place, address in enumerate(landed.accounts):
-        before = _own(landed.tokens_before, place, wallet, mint)
-        after = _own(landed.tokens_after, place, wallet, mint)
-        if after > before and not _is_associated(landed, place, address, wallet):
-            after = before
-        lost += before - after
-    return max(0, lost)
+def _tokens_left(landed: Landed, wallet: str, mint: str, lines: Sequence[Line]) -> int:
+    own = {
+        address
+        for place, address in enumerate(landed.accounts)
+        if (held := landed.tokens_after.get(place)) is not None
+        and (held.owner, held.mint) == (wallet, mint)
+        and _is_associated(landed, place, address, wallet)
+    }
+    return sum(each.units for each in lines if each.asset == mint and each.account not in own)
 
 
 def _own(tokens: Mapping[int, TokenBalance], place: int, wallet: str, mint: str) -> int:
