@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from solders.message import to_bytes_versioned
 from solders.signature import Signature
+from solders.transaction import VersionedTransaction
 from sqlalchemy import select, update
 from tests.promises import promise
 from tests.support.clock import until
@@ -32,6 +34,7 @@ from solward.types.record import TransactionStatus
 from solward.vault.guardrails import RULES, ScopeLimits
 from solward.vault.money.judge.assess import compile_instructions
 from solward.vault.money.request import ADMIN, Actor, IdempotencyKey
+from solward.vault.store import attempts as attempt_store
 from solward.vault.store import spending
 
 FEE = 5_000
@@ -394,3 +397,18 @@ async def test_what_was_written_ahead_is_what_was_sent(bench: Bench) -> None:
     assert seen[0] == (base64.b64encode(row.wire).decode(), 1)
     assert (row.state, row.attempt_no) == ("landed_ok", 1)
     assert counted == [("COSTS", 5_000), ("SOL", 500_000_000)]
+
+
+@promise("approved-under-a-fee-ceiling")
+async def test_what_was_not_signed_makes_no_equal_payment_cost_a_memo(tmp_path: Path) -> None:
+    limits = ScopeLimits(max_tx_per_minute=1)
+    async with open_bench(tmp_path, limits=limits) as bench:
+        actor = replace(ADMIN, limits=(("agent:a", ScopeLimits(max_lamports_per_tx=1)),))
+        with pytest.raises(GuardrailBlocked):
+            await bench.transfer(1, actor)
+        await bench.engine.dry_run(bench.wallet.id, ADMIN, bench.draft(1))
+        record = await bench.transfer(1)
+        async with bench.database.read() as connection:
+            [attempt] = await attempt_store.of_transaction(connection, record.id)
+        [transfer] = VersionedTransaction.from_bytes(attempt.wire).message.instructions
+        assert len(transfer.data) == 12

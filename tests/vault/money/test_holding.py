@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.promises import promise
 from tests.support.database import hold_row
 
 from solward.types.guardrail import Intent, Line, Operation
@@ -65,6 +66,26 @@ def test_what_was_shown_and_less_is_covered() -> None:
 )
 def test_anything_else_is_not(line: Line, said: str) -> None:
     assert said in (change(hold(SENT), line) or "")
+
+
+@promise("approval-runs-it-again")
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [
+        ("stake", "validator"),
+        ("unstake", "stakeAccount"),
+        ("revoke_authority", "authorityType"),
+        ("mint_supply", "amount"),
+        ("token_launch", "symbol"),
+        ("close_account", "account"),
+    ],
+)
+def test_what_its_lines_do_not_say_is_as_it_was_shown(type_: str, name: str) -> None:
+    shown = replace(hold(), type=type_, arrives={}, details={name: "A"})
+    same = Intent(type_, "wallet", details={name: "A"})
+    assert change(shown, intent=same) is None
+    other = replace(same, details={name: "B"})
+    assert change(shown, intent=other) == f"{name} is B now, and A was shown"
 
 
 def test_halves_that_are_more_together_are_not() -> None:

@@ -284,7 +284,8 @@ class Assessor:
         self._hook = hook
         self._observe_ms = observe_ms
         self.blockhashes = BlockhashSource(ledger, verify)
-        # Messages built on the current blockhash: an equal one would have an equal signature.
+        # Messages signed on the current blockhash, payments built on it: an equal one would have an
+        # equal signature.
         self._built: dict[str, set[bytes]] = {}
         # Of a wallet's payments without their limit: how many equal ones were built on it.
         self._equal: dict[tuple[object, ...], int] = {}
@@ -293,8 +294,8 @@ class Assessor:
         """Build, simulate and analyse.
 
         Args:
-            nonce: makes this message unique where an equal one was built before.
-            trial: it will not be sent, so an equal one may still be built.
+            nonce: makes this message unique where an equal one was signed before.
+            trial: it will not be sent, so an equal payment may still be built.
 
         Raises:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
@@ -309,7 +310,7 @@ class Assessor:
             if draft.wire is not None:
                 transaction, memo = parse_wire(draft.wire, draft.intent.wallet), None
             elif draft.payment is None and built_on != blockhash.blockhash:
-                transaction, memo = self._unique(draft, blockhash.blockhash, nonce, trial)
+                transaction, memo = self._unique(draft, blockhash.blockhash, nonce)
                 built_on = blockhash.blockhash
             self._hook(Step.BUILT)
             if draft.payment is not None:
@@ -323,6 +324,8 @@ class Assessor:
                 # A node that is behind does not know the blockhash yet, or it is too old by now.
                 unseen = assessment.failure == UNKNOWN_BLOCKHASH
                 if not unseen:
+                    # Signed before a restart, or by another process.
+                    self.note_signed(draft, assessment.transaction.message)
                     built_on = ""
                 if own and (not unseen or tries % 2 == 0):
                     self.blockhashes.forget()
@@ -372,18 +375,28 @@ class Assessor:
             return 0
         return fee_terms(assessment.transaction.message).bid_lamports
 
-    def _unique(
-        self, draft: Draft, blockhash: str, nonce: str, trial: bool
-    ) -> tuple[VersionedTransaction, str | None]:
-        """A transaction that no other equals, and the nonce where it took one."""
+    def note_signed(self, draft: Draft, message: AnyMessage) -> None:
+        """Note that a message is signed, so that an equal one gets a memo from now on.
+
+        What is refused, held or only tried is not noted: it would make the same request cost a memo
+        later. Payments differ by their limits, which are noted as they are built.
+        """
+        if draft.wire is not None or draft.payment is not None:
+            return
+        blockhash = str(message.recent_blockhash)
         if blockhash not in self._built:
-            self._built = {blockhash: set()}
+            self._built, self._equal = {blockhash: set()}, {}
+        # Without its budget, which is found later.
+        plain = compile_instructions(draft, blockhash, None).message
+        self._built[blockhash].add(bytes(to_bytes_versioned(plain)))
+
+    def _unique(
+        self, draft: Draft, blockhash: str, nonce: str
+    ) -> tuple[VersionedTransaction, str | None]:
+        """A transaction that no signed one equals, and the nonce where it took one."""
         transaction = compile_instructions(draft, blockhash, None)
-        message = bytes(to_bytes_versioned(transaction.message))
-        if message in self._built[blockhash]:
+        if bytes(to_bytes_versioned(transaction.message)) in self._built.get(blockhash, ()):
             return compile_instructions(draft, blockhash, nonce), nonce
-        if not trial:
-            self._built[blockhash].add(message)
         return transaction, None
 
     async def _budgeted(

@@ -117,6 +117,7 @@ class Signing:
         own = message.account_keys[0] if draft.payment is None else draft.intent.wallet
         signature = signatures[str(own)]
         signed = VersionedTransaction.populate(message, list(signatures.values()))
+        self._assessor.note_signed(draft, message)
         self._hook(Step.SIGNED)
         debit = max_debit(draft.intent, effects)
         attempt = Attempt(
