@@ -210,6 +210,32 @@ async def test_a_failure_is_tried_again_with_the_same_id_and_a_new_signature(
     assert len({each.id for each in receiver.heard}) == 1
 
 
+@promise("odd-item-stops-nobody")
+async def test_a_delivery_that_cannot_be_ended_stops_none_that_is_sent_beside_it(
+    database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_try, failed = store.end_try, []
+
+    async def odd_once(connection: Any, claimed: Any, *rest: Any) -> bool:
+        if claimed.subject == "h-1" and not failed:
+            failed.append(claimed.id)
+            raise ValueError("no such end")
+        return await end_try(connection, claimed, *rest)
+
+    monkeypatch.setattr(store, "end_try", odd_once)
+    async with enqueuing(database):
+        for number in range(1, 6):
+            await tell(database, "hold:created", f"h-{number}")
+    with capture_logs() as lines:
+        async with webhook(database, receiver.url, replace(FAST, lease_s=1)).delivering():
+            await deliveries_ended(database, *["delivered"] * 5)
+    # The others were told once, at once.
+    told = [id_ for _, id_ in receiver.told]
+    assert sorted(told) == ["h-1", "h-1", "h-2", "h-3", "h-4", "h-5"]
+    crashed = [each for each in lines if each["event"] == "webhook_crashed"]
+    assert [each["delivery"] for each in crashed] == failed
+
+
 async def test_where_the_database_fails_after_it_was_taken_it_is_told_again_and_others_once(
     database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

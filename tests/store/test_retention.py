@@ -407,6 +407,22 @@ async def test_answers_of_sellers_go_by_their_days(database: Database) -> None:
     assert await bodies(database) == [None, None, None, 0]
 
 
+@promise("odd-item-stops-nobody")
+async def test_rows_that_cannot_be_deleted_keep_no_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def odd(*_given: Any) -> int:
+        raise ValueError("an odd row")
+
+    monkeypatch.setattr(retention, "cut_decisions", odd)
+    await add_payments(database, (1, b"a"))
+    with capture_logs() as logs:
+        found = await retain(database, settings(decision_retention_days=1), NOW)
+    assert found == Retained(answers=1)
+    [failed] = [each for each in logs if each["event"] == "retention_failed"]
+    assert (failed["of"], failed["log_level"]) == ("decisions", "error")
+
+
 @promise("old-answers-pruned-sizewise")
 async def test_answers_of_sellers_go_by_their_size_but_for_those_of_the_last_day(
     database: Database, monkeypatch: pytest.MonkeyPatch

@@ -170,14 +170,16 @@ class Sender(ABC):
         return bool(claimed)
 
     async def _try(self, client: httpx.AsyncClient, claimed: Claimed) -> None:
-        failure = await self._send(client, claimed)
         try:
-            await self._end_try(claimed, failure)
+            await self._end_try(claimed, await self._send(client, claimed))
         except StoreError as error:
             # It is sent again when the lease has run out.
             _log.warning(
                 "webhook_waits", webhook=self.channel, delivery=claimed.id, error=str(error)
             )
+        except Exception:
+            # So is one that has a bug; those that are sent beside it go on.
+            _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
 
     async def _end_try(self, claimed: Claimed, failure: str | None) -> None:
         async with self._database.write() as connection:
@@ -244,7 +246,7 @@ async def send(
             return None if response.is_success else f"HTTP {response.status_code}"
     except TimeoutError:
         return "no answer in time"
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         # Its text may quote the address, which is a secret.
         return type(error).__name__
 

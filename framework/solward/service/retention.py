@@ -105,26 +105,31 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
     Raises:
         StoreError: the database refused.
     """
-    decisions = events = 0
-    days = settings.decision_retention_days
-    if days is not None:
-        made_ms = now_ms - days * DAY_MS
-        decisions = await _delete_in_batches(
+    deletions: dict[str, Callable[[], Awaitable[int]]] = {}
+    if settings.decision_retention_days is not None:
+        made_ms = now_ms - settings.decision_retention_days * DAY_MS
+        deletions["decisions"] = lambda: _delete_in_batches(
             database, lambda connection: cut_decisions(connection, made_ms, BATCH)
         )
-    days = settings.event_retention_days
-    if days is not None:
-        events = await _delete_events(database, now_ms - days * DAY_MS)
-    counted_ms = now_ms - judged.COUNTED_MS
-    found = Retained(
-        decisions,
-        events,
-        await _delete_answers(database, settings, now_ms),
-        await _delete_usage(database, now_ms // HOUR_MS - USAGE_KEPT_HOURS),
-        await _delete_in_batches(
-            database, lambda connection: judged.forget(connection, counted_ms, BATCH)
-        ),
+    if settings.event_retention_days is not None:
+        logged_ms = now_ms - settings.event_retention_days * DAY_MS
+        deletions["events"] = lambda: _delete_events(database, logged_ms)
+    deletions["answers"] = lambda: _delete_answers(database, settings, now_ms)
+    deletions["usage"] = lambda: _delete_usage(database, now_ms // HOUR_MS - USAGE_KEPT_HOURS)
+    deletions["judged"] = lambda: _delete_in_batches(
+        database,
+        lambda connection: judged.forget(connection, now_ms - judged.COUNTED_MS, BATCH),
     )
+    deleted: dict[str, int] = {}
+    for kind, delete_old in deletions.items():
+        try:
+            deleted[kind] = await delete_old()
+        except StoreError:
+            # The database refuses the others too.
+            raise
+        except Exception:
+            _log.exception("retention_failed", of=kind)
+    found = Retained(**deleted)
     if found != Retained():
         _log.info("retained", **asdict(found))
     return found
@@ -161,6 +166,8 @@ async def _hourly(database: Database, settings: Settings) -> None:
             await retain_now(database, settings)
         except StoreError as error:
             _log.warning("retention_failed", error=str(error))
+        except Exception:
+            _log.exception("retention_failed")
         await asyncio.sleep(EVERY_S)
 
 
