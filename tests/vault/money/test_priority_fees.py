@@ -379,6 +379,19 @@ async def test_a_bid_is_lowered_to_the_costs_that_are_left(
 
 
 @promise("bid-leaves-room")
+@pytest.mark.parametrize("order", [1, -1])
+async def test_of_several_grants_the_one_with_most_left_for_costs_bounds_the_bid(
+    tmp_path: Path, order: int
+) -> None:
+    actor = Actor("agent:a", limits=(("agent:a", ScopeLimits()),))
+    async with open_bench(tmp_path, priority_fee=2**40) as bench:
+        grants = [grant("agent:a", costs=left, SOL=limit("SOL", 10 * SOL)) for left in (0, 40_000)]
+        await replace_set(bench.database, "agent:a", grants[::order])
+        record = await bench.transfer(1, actor)
+        assert 39_990 <= (record.fee_lamports or 0) <= 40_000
+
+
+@promise("bid-leaves-room")
 async def test_what_does_not_fit_without_a_bid_is_refused_by_its_costs(tmp_path: Path) -> None:
     ceiling = ScopeLimits(daily_costs_lamports=BASE_FEE - 1)
     async with open_bench(tmp_path, priority_fee=100_000, limits=ceiling) as bench:

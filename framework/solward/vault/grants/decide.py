@@ -369,11 +369,21 @@ def _options(
             found.append(_Option(each, units, asks))
         elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
             nearest = why, each, units
+        elif why is nearest[0] is Why.COSTS and _costs_left(each, used) > _costs_left(
+            nearest[1], used
+        ):
+            # The one for which the bid must be lowered least.
+            nearest = why, each, units
     if found:
         return found
     if nearest is None:
         return Finding(Why.NO_GRANT, who, line)
     return _finding(nearest[0], who, nearest[1], line, nearest[2], at, case, used)
+
+
+def _costs_left(each: _Candidate, used: Mapping[Need, int]) -> int:
+    """Lamports of network fees and rent that a grant has left in its window."""
+    return each.grant.costs_lamports - used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
 
 
 _Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Why, _Candidate] | None]
