@@ -317,7 +317,7 @@ async def test_a_hook_with_a_program_is_refused_even_where_the_operator_allows_t
         itself = Instruction(TOKEN_2022, move.data, accounts)
         with pytest.raises(GuardrailBlocked, match=r"has a transfer hook$"):
             await tokens.operations.transact(
-                tokens.wallet, ADMIN, replace(intent, tokens_out={}), [itself], None
+                tokens.wallet, ADMIN, replace(intent, type="other", tokens_out={}), [itself], None
             )
         assert await tokens.units(mint) == 5_000_000
 

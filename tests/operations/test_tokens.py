@@ -13,7 +13,10 @@ from solders.system_program import (
     TransferParams,
     transfer,
 )
+from spl.token.instructions import mint_to_checked
+from spl.token.models import MintToCheckedParams
 from tests.promises import promise
+from tests.support.swaps import pay_sol
 from tests.support.tokens import (
     FEE,
     PROGRAMS,
@@ -28,7 +31,8 @@ from tests.support.tokens import (
 from solward.operations.tokens import plan_mint_supply
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
-from solward.types.errors import InvalidRequest, TransactionFailed
+from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.money.request import ADMIN
 from solward_localnet.market import genesis_accounts
@@ -95,6 +99,37 @@ async def test_an_account_of_a_mint_with_many_extensions_costs_the_rent_of_its_o
         rent = await tokens.bench.lamports(tokens.account(mint, TOKEN_2022))
         assert rent > RENT_2022
         assert before - await tokens.lamports() == rent + FEE
+
+
+@promise("arrivals-are-the-wallets")
+async def test_what_a_plugin_buys_is_of_no_mint_that_somebody_may_take(tmp_path: Path) -> None:
+    """The wallet pays 1 SOL, and mints what it says it bought; a stranger may take it at once."""
+    async with open_tokens(tmp_path) as tokens:
+        permanent = b"\x23" + bytes(tokens.stranger.pubkey())
+        mint = await tokens.mint(TOKEN_2022, space=166 + 4 + 32, extensions=(permanent,))
+        await mint_supply(tokens, mint, 1)
+        account = tokens.account(mint, TOKEN_2022)
+        minted = mint_to_checked(
+            MintToCheckedParams(
+                program_id=TOKEN_2022,
+                mint=Pubkey.from_string(mint),
+                dest=Pubkey.from_string(account),
+                mint_authority=tokens.owner,
+                amount=5,
+                decimals=6,
+            )
+        )
+        paid = pay_sol(tokens.owner, tokens.stranger.pubkey(), 10**9)
+        for type_ in ("swap", "other"):
+            intent = Intent(
+                type_,
+                tokens.address,
+                lamports_out=10**9,
+                tokens_in={mint: 5},
+                destinations=frozenset({str(tokens.stranger.pubkey())}),
+            )
+            with pytest.raises(GuardrailBlocked, match="permanent delegate"):
+                await tokens.operations.transact(tokens.wallet, ADMIN, intent, [paid, minted], None)
 
 
 @both_programs

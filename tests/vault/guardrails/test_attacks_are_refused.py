@@ -35,7 +35,6 @@ from tests.vault.guardrails.bank import (
     SOL,
     Bank,
     key,
-    mint_data,
     token_data,
     verdict,
 )
@@ -44,7 +43,6 @@ from tests.vault.guardrails.mixes import loadable
 from solward.solana.message import resolve
 from solward.solana.programs import (
     STAKE_PROGRAM,
-    TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
     WRAPPED_SOL_MINT,
 )
@@ -299,22 +297,6 @@ def test_29_tokens_in_an_account_that_others_stop_or_make_again_did_not_arrive(
         simulation = replace(simulation, post={**simulation.post, str(account): stopped})
     effects = simulated_effects(transaction.message, keys, simulation, bank.address)
     assert effects.tokens_in == {}
-
-
-@promise("arrivals-are-the-wallets")
-def test_29_what_is_minted_of_a_mint_that_somebody_may_take_did_not_arrive(bank: Bank) -> None:
-    permanent = (12).to_bytes(2, "little") + (32).to_bytes(2, "little")
-    data = mint_data(bank.own, extensions=permanent + bytes(bank.stranger.pubkey()))
-    mint = bank.put(TOKEN_2022_PROGRAM, data)
-    account = bank.put_tokens(mint, bank.own, 0, TOKEN_2022_PROGRAM)
-    minted = token(
-        b"\x0e" + u64(500) + b"\x06",
-        (mint, "w"),
-        (account, "w"),
-        (bank.own, "s"),
-        program=TOKEN_2022_PROGRAM,
-    )
-    assert bank.effects(bank.build([minted])).tokens_in == {}
 
 
 @promise("arrivals-are-the-wallets")

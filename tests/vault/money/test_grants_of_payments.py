@@ -137,7 +137,7 @@ async def test_what_a_person_is_asked_names_the_site_and_another_site_is_another
         with pytest.raises(Held) as found:
             await shop.hand_over(actor=actor(), site=site.removeprefix("site:"))
         held.append(found.value.hold)
-        asked = f"Agent a asks to pay 0.01 {shop.mint} to {shop.seller.pubkey()}, from wallet "
+        asked = f"Agent a asks to pay 0.01 {shop.mint} to {shop.seller.pubkey()} (request "
         assert held[-1].sentence.startswith(asked)
         assert f", through {site.removeprefix('site:')}. 0.01 " in held[-1].sentence
         assert held[-1].lines[0]["operation"] == "pay"

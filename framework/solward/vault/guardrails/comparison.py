@@ -224,7 +224,7 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
         if units > tokens_out[mint] and mint != WRAPPED_SOL_MINT:
             tokens_out[mint] = units
         arrived = min(-units, tokens_arrived[mint])
-        if arrived > 0 and mint != WRAPPED_SOL_MINT and _stays(view, mint):
+        if arrived > 0 and mint != WRAPPED_SOL_MINT:
             flows.tokens_in[mint] = arrived
     # What was wrapped in this transaction is in `lamports_out` already.
     tokens_out[WRAPPED_SOL_MINT] = max(0, tokens_out[WRAPPED_SOL_MINT] - wrapped)
@@ -282,15 +282,6 @@ def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
                 if token is not None:
                     tokens[token.mint] += sign * token.amount
     return lamports, tokens
-
-
-def _stays(view: View, mint: str) -> bool:
-    """Whether the mint lets nobody take or stop what arrived, as far as it is shown."""
-    state = view.pre(mint) or view.post(mint)
-    if state is None:
-        return not _may_be_token_2022(view, mint)
-    found = mint_account(mint, state)
-    return found is not None and not any(unwelcome(found, view.regulated_mints))
 
 
 def _arrived(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:

@@ -38,6 +38,7 @@ from solward.solana.tokens import mint_account, token_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.ledger import Account
+from solward.types.record import TransactionType
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.guardrails.comparison import unwelcome
 from solward.vault.guardrails.rules import PAYMENT_TERMS
@@ -554,15 +555,18 @@ class Assessor:
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
         min_slot = max(blockhash.context_slot, self._ledger.landed_slot)
-        # The mints that a pocket's call shall bring move in no transaction that is judged.
-        bought = () if draft.pocket is None else tuple(draft.pocket.returns)
+        # The mints that a pocket's call shall bring move in no transaction that is judged; those
+        # that a plugin's own transaction shall bring may be minted in it.
+        bought = set() if draft.pocket is None else set(draft.pocket.returns)
+        if draft.intent.type in (TransactionType.SWAP, TransactionType.OTHER):
+            bought |= set(draft.intent.tokens_in)
         # The ledger's time comes with the accounts, so that it costs no call.
         read = list(dict.fromkeys((*addresses, *bought, CLOCK_SYSVAR)))
         read_at, before, result = await read_and_simulate(
             self._ledger, bytes(transaction), read, addresses, min_slot
         )
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
-        mints = {mint: mint_account(mint, before[mint]) for mint in bought}
+        mints = {mint: mint_account(mint, before[mint]) for mint in sorted(bought)}
         before = {address: before[address] for address in addresses}
         _check_recipients(message, [key.address for key in keys], before, draft.intent)
         refused: list[tuple[str, str]] = []
