@@ -25,6 +25,7 @@ from solward.support.clock import iso
 from solward.types.errors import (
     HoldDecided,
     InvalidRequest,
+    LedgerError,
     MayNotDecide,
     NotFound,
     SolwardError,
@@ -243,9 +244,8 @@ class Approvals:
                     # What a key's schedule asked for ends with it, and with its secret.
                     actor = await self._callers.actor(each) or actor
             await self._make_again(row, actor)
-        except HoldWaits as waits:
-            async with self._database.write() as connection:
-                await store.note_wait(connection, hold, f"it was approved, and waits: {waits}")
+        except (HoldWaits, LedgerError) as waits:
+            await self._note_wait(row, str(waits))
             return
         except (HoldTaken, StoreError):
             # Another used it, or the database does not answer: then the next sweep goes on.
@@ -255,9 +255,11 @@ class Approvals:
             return
         except SolwardError as refused:
             error = str(refused)
-        except Exception:
-            _log.exception("hold_failed", hold_id=hold.id)
-            error = "an internal error"
+        except Exception as bug:
+            # Such as a venue plugin's; its text may hold what nobody should read.
+            if await self._note_wait(row, f"it failed unexpectedly ({type(bug).__name__})"):
+                _log.exception("hold_failed", hold_id=hold.id)
+            return
         else:
             return
         async with self._database.write() as connection:
@@ -266,6 +268,14 @@ class Approvals:
             await store.refuse(
                 connection, row, HoldState.REFUSED, text, moment.database_ms, by="service"
             )
+
+    async def _note_wait(self, row: HoldRow, why: str) -> bool:
+        """Say why it waits; returns whether that is new."""
+        reason = f"it was approved, and waits: {why}"
+        with contextlib.suppress(StoreError):
+            async with self._database.write() as connection:
+                await store.note_wait(connection, row.hold, reason)
+        return reason not in row.hold.reasons
 
     async def _make_again(self, row: HoldRow, actor: Actor) -> None:
         hold, recipe = row.hold, row.recipe

@@ -30,12 +30,18 @@ from solward.operations.payments.pay import PaymentQuote, Payments
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
-from solward.operations.venues import Venue, Venues
+from solward.operations.venues import NoVenue, Venue, Venues
 from solward.plugins.containment import contained
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.types.entries import Entry, HistoryRequest, Put
-from solward.types.errors import InvalidRequest, LedgerError, LedgerUnavailable, SkillError
+from solward.types.errors import (
+    InvalidRequest,
+    LedgerError,
+    LedgerUnavailable,
+    SkillError,
+    SolwardError,
+)
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
 from solward.types.paid import PaidAnswer, PayRequest, max_parts
@@ -191,9 +197,13 @@ class Operations:
         try:
             sources = self._of(plan.sources, more)
             planned = await run_plan(plan, wallet.address, **sources, **values)
-        except LedgerError as error:
+        except (InvalidRequest, NoVenue):
+            raise
+        except SolwardError as error:
             if actor.approval is not None:
                 raise HoldWaits(str(error)) from None
+            if not isinstance(error, LedgerError):
+                raise
             details = operation.requested(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
             raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None

@@ -166,7 +166,7 @@ async def plan_swap(
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
         LedgerUnavailable: ledger or venues did not answer, or answered something else.
-        SkillError: `no_venue`.
+        NoVenue: see `Venues.enabled`.
     """
     if slippage_bps > limits.max_slippage_bps:
         raise InvalidRequest(
@@ -465,7 +465,7 @@ async def read_quote(
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
         LedgerUnavailable: ledger or venues did not answer, or answered something else.
-        SkillError: `no_venue`.
+        NoVenue: see `Venues.enabled`.
     """
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
 

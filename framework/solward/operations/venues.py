@@ -25,6 +25,13 @@ T = TypeVar("T")
 OFFERS_S = 5.0
 
 
+class NoVenue(SkillError):
+    """The settings and the loaded plugins have no venue for a swap."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("no_venue", message)
+
+
 class VenuePlugin(Protocol):
     """A loaded venue plugin."""
 
@@ -90,22 +97,21 @@ class Venues:
         """Those that a swap asks, at least one.
 
         Raises:
-            SkillError: `no_venue`: none is loaded, or not the chosen one, or it lacks a setting.
+            NoVenue: none is loaded, or not the chosen one, or it lacks a setting.
         """
         if not self.loaded:
-            raise SkillError("no_venue", "No swap venue plugin is loaded")
+            raise NoVenue("No swap venue plugin is loaded")
         named = tuple(each for each in self.loaded if self.chosen in (BEST_VENUE, each.name))
         if not named:
             names = ", ".join(each.name for each in self.loaded)
-            raise SkillError(
-                "no_venue",
+            raise NoVenue(
                 f"No swap venue {self.chosen!r} is loaded; SWAP_VENUE may be {BEST_VENUE} or one of"
                 f" {names}",
             )
         ready = tuple(each for each in named if each.lacks is None)
         if not ready:
             lacking = "; ".join(f"{each.name}: {each.lacks}" for each in named)
-            raise SkillError("no_venue", f"No swap venue is configured ({lacking})")
+            raise NoVenue(f"No swap venue is configured ({lacking})")
         return ready
 
 

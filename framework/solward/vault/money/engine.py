@@ -347,9 +347,12 @@ class Engine:
             )
             return Trial(verdict, found, failure)
 
-        if assessment is None or assessment.effects is None:
-            return await judged(None)
-        return await self._with_bid_that_fits(draft, assessment, None, judged)
+        if assessment is not None and assessment.effects is not None:
+            try:
+                return await self._with_bid_that_fits(draft, assessment, None, judged)
+            except LedgerError as error:
+                failure = str(error)
+        return await judged(None)
 
     async def use_pocket(
         self, wallet_id: str, actor: Actor, draft: PocketDraft
@@ -576,12 +579,9 @@ class Engine:
         try:
             with tracing.span("transaction.assess"):
                 draft, assessment = await self._assessor.assess_any(draft, record.id)
+            assessment.check_answered()
         except LedgerError as error:
-            if actor.approval is not None:
-                raise HoldWaits(str(error)) from None
-            raise refusal(
-                await self._reserver.fail(record, actor, draft.intent, None, str(error))
-            ) from None
+            raise await self._unanswered(record, actor, draft.intent, error) from None
         self._hook(Step.ASSESSED)
         if assessment.effects is None:
             text = would_fail(assessment.failure)
@@ -598,7 +598,12 @@ class Engine:
                 record, actor, draft.intent, judged.effects, draft.pocket, paid, bid_lamports
             )
 
-        assessment, reservation = await self._with_bid_that_fits(draft, assessment, None, reserve)
+        try:
+            assessment, reservation = await self._with_bid_that_fits(
+                draft, assessment, None, reserve
+            )
+        except LedgerError as error:
+            raise await self._unanswered(record, actor, draft.intent, error) from None
         self._hook(Step.RESERVED)
         draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
@@ -607,6 +612,15 @@ class Engine:
             )
         _log.info("transaction_signed", signature=item.signature)
         return reservation, item
+
+    async def _unanswered(
+        self, record: TransactionRecord, actor: Actor, intent: Intent, error: LedgerError
+    ) -> HoldWaits | TransactionError:
+        """The error to raise where the ledger did not answer and nothing is reserved; it is stored,
+        unless it was approved, which waits."""
+        if actor.approval is not None:
+            return HoldWaits(str(error))
+        return refusal(await self._reserver.fail(record, actor, intent, None, str(error)))
 
     async def _with_bid_that_fits(
         self,
@@ -621,6 +635,10 @@ class Engine:
         Args:
             nonce: of a payment, see `Assessor.rebuild`.
             judge: takes what would be signed, and by how many lamports its fee can be lowered.
+
+        Raises:
+            LedgerError: the ledger did not answer when it was built again, so that nobody knows
+                whether it fits.
         """
         bid = self._assessor.bid_lamports(draft, assessment)
         while True:
@@ -630,8 +648,9 @@ class Engine:
                 assert assessment.effects is not None
                 most = assessment.effects.fee_lamports - error.excess_lamports
                 bid = 0
-                with contextlib.suppress(LedgerError, InvalidRequest):
+                with contextlib.suppress(InvalidRequest):
                     rebuilt = await self._assessor.rebuild(draft, nonce, most)
+                    rebuilt.check_answered()
                     if rebuilt.effects is not None and rebuilt.effects.fee_lamports <= most:
                         assessment, bid = rebuilt, self._assessor.bid_lamports(draft, rebuilt)
 

@@ -16,6 +16,26 @@ _INSUFFICIENT = re.compile(
 # Of what a node says of an error.
 _LONGEST = 200
 _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
+# Errors of a node's moment, not of what a transaction does: of the bytes' age, of what else runs,
+# and of the cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
+_PASSING = frozenset(
+    {
+        "AccountBorrowOutstanding",
+        "AccountInUse",
+        "AlreadyProcessed",
+        "BlockhashNotFound",
+        "ClusterMaintenance",
+        "CommitCancelled",
+        "ProgramCacheHitMaxLimit",
+        "ProgramExecutionTemporarilyRestricted",
+        "ResanitizationNeeded",
+        "WouldExceedAccountDataBlockLimit",
+        "WouldExceedAccountDataTotalLimit",
+        "WouldExceedMaxAccountCostLimit",
+        "WouldExceedMaxBlockCostLimit",
+        "WouldExceedMaxVoteCostLimit",
+    }
+)
 
 
 def refusal(record: TransactionRecord) -> TransactionError:
@@ -29,6 +49,13 @@ def refusal(record: TransactionRecord) -> TransactionError:
 def would_fail(failure: str | None) -> str:
     """The error of a transaction whose simulation failed."""
     return f"The transaction would fail: {failure}"
+
+
+def is_passing(err: Any) -> bool:
+    """Returns whether a ledger's transaction error says nothing of the transaction itself, so that
+    the same one may succeed a moment later."""
+    names = [err] if isinstance(err, str) else err if isinstance(err, dict) else ()
+    return any(name in _PASSING for name in names)
 
 
 def explain(err: Any, logs: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ from solward.vault.ledger.protocol import (
     SimulationResult,
     Tip,
 )
-from solward.vault.money.failures import explain
+from solward.vault.money.failures import explain, is_passing, would_fail
 from solward.vault.money.judge.payment_terms import (
     check_draft,
     held_units,
@@ -246,6 +246,7 @@ class Assessment:
             another node may see no failure.
         units: compute units that the simulation used; None where the node does not say.
         source_units: of a payment, what the account that it leaves held.
+        passing: whether the failure is one of the moment, see `is_passing`.
     """
 
     transaction: VersionedTransaction
@@ -255,6 +256,13 @@ class Assessment:
     behind: bool = False
     units: int | None = None
     source_units: int = 0
+    passing: bool = False
+
+    def check_answered(self) -> None:
+        """Raise `LedgerUnavailable` where the failure is the node's of the moment: it is behind, or
+        says so of bytes that may succeed later."""
+        if self.effects is None and (self.behind or self.passing):
+            raise LedgerUnavailable(would_fail(self.failure))
 
 
 class Assessor:
@@ -585,7 +593,8 @@ class Assessor:
             elif unfunded and payment is not None and payment.fee_payer:
                 failure = f"the sponsor {payment.fee_payer} has too little SOL for the network fee"
             behind, units = result.slot < min_slot, result.units_consumed
-            return Assessment(transaction, blockhash, None, failure, behind, units)
+            passing = is_passing(result.err)
+            return Assessment(transaction, blockhash, None, failure, behind, units, passing=passing)
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
