@@ -64,6 +64,7 @@ def _fewer_accounts(answer: Any) -> None:
         ("getLatestBlockhash", _long_lived, "impossible last valid block height"),
         ("simulateTransaction", _no_inner, "no inner instructions"),
         ("simulateTransaction", _fewer_accounts, "unexpected shape"),
+        ("simulateTransaction", _no_accounts, "unexpected shape"),
     ],
 )
 async def test_30_an_answer_that_cannot_be_is_no_ground_to_sign(
@@ -85,9 +86,8 @@ def _more_gone(answer: Any) -> None:
 
 
 @promise("hidden-accounts-refused")
-@pytest.mark.parametrize("lie", [_no_accounts, _more_gone])
-async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(bench: Bench, lie: Lie) -> None:
-    lying(bench, "simulateTransaction", lie)
+async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(bench: Bench) -> None:
+    lying(bench, "simulateTransaction", _more_gone)
     with pytest.raises(GuardrailBlocked) as caught:
         await bench.transfer(1)
     assert caught.value.rule == "simulated_effects"
