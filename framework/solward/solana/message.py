@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -128,6 +128,14 @@ def top_level_calls(message: AnyMessage) -> Iterator[Call]:
     for each in message.instructions:
         accounts = tuple(names[at] if at < len(names) else None for at in each.accounts)
         yield Call(names[each.program_id_index], bytes(each.data), accounts)
+
+
+def resolved_calls(message: AnyMessage, addresses: Sequence[str]) -> tuple[Call, ...]:
+    """As `top_level_calls`, with what lookup tables hold, by the addresses of `resolve`."""
+    return tuple(
+        Call(call.program, call.data, tuple(addresses[at] for at in each.accounts))
+        for call, each in zip(top_level_calls(message), message.instructions, strict=True)
+    )
 
 
 def lookup_tables(message: AnyMessage) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ LOADERS: Final = frozenset(
     }
 )
 
+# The runtime destroys the SOL that it holds.
+INCINERATOR: Final = "1nc1nerator11111111111111111111111111111111"
+
 # The owner of every sysvar account.
 SYSVAR_PROGRAM: Final = "Sysvar1111111111111111111111111111111111111"
 CLOCK_SYSVAR: Final = "SysvarC1ock11111111111111111111111111111111"

@@ -10,22 +10,42 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import (
+    CreateAccountParams,
     CreateAccountWithSeedParams,
     TransferParams,
+    TransferWithSeedParams,
+    WithdrawNonceAccountParams,
+    create_account,
     create_account_with_seed,
     transfer,
+    transfer_with_seed,
+    withdraw_nonce_account,
 )
-from spl.token.instructions import close_account
-from spl.token.models import CloseAccountParams
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    get_associated_token_address,
+    sync_native,
+    transfer_checked,
+)
+from spl.token.models import CloseAccountParams, SyncNativeParams, TransferCheckedParams
 from tests.promises import promise
-from tests.support.engine import RENT_SYSVAR, STAKE, locked_stake
+from tests.support.engine import RENT_SYSVAR, STAKE, by_hand, locked_stake
 from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
 
+from solward.context.pocket import PocketRequest
 from solward.solana.balances import read_balances
-from solward.solana.programs import CLOCK_SYSVAR, SYSTEM_PROGRAM
+from solward.solana.instructions import Stake, System
+from solward.solana.programs import (
+    CLOCK_SYSVAR,
+    INCINERATOR,
+    STAKE_HISTORY_SYSVAR,
+    SYSTEM_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
 from solward.solana.stakes import read_stakes
 from solward.solana.token_list import token_list
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, SolwardError
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody.foreign_rights import foreign_rights
@@ -154,3 +174,250 @@ async def test_the_vault_of_a_program_gets_what_is_sent_to_it(tokens: TokenBench
     await does(tokens, "transfer", to=str(vault), amount=Decimal("0.1"))
     await does(tokens, "transfer_token", mint=mint, to=str(vault), amount=1)
     assert await tokens.accounts(mint, str(vault)) != {}
+
+
+NOBODY = Pubkey.from_string(INCINERATOR)
+LAMPORTS = 10**7
+SYSTEM = Pubkey.from_string(SYSTEM_PROGRAM)
+MULTISIG = bytes([2, 1])
+
+
+async def made(tokens: TokenBench, space: int, owner: Pubkey, data: bytes = b"") -> Pubkey:
+    """A stranger's account of a program, initialised with `data` where there is some."""
+    account, payer = Keypair(), tokens.stranger.pubkey()
+    create = create_account(
+        CreateAccountParams(
+            from_pubkey=payer,
+            to_pubkey=account.pubkey(),
+            lamports=10 * LAMPORTS,
+            space=space,
+            owner=owner,
+        )
+    )
+    rent = AccountMeta(RENT_SYSVAR, False, False)
+    metas = [AccountMeta(account.pubkey(), False, True), rent, AccountMeta(payer, False, False)]
+    instructions = [create, Instruction(owner, data, metas)] if data else [create]
+    await tokens.land(instructions, account)
+    return account.pubkey()
+
+
+async def multisig(tokens: TokenBench) -> Pubkey:
+    return await made(tokens, 355, TOKEN, MULTISIG)
+
+
+async def what_cannot_spend(tokens: TokenBench, which: str) -> Pubkey:
+    match which:
+        case "a mint":
+            return Pubkey.from_string(await tokens.mint())
+        case "a multisig of":
+            return await multisig(tokens)
+        case "an account without tokens":
+            return await made(tokens, 165, TOKEN)
+        case "which is no program":
+            return await made(tokens, 10, Keypair().pubkey())
+        case "destroys what it gets":
+            return NOBODY
+    raise AssertionError(which)
+
+
+SAID = {"a mint": "is the mint of a token"}
+
+
+@promise("recipients-can-spend")
+@pytest.mark.parametrize(
+    "which",
+    [
+        "a mint",
+        "a multisig of",
+        "an account without tokens",
+        "which is no program",
+        "destroys what it gets",
+    ],
+)
+async def test_sol_reaches_nothing_that_cannot_spend_it_by_any_instruction(
+    tokens: TokenBench, which: str
+) -> None:
+    wallet, to = tokens.owner, await what_cannot_spend(tokens, which)
+    stake = Pubkey.from_string(await locked_stake(tokens.bench, epoch=0))
+    held = Pubkey.create_with_seed(wallet, "held", SYSTEM)
+    nonce = Pubkey.create_with_seed(wallet, "nonce", SYSTEM)
+    create = CreateAccountWithSeedParams(
+        from_pubkey=wallet,
+        to_pubkey=nonce,
+        base=wallet,
+        seed="nonce",
+        lamports=10 * LAMPORTS,
+        space=80,
+        owner=SYSTEM,
+    )
+    recent = Pubkey.from_string("SysvarRecentB1ockHashes11111111111111111111")
+    await by_hand(
+        tokens.bench,
+        transfer(TransferParams(from_pubkey=wallet, to_pubkey=held, lamports=5 * LAMPORTS)),
+        create_account_with_seed(create),
+        Instruction(
+            SYSTEM,
+            struct.pack("<I", System.INITIALIZE_NONCE) + bytes(wallet),
+            [
+                AccountMeta(nonce, False, True),
+                AccountMeta(recent, False, False),
+                AccountMeta(RENT_SYSVAR, False, False),
+            ],
+        ),
+    )
+    signs, receives = AccountMeta(wallet, True, False), AccountMeta(to, False, True)
+    sysvars = [
+        AccountMeta(Pubkey.from_string(each), False, False)
+        for each in (CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR)
+    ]
+    ways = {
+        "transfer": transfer(TransferParams(from_pubkey=wallet, to_pubkey=to, lamports=LAMPORTS)),
+        "with seed": transfer_with_seed(
+            TransferWithSeedParams(
+                from_pubkey=held,
+                from_base=wallet,
+                from_seed="held",
+                from_owner=SYSTEM,
+                to_pubkey=to,
+                lamports=LAMPORTS,
+            )
+        ),
+        "of a nonce": withdraw_nonce_account(
+            WithdrawNonceAccountParams(
+                nonce_pubkey=nonce, authorized_pubkey=wallet, to_pubkey=to, lamports=LAMPORTS
+            )
+        ),
+        "of a stake": Instruction(
+            STAKE,
+            struct.pack("<IQ", Stake.WITHDRAW, LAMPORTS),
+            [AccountMeta(stake, False, True), receives, *sysvars, signs],
+        ),
+    }
+    for instruction in ways.values():
+        intent = Intent("other", tokens.address, LAMPORTS, destinations=frozenset({str(to)}))
+        execute = tokens.bench.engine.execute(tokens.wallet, ADMIN, Draft(intent, (instruction,)))
+        await tokens.refuses(execute, f"^recipient: .*{SAID.get(which, which)}")
+    await tokens.refuses(
+        does(tokens, "transfer", to=str(to), amount=Decimal("0.01")),
+        f"^to: .*{SAID.get(which, which)}",
+    )
+
+    async def build(pocket: str) -> list[Instruction]:
+        paid = TransferParams(
+            from_pubkey=Pubkey.from_string(pocket), to_pubkey=to, lamports=LAMPORTS
+        )
+        return [transfer(paid)]
+
+    use = tokens.operations.use_pocket(
+        tokens.wallet, ADMIN, PocketRequest(build=build, lamports=5 * LAMPORTS)
+    )
+    before = await tokens.bench.lamports(str(to))
+    with pytest.raises(SolwardError, match=SAID.get(which, which)):
+        await use
+    assert await tokens.bench.lamports(str(to)) == before
+
+
+@promise("recipients-can-spend")
+@pytest.mark.parametrize("owner", [Keypair().pubkey(), TOKEN], ids=["no program", "no tokens"])
+async def test_no_account_is_made_that_nobody_could_spend_from(
+    tokens: TokenBench, owner: Pubkey
+) -> None:
+    lost = Pubkey.create_with_seed(tokens.owner, "lost", owner)
+    create = CreateAccountWithSeedParams(
+        from_pubkey=tokens.owner,
+        to_pubkey=lost,
+        base=tokens.owner,
+        seed="lost",
+        lamports=LAMPORTS,
+        space=0,
+        owner=owner,
+    )
+    intent = Intent("other", tokens.address, LAMPORTS, destinations=frozenset({str(lost)}))
+    draft = Draft(intent, (create_account_with_seed(create),))
+    said = "is an account without tokens" if owner == TOKEN else "which is no program"
+    await tokens.refuses(
+        tokens.bench.engine.execute(tokens.wallet, ADMIN, draft), f"^recipient: .*{said}"
+    )
+
+
+@promise("recipients-can-spend")
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "opened with it"])
+@pytest.mark.parametrize("which", ["a program", "a mint", "the incinerator", "a token account"])
+async def test_no_tokens_reach_an_account_whose_owner_cannot_spend_them(
+    tokens: TokenBench, which: str, is_open: bool
+) -> None:
+    mint = await tokens.mint(units=5_000_000, ours=False)
+    owners = {
+        "a program": TOKEN,
+        "a mint": Pubkey.from_string(mint),
+        "the incinerator": NOBODY,
+        "a token account": Pubkey.from_string(await tokens.another_account(await tokens.mint())),
+    }
+    owner = owners[which]
+    draft, account = sends(tokens, mint, owner)
+    if is_open:
+        opening = create_idempotent_associated_token_account(
+            tokens.stranger.pubkey(), owner, Pubkey.from_string(mint), TOKEN
+        )
+        await tokens.land([opening])
+        # The owner stands nowhere in the message.
+        draft = Draft(draft.intent, draft.instructions[1:])
+        call = does(tokens, "transfer_token", mint=mint, to=account, amount=1)
+        await tokens.refuses(call, f"^to: {owner} ")
+    execute = tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
+    await tokens.refuses(execute, f"^recipient: {owner} ")
+
+
+def sends(tokens: TokenBench, mint: str, owner: Pubkey) -> tuple[Draft, str]:
+    """A unit to an owner's associated account, opened first; and that account."""
+    at = Pubkey.from_string(mint)
+    account = get_associated_token_address(owner, at)
+    params = TransferCheckedParams(
+        program_id=TOKEN,
+        source=Pubkey.from_string(tokens.account(mint)),
+        mint=at,
+        dest=account,
+        owner=tokens.owner,
+        amount=1,
+        decimals=6,
+    )
+    opening = create_idempotent_associated_token_account(tokens.owner, owner, at, TOKEN)
+    intent = Intent(
+        "other",
+        tokens.address,
+        rent_lamports=10**7,
+        tokens_out={mint: 1},
+        destinations=frozenset({str(account)}),
+    )
+    return Draft(intent, (opening, transfer_checked(params))), str(account)
+
+
+@promise("recipients-can-spend")
+async def test_a_multisig_of_the_token_program_gets_tokens(tokens: TokenBench) -> None:
+    mint = await tokens.mint(units=5_000_000, ours=False)
+    draft, _account = sends(tokens, mint, owner := await multisig(tokens))
+    await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
+    assert sum((await tokens.accounts(mint, str(owner))).values()) == 1
+
+
+@promise("recipients-can-spend")
+async def test_a_friend_gets_wrapped_sol_as_often_as_it_is_sent(tokens: TokenBench) -> None:
+    friend, mint = Keypair().pubkey(), Pubkey.from_string(WRAPPED_SOL_MINT)
+    account = get_associated_token_address(friend, mint)
+    opening = create_idempotent_associated_token_account(tokens.owner, friend, mint, TOKEN)
+    pays = transfer(TransferParams(from_pubkey=tokens.owner, to_pubkey=account, lamports=LAMPORTS))
+    sync = sync_native(SyncNativeParams(program_id=TOKEN, account=account))
+    intent = Intent(
+        "other",
+        tokens.address,
+        LAMPORTS,
+        rent_lamports=10**7,
+        destinations=frozenset({str(account)}),
+    )
+    unsynced = tokens.bench.engine.execute(tokens.wallet, ADMIN, Draft(intent, (opening, pays)))
+    await tokens.refuses(unsynced, f"^recipient: {account} is a token account of {mint}")
+    for times in (1, 2):
+        draft = Draft(intent, (opening, pays, sync))
+        record = await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
+        assert record.status is TransactionStatus.CONFIRMED
+        assert await tokens.accounts(str(mint), str(friend)) == {str(account): times * LAMPORTS}

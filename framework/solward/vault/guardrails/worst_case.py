@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -111,10 +112,22 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
         fee_lamports=network_fee(message) if is_payer else 0,
         rent_lamports=bound.rent,
         tokens={mint: units for mint, units in sorted(bound.tokens.items()) if units},
-        lines=tuple(
-            replace(line, owner=bound.owners.get(line.account or "")) for line in bound.lines
-        ),
+        lines=bound.lines_with_owners(),
     )
+
+
+def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
+    """What `calls` take from `payer` by instructions of a known shape; others add nothing; pure.
+
+    Unlike `worst_case` it is no bound.
+    """
+    bound = _Bound(payer, _created_mints(calls, payer), _created_stakes(calls, payer))
+    for call in calls:
+        accounts = tuple(account for account in call.accounts if account is not None)
+        if payer in accounts and len(accounts) == len(call.accounts):
+            with suppress(Unbounded):
+                _bound_of(_Call(call.program, call.data, accounts), bound)
+    return bound.lines_with_owners()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +193,11 @@ class _Bound:
         asset = SOL if native else mint
         self.lines.append(
             Line(operation, asset, units, account, decimals=decimals, program=call.program)
+        )
+
+    def lines_with_owners(self) -> tuple[Line, ...]:
+        return tuple(
+            replace(line, owner=self.owners.get(line.account or "")) for line in self.lines
         )
 
     def launch(self, mint: str) -> None:

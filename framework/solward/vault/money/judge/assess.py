@@ -22,19 +22,19 @@ from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
 from solward.solana.fees import MAX_COMPUTE_UNITS, fee_terms
-from solward.solana.instructions import System
 from solward.solana.message import (
     MAX_WIRE_BYTES,
-    AnyMessage,
+    Call,
     MalformedTransaction,
     decode_transaction,
     lookup_tables,
     resolve,
+    resolved_calls,
 )
-from solward.solana.programs import CLOCK_SYSVAR, SYSTEM_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.recipients import check_recipient
+from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
+from solward.solana.recipients import authority, check_receiver
 from solward.solana.stakes import unix_time
-from solward.solana.tokens import mint_account, token_account
+from solward.solana.tokens import mint_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.ledger import Account
@@ -42,6 +42,7 @@ from solward.types.record import TransactionType
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.guardrails.comparison import unwelcome
 from solward.vault.guardrails.rules import PAYMENT_TERMS
+from solward.vault.guardrails.worst_case import known_lines
 from solward.vault.ledger.patience import pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -86,8 +87,6 @@ _SLOT_S = 0.4
 # A node tens of blocks behind takes a while, and behind one address another may be the next to
 # answer.
 LAG_S = 1.0
-
-_TRANSFER = System.TRANSFER.to_bytes(4, "little")
 
 # The state before is read in one call and simulated in another; transactions of the wallet that
 # land in between show in the difference. Another try tells the two cases apart.
@@ -569,14 +568,19 @@ class Assessor:
         if draft.intent.type in (TransactionType.SWAP, TransactionType.OTHER):
             bought |= set(draft.intent.tokens_in)
         # The ledger's time comes with the accounts, so that it costs no call.
-        read = list(dict.fromkeys((*addresses, *bought, CLOCK_SYSVAR)))
-        read_at, before, result = await read_and_simulate(
+        # So do the receivers of a payment, of which a message names the token accounts alone.
+        receivers = () if draft.payment is None else draft.intent.destinations
+        read = list(dict.fromkeys((*addresses, *bought, *receivers, CLOCK_SYSVAR)))
+        read_at, states, result = await read_and_simulate(
             self._ledger, bytes(transaction), read, addresses, min_slot
         )
-        self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
-        mints = {mint: mint_account(mint, before[mint]) for mint in sorted(bought)}
-        before = {address: before[address] for address in addresses}
-        _check_recipients(message, [key.address for key in keys], before, draft.intent)
+        self._observe_ms(unix_time(states[CLOCK_SYSVAR]) * 1000)
+        mints = {mint: mint_account(mint, states[mint]) for mint in sorted(bought)}
+        before = {address: states[address] for address in addresses}
+        after = {a: state for a, state in result.accounts.items() if state is not None}
+        pocket = None if draft.pocket is None else draft.pocket.pocket.address
+        calls = resolved_calls(message, [key.address for key in keys])
+        await check_recipients(self._ledger, calls, states | after, draft.intent, pocket)
         refused: list[tuple[str, str]] = []
         payment, source_units = draft.payment, 0
         if payment is not None:
@@ -599,7 +603,6 @@ class Assessor:
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
         simulation = Simulation(before, result.accounts, inner)
-        pocket = None if draft.pocket is None else draft.pocket.pocket.address
         effects = analyse(
             message,
             keys,
@@ -684,26 +687,39 @@ def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
     return any(effects.tokens_in.get(mint, 0) < least for mint, least in intent.tokens_in.items())
 
 
-def _check_recipients(
-    message: AnyMessage,
-    addresses: Sequence[str],
-    before: Mapping[str, Account | None],
+async def check_recipients(
+    ledger: Ledger,
+    calls: Sequence[Call],
+    states: Mapping[str, Account | None],
     intent: Intent,
+    pocket: str | None,
 ) -> None:
-    """Check who gets SOL of the wallet by a message, whatever planned it; raises `InvalidRequest`.
+    """Check who gets what wallet and pocket pay by known instructions, whatever planned them.
 
     Args:
-        addresses: of the message, as its instructions count them.
-        before: their accounts; the wallet's own token accounts may get SOL, to wrap it.
+        states: of the accounts, after `calls` where they are known. What else tells who spends is
+            read: one call, for an account of a rare program, and for a token account whose owner
+            the message does not name.
+
+    Raises:
+        InvalidRequest: a receiver could not spend it.
+        LedgerError: the ledger did not answer.
     """
-    for each in message.instructions:
-        program, places = addresses[each.program_id_index], each.accounts
-        if program == SYSTEM_PROGRAM and each.data[:4] == _TRANSFER and len(places) > 1:
-            sender, to = addresses[places[0]], addresses[places[1]]
-            own = token_account(before[to])
-            if sender == intent.wallet and (own is None or own.owner != intent.wallet):
-                field = "to" if intent.details.get("to") == to else "recipient"
-                check_recipient(field, to, before[to])
+    own = {intent.wallet} | ({pocket} if pocket else set())
+    paid = {
+        (line.account, line.program is None): authority(states.get(line.account))
+        for payer in own
+        for line in known_lines(calls, payer)
+        if line.account is not None
+    }
+    others = {each for each in paid.values() if each is not None} - own - set(states)
+    if others:
+        states = {**states, **await ledger.accounts(sorted(others))}
+    for (account, is_sol), owner in paid.items():
+        if owner not in own:
+            named = intent.details.get("to", "")
+            field = "to" if named in (account, owner) else "recipient"
+            check_receiver(field, account, states, is_sol=is_sol)
 
 
 class TooLarge(InvalidRequest):

@@ -34,6 +34,7 @@ from solward.solana.message import (
     lookup_tables,
     required_signers,
     resolve,
+    resolved_calls,
 )
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address, free_units, token_account
@@ -54,6 +55,7 @@ from solward.types.money import format_sol
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.custody import Wallets
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.worst_case import known_lines
 from solward.vault.ledger.patience import pause, within
 from solward.vault.ledger.protocol import Ledger, SimulationResult
 from solward.vault.ledger.trust import is_enough
@@ -62,6 +64,7 @@ from solward.vault.money.judge.assess import (
     LAG_S,
     UNKNOWN_BLOCKHASH,
     BlockhashSource,
+    check_recipients,
     compile_instructions,
     read_and_simulate,
     with_budget,
@@ -346,6 +349,8 @@ class PocketRuns:
         named = await self._accounts_of(transaction)
         await self._check_blocked(named, transaction.message)
         # A node reports accounts of the transaction alone; any other stays as it is.
+        calls = resolved_calls(transaction.message, named)
+        wanted |= {line.account for line in known_lines(calls, pocket) if line.account}
         addresses = [each for each in named if each in wanted]
         tries = 0
         while True:
@@ -362,6 +367,8 @@ class PocketRuns:
                 break
         if result.err is not None:
             raise InvalidRequest(f"The call would fail: {explain(result.err, result.logs)}")
+        states = before | {a: state for a, state in result.accounts.items() if state is not None}
+        await check_recipients(self._ledger, calls, states, draft.intent, pocket)
         for mint, least in draft.returns.items():
             gained = 0
             for address in accounts.get(mint, ()):
