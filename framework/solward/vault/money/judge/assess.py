@@ -24,6 +24,7 @@ from spl.memo.constants import MEMO_PROGRAM_ID
 from solward.solana.fees import MAX_COMPUTE_UNITS, fee_terms
 from solward.solana.message import (
     MAX_WIRE_BYTES,
+    AnyMessage,
     Call,
     MalformedTransaction,
     decode_transaction,
