@@ -30,6 +30,8 @@ from solward.types.errors import (
     SolwardError,
     TransactionFailed,
 )
+from solward.types.guardrail import Intent, TransactionEffects
+from solward.vault.guardrails import Verdict
 from solward.vault.money.request import Actor
 
 __all__ = ["shelf"]
@@ -482,6 +484,13 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
             assert caught.value.rule == "picky"
             return caught.value.reason
 
+        async def is_passing(hundredths: int) -> bool:
+            rules = plugin_rules.PluginRules(hosted.stand.service.registry.guardrails)
+            intent = Intent("transfer", TO, lamports_out=hundredths * 10_000_000)
+            verdict = await rules.judge(Verdict(()), intent, TransactionEffects(5, 5_000))
+            assert verdict.rule == "picky"
+            return verdict.passing
+
         await pay(1)
         [record] = await wallet.records()
         assert record.guardrails_applied[-1] == "picky"
@@ -493,13 +502,18 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
         with pytest.raises(Held, match="three") as held:
             await hosted.run("asks", wallet.id, actor=Actor("key:k1"))
         assert held.value.hold in await hosted.stand.service.holds(wallet_id=wallet.id)
+        # What was approved waits where the rule failed, and for no other refusal.
+        assert not await is_passing(2)
         assert await reason(4) == "the rule failed: ValueError"
+        assert await is_passing(4)
         assert "ended during the call" in await reason(5)
         assert "did not answer" in await reason(6)
         await stopped(hosted, "dist-g")
         assert await reason(7) == "the rule refused"
+        assert not await is_passing(7)
         # Started again, and it answers.
         await pay(8)
+        assert await is_passing(5)
 
 
 PROVIDER = """

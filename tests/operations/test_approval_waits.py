@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import copy
+import threading
+from base64 import b64decode
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from solders.transaction import VersionedTransaction
 from tests.promises import promise
 from tests.support.approvals import KEY, Desk, asks, guardrails, open_desk
+from tests.support.clock import until
+from tests.support.grants import SaidPrices, grant, limit
 from tests.support.swaps import USDC, open_swaps
 
-from solward.types.errors import Held, InvalidRequest, LedgerUnavailable, SkillError
+from solward.operations.policies.changes import replace_set
+from solward.solana.fees import fee_terms
+from solward.types.errors import (
+    Held,
+    InvalidRequest,
+    LedgerUnavailable,
+    SkillError,
+    TransactionFailed,
+)
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
-from solward.vault.money.judge import assess
+from solward.vault.grants.model import ANY_ASSET
+from solward.vault.grants.stored_form import grant_id
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.money.judge import assess, plugin_rules, prices
+from solward.vault.money.judge.prices import Prices
+from solward.vault.money.request import ADMIN
 
 # Less than any pause between the tries of a node that is behind.
 QUICK: dict[str, Any] = {"priority_fee": "off", "confirm_wait_s": 0.5}
@@ -143,3 +164,95 @@ async def test_a_venue_that_fails_uses_up_no_approval_but_its_refusal_does(
         swaps.plugin.requote, swaps.plugin.remake = lambda quote: quote, None
         assert (await again(desk)).state is HoldState.EXECUTED
         await desk.approvals.close()
+
+
+@promise("approval-waits-for-what-passes")
+@pytest.mark.parametrize("answer", ["raises", "hangs", "refuses"])
+async def test_a_rule_that_fails_uses_up_no_approval_but_its_refusal_does(
+    tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict, goes_on = {"strict"}, threading.Event()
+
+    def rule(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        if not strict:
+            return None
+        if answer == "raises":
+            raise RuntimeError("its host is restarted")
+        if answer == "hangs":
+            goes_on.wait()
+            return None
+        return "the rule failed: this is the rule's own word"
+
+    async with open_desk(tmp_path, rules=(asks, rule), **QUICK) as desk:
+        strict.clear()
+        hold = await desk.held()
+        strict.add("strict")
+        if answer == "refuses":
+            refused = await desk.approvals.approve(hold.id, "admin")
+            assert refused.state is HoldState.REFUSED
+            return
+        monkeypatch.setattr(plugin_rules, "TIME_LIMIT_S", 0.05)
+        await waits(
+            desk, hold, "the rule " + ("failed: RuntimeError" if answer == "raises" else "")
+        )
+        monkeypatch.undo()
+        strict.clear()
+        goes_on.set()
+        # The thread that hung answers first.
+        await until(lambda: not any(each.name == "guardrail" for each in threading.enumerate()))
+        ended = await again(desk)
+        assert (ended.state, await desk.paid()) == (HoldState.EXECUTED, LAMPORTS_PER_SOL)
+
+
+@promise("approval-waits-for-what-passes")
+async def test_a_price_source_that_is_away_uses_up_no_approval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prices, "_KEPT_FAILURE_S", 0)
+    source = SaidPrices()
+    async with open_desk(tmp_path, prices=Prices([source]), **QUICK) as desk:
+        hold = await desk.held()
+        dollars = {ANY_ASSET: limit(ANY_ASSET, 1_000_000_000, decimals=6)}
+        under = replace(grant(KEY.principal, costs=50_000_000), assets=dollars)
+        under = replace(under, id=grant_id(under))
+        await replace_set(desk.bench.database, KEY.principal, [under])
+        await waits(desk, hold, "price")
+        source.usd["SOL"] = Fraction(100), 9
+        ended = await again(desk)
+        assert (ended.state, await desk.paid()) == (HoldState.EXECUTED, LAMPORTS_PER_SOL)
+
+
+@promise("approval-waits-for-what-passes", "bid-leaves-room")
+@pytest.mark.parametrize("is_approved", [True, False])
+@pytest.mark.parametrize("fault", ["away", "stale"])
+async def test_a_bid_that_nobody_rebuilds_is_no_refusal_by_costs(
+    tmp_path: Path, is_approved: bool, fault: str
+) -> None:
+    """The ledger fails as soon as a lower bid is to be tried."""
+    ceiling = ScopeLimits(daily_costs_lamports=40_000)
+    options: dict[str, Any] = {"priority_fee": 10**9, "confirm_wait_s": 0.5}
+    async with open_desk(tmp_path, limits=ceiling, **options) as desk:
+        hold = await desk.held()
+        wire = desk.bench.wire
+
+        async def fails(method: str, params: Any) -> Any:
+            answer = copy.deepcopy(await wire.direct(method, params))
+            bid = fee_terms(VersionedTransaction.from_bytes(b64decode(params[0])).message)
+            # The lowered one, but not one without a bid, which measures.
+            if 0 < bid.bid_lamports <= 35_000:
+                if fault == "away":
+                    raise LedgerUnavailable("The ledger did not answer simulateTransaction")
+                answer["value"].update(err="BlockhashNotFound", accounts=None)
+            return answer
+
+        wire.faults["simulateTransaction"] = fails
+        why = "did not answer" if fault == "away" else "BlockhashNotFound"
+        if is_approved:
+            await waits(desk, hold, why)
+            wire.faults.clear()
+            assert (await again(desk)).state is HoldState.EXECUTED
+            return
+        trial = await desk.bench.engine.dry_run(desk.bench.wallet.id, ADMIN, desk.bench.draft(2))
+        assert why in (trial.failure or "")
+        with pytest.raises(TransactionFailed, match=why):
+            await desk.ask(2, ADMIN)

@@ -85,7 +85,7 @@ from solward.types.venue import (
     VenueContext,
     VenueSpec,
 )
-from solward.vault.money.judge.plugin_rules import TIME_LIMIT_S
+from solward.vault.money.judge.plugin_rules import TIME_LIMIT_S, RuleFailure
 
 _log = structlog.get_logger(__name__)
 
@@ -655,8 +655,10 @@ class _Plugin:
                 methods.GUARDRAIL_CHECK, asked, RunningCall(self.name), TIME_LIMIT_S
             )
         except SolwardError as error:
-            return f"the rule did not answer: {error}"
+            return RuleFailure(f"the rule did not answer: {error}")
         if answer.held:
             return Hold(answer.reason or "")
+        if answer.failed:
+            return RuleFailure(answer.reason or "")
         reason: str | None = answer.reason
         return reason

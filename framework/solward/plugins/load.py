@@ -69,6 +69,7 @@ from solward.types.payment import PaymentSpec
 from solward.types.provider import ProviderSpec
 from solward.types.skill import SkillSpec
 from solward.types.venue import BEST_VENUE, VenueSpec
+from solward.vault.money.judge.plugin_rules import RuleFailure
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
@@ -393,7 +394,7 @@ _ON_PURPOSE = (ProblemCode.NOT_ALLOWED, ProblemCode.DISABLED)
 
 def _refusing(problem: Problem) -> LoadedGuardrail:
     async def check(_intent: Intent, _effects: TransactionEffects) -> str:
-        return f"the guardrail is not loaded: {problem}"
+        return RuleFailure(f"the guardrail is not loaded: {problem}")
 
     return LoadedGuardrail(problem.plugin, problem.distribution, problem.version, check)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.vault.money.judge.plugin_rules import exact_answer, failed
+from solward.vault.money.judge.plugin_rules import RuleFailure, exact_answer, failed
 
 
 class ThreadedRule:
@@ -28,7 +28,7 @@ class ThreadedRule:
     async def __call__(self, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
         """The reason to refuse, or to ask a person, or None."""
         if self._hanging:
-            return "the rule has not answered an earlier transaction yet"
+            return RuleFailure("the rule has not answered an earlier transaction yet")
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[str | Hold | None] = loop.create_future()
         given = copy.deepcopy((intent, effects))

@@ -337,7 +337,7 @@ class Plugins:
             answer: object = hook(intent=intent, effects=effects)
         except BaseException as error:
             _log.exception("guardrail %s failed", request.name)
-            return methods.Verdict(f"the rule failed: {type(error).__name__}")
+            return methods.Verdict(f"the rule failed: {type(error).__name__}", failed=True)
         if answer is None:
             return methods.Verdict()
         if type(answer) is Hold and isinstance(answer.reason, str):

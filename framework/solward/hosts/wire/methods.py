@@ -312,10 +312,12 @@ class GuardrailCheck(Wire):
 
 
 class Verdict(Wire):
-    """Attributes: reason: None allows it. held: a person decides, for this reason."""
+    """Attributes: reason: None allows it. held: a person decides, for this reason. failed: the rule
+    raised, for this reason."""
 
     reason: Text | None = None
     held: bool = False
+    failed: bool = False
 
 
 class PocketBuild(Wire):

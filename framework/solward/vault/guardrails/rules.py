@@ -37,6 +37,7 @@ class Verdict:
         retry_after_s: seconds after which it may be asked for again, where that is known.
         numbers: of the reason, where a rule of our own or grants refused and it says some; a
             plugin's rule has none.
+        passing: whether it refuses for a failure of the moment, and not for the transaction.
     """
 
     applied: tuple[str, ...]
@@ -45,6 +46,7 @@ class Verdict:
     hold: str | None = None
     retry_after_s: int | None = None
     numbers: RefusalNumbers | None = None
+    passing: bool = False
 
     @property
     def allowed(self) -> bool:

@@ -20,7 +20,16 @@ from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import Need, decide, needed, priced
 from solward.vault.grants.dollars import AssetPrice, line_dollars
 from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, Judged
-from solward.vault.grants.model import COSTS_WINDOW_MS, RATE, Case, Decision, Finding, Grant, Window
+from solward.vault.grants.model import (
+    COSTS_WINDOW_MS,
+    RATE,
+    Case,
+    Decision,
+    Finding,
+    Grant,
+    Why,
+    Window,
+)
 from solward.vault.grants.sentences import finding_refusal, left_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
 from solward.vault.grants.stored_form import from_stored
@@ -133,7 +142,13 @@ class Granted:
             return verdict
         verdict = replace(verdict, applied=(*verdict.applied, GRANTS_RULE))
         if self.decision.refused is not None:
-            return replace(verdict, rule=GRANTS_RULE, reason=self.reason, numbers=self.numbers)
+            return replace(
+                verdict,
+                rule=GRANTS_RULE,
+                reason=self.reason,
+                numbers=self.numbers,
+                passing=self.decision.refused.why is Why.PRICE,
+            )
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 
     async def note(self, connection: AsyncConnection, own_id: str, kind: str, outcome: str) -> None:

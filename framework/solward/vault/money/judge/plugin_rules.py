@@ -20,6 +20,13 @@ _MAX_REASON = 500
 _log = structlog.get_logger(__name__)
 
 
+class RuleFailure(str):
+    """Why a rule gave no answer: it raised, or did not answer in time. It refuses all the same, and
+    uses no approval up."""
+
+    __slots__ = ()
+
+
 class PluginRules:
     """The plugins' guardrails in order; they can only refuse, or let a person decide."""
 
@@ -49,7 +56,9 @@ class PluginRules:
                 held = f"{guardrail.name}: {answer.reason}"
                 verdict = replace(verdict, hold=joined(verdict.hold, held))
             elif answer is not None:
-                return replace(verdict, rule=guardrail.name, reason=answer)
+                passing = isinstance(answer, RuleFailure)
+                reason = str(answer)
+                return replace(verdict, rule=guardrail.name, reason=reason, passing=passing)
         return verdict
 
 
@@ -63,7 +72,7 @@ async def _answer(
     except Exception as error:
         if deadline.expired():
             _log.error("guardrail_hangs", guardrail=guardrail.name)
-            return f"the rule did not answer within {TIME_LIMIT_S:g} s"
+            return RuleFailure(f"the rule did not answer within {TIME_LIMIT_S:g} s")
         return failed(error)
 
 
@@ -75,16 +84,16 @@ def joined(*reasons: str | None) -> str | None:
     return text or None
 
 
-def failed(error: BaseException) -> str:
+def failed(error: BaseException) -> RuleFailure:
     """The refusal by a rule that raised; its text may hold what nobody should read."""
-    return f"the rule failed: {type(error).__name__}"
+    return RuleFailure(f"the rule failed: {type(error).__name__}")
 
 
 def exact_answer(answer: object) -> str | Hold | None:
     """A rule's answer in exact types, so that the rule cannot change it afterwards; anything but
     None and `Hold` refuses."""
-    if answer is None:
-        return None
+    if answer is None or type(answer) is RuleFailure:
+        return answer
     if type(answer) is Hold and isinstance(answer.reason, str):
         return Hold(_one_line(answer.reason))
     return _one_line(answer) if isinstance(answer, str) else "the rule refused"

@@ -59,6 +59,7 @@ class Judged:
         held: the hold that stands in its place.
         granted: what grants say of it; None where its bytes say nothing.
         numbers: of its refusal, by the rule that stands last.
+        passing: see `Verdict`.
     """
 
     record: TransactionRecord
@@ -69,6 +70,7 @@ class Judged:
     approval: HoldRow | None = None
     held: Hold | None = None
     numbers: RefusalNumbers | None = None
+    passing: bool = False
 
     @property
     def is_allowed(self) -> bool:
@@ -85,7 +87,7 @@ class Judged:
             error=reason,
             retry_after_s=None,
         )
-        return replace(self, record=record, numbers=None)
+        return replace(self, record=record, numbers=None, passing=False)
 
 
 @dataclass(frozen=True, slots=True)

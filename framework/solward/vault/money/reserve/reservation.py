@@ -189,13 +189,15 @@ async def _as_payment(
 
 
 def _is_refused_for_now(judged: Judged, actor: Actor) -> bool:
-    """Whether a refusal ends by itself within a minute, so that an approval is not used up; raises
-    `HoldWaits` where the service carries the approval out, as it tries again."""
+    """Whether a refusal ends by itself, within a minute or with the failure that it is for, so that
+    an approval is not used up; raises `HoldWaits` where the service carries the approval out, as it
+    tries again."""
     record = judged.record
     is_rate = record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == _RATE
-    if is_rate and actor.approval is not None:
+    passes = is_rate or judged.passing
+    if passes and actor.approval is not None:
         raise HoldWaits(record.error or _RATE)
-    return is_rate
+    return passes
 
 
 async def _note(connection: AsyncConnection, judged: Judged) -> None:
@@ -592,7 +594,15 @@ class Reserver:
             retry_after_s=verdict.retry_after_s,
         )
         hold = verdict.hold if verdict.allowed else None
-        return Judged(judged, hold, now, found.usages, found.granted, numbers=verdict.numbers)
+        return Judged(
+            judged,
+            hold,
+            now,
+            found.usages,
+            found.granted,
+            numbers=verdict.numbers,
+            passing=verdict.passing,
+        )
 
     async def _shared_scopes(self, connection: AsyncConnection, actor: Actor) -> list[str]:
         """What has windows over several wallets: the key, and a skill or plugin under grants."""
