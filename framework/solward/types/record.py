@@ -136,7 +136,7 @@ _OF_SOL = frozenset(
 def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
     """The main amount of a transaction: what leaves the wallet or, if nothing leaves, what it
     creates or returns. None if the details have no amount, or amounts of several assets."""
-    if type_ == TransactionType.OTHER:
+    if type_ == TransactionType.OTHER and LEAVES in details:
         leaving = leaves_of(details)
         acts = {(each.operation, each.asset, each.to) for each in leaving}
         if len(acts) != 1:

@@ -38,6 +38,7 @@ from solward.types.money import from_units
 from solward.types.payment import PaymentMode
 from solward.types.record import (
     LEAVES,
+    PLUGIN_DETAILS,
     HoldState,
     LeavingAmount,
     TransactionRecord,
@@ -835,13 +836,18 @@ def _paying(actor: Actor, payment: Payment | None) -> Actor:
     return replace(actor, via=(*others, f"{SITE}{payment.site}"))
 
 
+# All that a plugin's transaction of the type `other` has of details.
+_OF_PLUGINS = frozenset({PLUGIN_DETAILS, "pocket"})
+
+
 def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
     """The record of a plugin's own transaction, or swap, with what its bytes let leave.
 
-    Other types state their amounts themselves, which their bytes bear out.
+    Other types, and declared operations, state their amounts themselves, which their bytes bear out.
     """
     is_swap = record.type == TransactionType.SWAP and "inputAmount" not in record.details
-    if outflow is None or not (is_swap or record.type == TransactionType.OTHER):
+    is_plugins = record.type == TransactionType.OTHER and record.details.keys() <= _OF_PLUGINS
+    if outflow is None or not (is_swap or is_plugins):
         return record
     leaves = [
         LeavingAmount(
