@@ -33,11 +33,11 @@ from solward.solana.message import (
     resolved_calls,
 )
 from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
-from solward.solana.recipients import authority, check_receiver
+from solward.solana.recipients import authority, check_receiver, check_recipient
 from solward.solana.stakes import unix_time
 from solward.solana.tokens import mint_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
-from solward.types.guardrail import Intent, TransactionEffects
+from solward.types.guardrail import Intent, Operation, TransactionEffects
 from solward.types.ledger import Account
 from solward.types.record import TransactionType
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
@@ -708,7 +708,7 @@ async def check_recipients(
     """
     own = {intent.wallet} | ({pocket} if pocket else set())
     paid = {
-        (line.account, line.program is None): authority(states.get(line.account))
+        (line.account, line.program is None, line.operation): authority(states.get(line.account))
         for payer in own
         for line in known_lines(calls, payer)
         if line.account is not None
@@ -716,10 +716,13 @@ async def check_recipients(
     others = {each for each in paid.values() if each is not None} - own - set(states)
     if others:
         states = {**states, **await ledger.accounts(sorted(others))}
-    for (account, is_sol), owner in paid.items():
+    for (account, is_sol, operation), owner in paid.items():
         if owner not in own:
             named = intent.details.get("to", "")
             field = "to" if named in (account, owner) else "recipient"
+            if operation is Operation.WRAP:
+                # It was given away: not a payment to its owner, but the wallet's own wrapping.
+                check_recipient(field, account, states.get(account))
             check_receiver(field, account, states, is_sol=is_sol)
 
 
