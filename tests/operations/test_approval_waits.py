@@ -108,7 +108,7 @@ async def test_a_simulation_without_accounts_is_no_answer(tmp_path: Path, accoun
     async with open_desk(tmp_path, **QUICK) as desk:
         hold = await desk.held()
         simulated(desk, without)
-        await waits(desk, hold, "simulateTransaction")
+        await waits(desk, hold, "reported no accounts")
         desk.bench.wire.faults.clear()
         ended = await again(desk)
         assert (ended.state, await desk.paid()) == (HoldState.EXECUTED, LAMPORTS_PER_SOL)

@@ -64,7 +64,7 @@ def _fewer_accounts(answer: Any) -> None:
         ("getLatestBlockhash", _long_lived, "impossible last valid block height"),
         ("simulateTransaction", _no_inner, "no inner instructions"),
         ("simulateTransaction", _fewer_accounts, "unexpected shape"),
-        ("simulateTransaction", _no_accounts, "unexpected shape"),
+        ("simulateTransaction", _no_accounts, "reported no accounts"),
     ],
 )
 async def test_30_an_answer_that_cannot_be_is_no_ground_to_sign(

@@ -318,8 +318,6 @@ class RpcLedger:
             listed = value.get("accounts")
             # A node gives no account states for a transaction that failed.
             states = listed if listed is not None else [None] * len(addresses)
-            if value["err"] is None and addresses and not any(states):
-                raise _malformed("simulateTransaction")
             if len(states) != len(addresses):
                 raise _malformed("simulateTransaction")
             units = value.get("unitsConsumed")

@@ -843,7 +843,7 @@ _OF_PLUGINS = frozenset({PLUGIN_DETAILS, "pocket"})
 def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
     """The record of a plugin's own transaction, or swap, with what its bytes let leave.
 
-    Other types, and declared operations, state their amounts themselves, which their bytes bear out.
+    Other types and declared operations state their amounts themselves, which their bytes bear out.
     """
     is_swap = record.type == TransactionType.SWAP and "inputAmount" not in record.details
     is_plugins = record.type == TransactionType.OTHER and record.details.keys() <= _OF_PLUGINS

@@ -603,6 +603,9 @@ class Assessor:
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
+        # Of all that a message names, its programs at least are there afterwards.
+        if not any(result.accounts.values()):
+            raise LedgerUnavailable("The simulation reported no accounts")
         simulation = Simulation(before, result.accounts, inner)
         effects = analyse(
             message,
