@@ -30,7 +30,10 @@ async def test_all_are_paid_in_one_transaction(wallet: TestWallet) -> None:
     assert paid == [250_000_000, 1_000_000_000]
     assert await wallet.lamports() == before - 1_250_000_000 - 5_000
     (record,) = await wallet.records()
-    assert record.details == {"payments": asked, "amount": Decimal("1.25"), "memo": "rent, Nov"}
+    words = {"payments": asked, "amount": Decimal("1.25"), "memo": "rent, Nov"}
+    assert record.details["pluginDetails"] == words
+    paid_by_bytes = [(each["amount"], each["to"]) for each in record.details["leaves"]]
+    assert paid_by_bytes == [(each["amount"], str(each["to"])) for each in asked]
 
 
 async def test_the_memo_can_be_read_by_everybody(wallet: TestWallet, localnet: Any) -> None:
