@@ -269,14 +269,16 @@ class Browser:
         self.until(pressed, f"{testid} to be pressed")
 
     def click(self, name: str, *, within: str = "body") -> None:
-        """Press the enabled button, link, tab or menu item of this name (aria-label or text)."""
+        """Press the enabled button, link, tab or menu item of this name (aria-label or text), once
+        it stands still."""
         wanted = ", ".join(f"{within} {each}" for each in _PRESSED)
 
         def press() -> bool:
             found = self.script(_SHOWN + _NAMED, wanted, name.lower())
-            if found is not None:
-                found.click()
-            return found is not None
+            if found is None or self.script(_MOVES, found):
+                return False
+            found.click()
+            return True
 
         self.until(press, f"a button {name!r} to press")
 

@@ -179,6 +179,12 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(
     assert back.name == opener
 
 
+def focus_in_dialog(keys: Keyboard, browser: Browser) -> None:
+    """Wait until a dialog has the focus: a button behind it may have the name of one in it."""
+    browser.one(".q-dialog .sw-dialog")
+    browser.until(lambda: in_dialog(keys), "its focus")
+
+
 @promise("keyboard-alone-suffices")
 def test_a_wallet_is_made_and_pays(
     keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
@@ -207,12 +213,12 @@ def test_a_wallet_is_made_and_pays(
         keys.write("To", to)
         keys.write("Amount", "0.25")
         keys.enter("Send")
-        browser.one(".q-dialog .sw-dialog")
+        focus_in_dialog(keys, browser)
         keys.enter("Send")
         browser.wait_for("Transfer confirmed")
         assert sol_of(api, ids["frozen"]) - before == Decimal("0.25")
     keys.enter("Freeze")
-    browser.one(".q-dialog .sw-dialog")
+    focus_in_dialog(keys, browser)
     keys.write("Reason (optional)", "enough")
     keys.enter("Freeze")
     browser.wait_for("Unfreeze")
@@ -230,7 +236,7 @@ def test_holds_are_approved_and_denied(
             browser.marked(f"hold-{hold}")
             browser.still()
             keys.enter(verb)
-            browser.one(".q-dialog .sw-dialog")
+            focus_in_dialog(keys, browser)
             keys.enter(verb)
             browser.until(
                 lambda hold=hold, state=state: api.get(f"/holds/{hold}").json()["state"] == state,
