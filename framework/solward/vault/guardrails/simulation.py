@@ -181,9 +181,9 @@ class View:
             return (state.lamports if is_free else 0), 0
         if token is None:
             return state.lamports, 0
-        free = free_units(token, (self.wallet,))
         if token.close_authority not in (None, self.wallet):
-            return 0, free
+            return 0, 0
+        free = free_units(token, (self.wallet,))
         taken = token.amount - free if token.mint == WRAPPED_SOL_MINT else 0
         return state.lamports - taken, free
 

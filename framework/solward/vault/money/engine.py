@@ -350,7 +350,7 @@ class Engine:
 
         if assessment is not None and assessment.effects is not None:
             try:
-                return await self._with_bid_that_fits(draft, assessment, None, judged)
+                return await self._with_bid_that_fits(draft, assessment, judged)
             except LedgerError as error:
                 failure = str(error)
         return await judged(None)
@@ -600,9 +600,7 @@ class Engine:
             )
 
         try:
-            assessment, reservation = await self._with_bid_that_fits(
-                draft, assessment, None, reserve
-            )
+            assessment, reservation = await self._with_bid_that_fits(draft, assessment, reserve)
         except LedgerError as error:
             raise await self._unanswered(record, actor, draft.intent, error) from None
         self._hook(Step.RESERVED)
@@ -627,14 +625,12 @@ class Engine:
         self,
         draft: Draft,
         assessment: Assessment,
-        nonce: str | None,
         judge: Callable[[Assessment, int], Awaitable[T]],
     ) -> T:
         """Judge a simulated draft; where only its costs are refused, with a lower bid for its place
         in a block, which is built again.
 
         Args:
-            nonce: of a payment, see `Assessor.rebuild`.
             judge: takes what would be signed, and by how many lamports its fee can be lowered.
 
         Raises:
@@ -650,7 +646,7 @@ class Engine:
                 most = assessment.effects.fee_lamports - error.excess_lamports
                 bid = 0
                 with contextlib.suppress(InvalidRequest):
-                    rebuilt = await self._assessor.rebuild(draft, nonce, most)
+                    rebuilt = await self._assessor.rebuild(draft, None, most)
                     rebuilt.check_answered()
                     if rebuilt.effects is not None and rebuilt.effects.fee_lamports <= most:
                         assessment, bid = rebuilt, self._assessor.bid_lamports(draft, rebuilt)

@@ -42,6 +42,7 @@ from solward.vault.guardrails import (
     judge,
     max_debit,
 )
+from solward.vault.guardrails.rules import RATE_LIMIT
 from solward.vault.money.judge.grant_case import is_within
 from solward.vault.money.judge.granting import Granted, Granting, PricesMissing, Question
 from solward.vault.money.judge.plugin_rules import PluginRules, joined
@@ -76,8 +77,7 @@ PAYMENT_RULE = "simulated_effects"
 _PRICE_TRIES = 3
 _RULE_TRIES = 3
 # Rules of rolling windows.
-_RATE = "rate_limit"
-_WINDOWED = (_RATE, "daily_limit", "spending_limit_check")
+_WINDOWED = (RATE_LIMIT, "daily_limit", "spending_limit_check")
 
 
 _T = TypeVar("_T")
@@ -193,10 +193,12 @@ def _is_refused_for_now(judged: Judged, actor: Actor) -> bool:
     an approval is not used up; raises `HoldWaits` where the service carries the approval out, as it
     tries again."""
     record = judged.record
-    is_rate = record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == _RATE
+    is_rate = (
+        record.status is TransactionStatus.BLOCKED and record.guardrails_applied[-1] == RATE_LIMIT
+    )
     passes = is_rate or judged.passing
     if passes and actor.approval is not None:
-        raise HoldWaits(record.error or _RATE)
+        raise HoldWaits(record.error or RATE_LIMIT)
     return passes
 
 
