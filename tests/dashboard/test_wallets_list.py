@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from solward.client import SolwardClient, TokenBalance, Wallet
+from solward.client import ApiError, SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
-from solward_dashboard.pages.wallets.data import fetch, matching, tokens_text
+from solward_dashboard.pages.overview import exposure
+from solward_dashboard.pages.wallets.data import Holding, fetch, matching, tokens_text
 
 WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
@@ -34,6 +35,7 @@ class Service(httpx.AsyncBaseTransport):
     def __init__(self, wallets: int) -> None:
         self.wallets = [_wallet(number) for number in range(wallets)]
         self.asked: list[str] = []
+        self.unread: set[str] = set()
         self.most = 0
         self._now = 0
 
@@ -48,9 +50,13 @@ class Service(httpx.AsyncBaseTransport):
         found = re.fullmatch(r"/wallets/(id-\d+)/(balance|limits)", path)
         assert found is not None
         self.asked.append(found[1])
+        if found[1] in self.unread:
+            return httpx.Response(503, json={"error": "too many tokens"})
         if found[2] == "balance":
             return httpx.Response(200, json={"sol": 1.5, "tokens": []})
-        return httpx.Response(200, json={"frozen": found[1] == "id-1"})
+        bounds = {asset: {"most": "1"} for asset in ("SOL", "COSTS", "*")}
+        frozen = found[1] == "id-1"
+        return httpx.Response(200, json={"frozen": frozen, "canLeave": {"assets": bounds}})
 
 
 @pytest.fixture
@@ -78,6 +84,19 @@ async def test_the_first_ones_are_asked_for_before_anything_is_shown(service: Se
         "id-2": False,
     }
     assert answer.holdings["id-0"].balance.sol == Decimal("1.5")
+
+
+async def test_a_wallet_that_cannot_be_read_hides_no_other(service: Service) -> None:
+    service.unread = {"id-1"}
+    holdings = (await fetch([], 3)).holdings
+    assert str(holdings["id-1"]) == "too many tokens"
+    assert [isinstance(each, Holding) for each in holdings.values()] == [True, False, True]
+    exposures = await exposure.fetch()
+    assert exposures.of_text == "of 24 of 300 wallets, 1 cannot be read now"
+    service.unread = {f"id-{number}" for number in range(300)}
+    for page in (fetch([], 3), exposure.fetch()):
+        with pytest.raises(ApiError, match="too many tokens"):
+            await page
 
 
 async def test_a_wallet_that_is_gone_is_not_asked_for(service: Service) -> None:

@@ -213,6 +213,28 @@ async def test_a_start_looks_for_what_its_last_life_had_begun(tmp_path: Path) ->
 
 
 @promise("unreadable-schedule-stops-nobody")
+async def test_a_schedule_that_becomes_unreadable_while_it_runs_is_due_again(
+    tmp_path: Path,
+) -> None:
+    async with timetable(tmp_path) as table:
+        wallet = await table.api.wallet(1)
+        made = await table.add(wallet, PAY | {"cron": "0 * * * *"})
+        table.clock.ms += HOUR
+        runner = table.schedules.runner
+        ((schedule, due_ms),), _ = await runner._journal.take_due({}, 10)
+        set_zone = text("UPDATE schedules SET time_zone = :zone")
+        async with table.service.database.write() as connection:
+            await connection.execute(set_zone, {"zone": "Mars/Olympus"})
+        await runner._one(schedule, due_ms)
+        (run,) = await table.runs(wallet, made["id"])
+        assert (run["status"], len(await paid(table, wallet))) == ("succeeded", 1)
+        async with table.service.database.write() as connection:
+            await connection.execute(set_zone, {"zone": "UTC"})
+        await table.passes(HOUR)
+        assert len(await paid(table, wallet)) == 2
+
+
+@promise("unreadable-schedule-stops-nobody")
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -326,6 +326,33 @@ async def test_answers_to_one_key_make_room_for_its_own_newer_ones_alone(shop: S
 
 
 @promise("one-principals-answers")
+async def test_offers_of_a_seller_who_never_answers_make_room_for_their_payers_newer_ones(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.0)
+    shop.service.payments.answers_max_bytes = 200_000
+
+    async def takes(asked: Asked) -> Reply:
+        if not asked.paid:
+            return shop.asks(shop.offer() | {"note": "n" * 8_000})
+        await shop.settle(asked)
+        return Reply(raw=b"")
+
+    shop.seller.answer = takes
+    actions = [f"taken-{number}" for number in range(5)]
+    for action in actions:
+        assert (await shop.post(action)).json["response"] is None
+    async with shop.service.database.read() as connection:
+        rows = await connection.execute(select(payments.c.offer).order_by(payments.c.seq))
+        kept = [offer != "{}" for offer in rows.scalars()]
+    assert kept == [False, False, False, True, True]
+    # It is shown no more, and paid no second time.
+    asked = len(shop.seller.asked)
+    again = await shop.post(actions[0])
+    assert (again.json["response"], len(shop.seller.asked)) == (None, asked)
+
+
+@promise("one-principals-answers")
 async def test_an_answer_is_given_whole_though_newer_ones_took_its_room_meanwhile(
     shop: Shop,
 ) -> None:

@@ -37,7 +37,7 @@ GROWING = frozenset({
 # Indexes of what is open alone, which is little.
 OPEN = frozenset({
     "ix_transactions_pending", "uq_holds_open", "ix_pockets_open", "uq_attempts_live",
-    "ix_webhook_deliveries_waiting", "ix_payments_answers",
+    "ix_webhook_deliveries_waiting", "ix_payments_kept",
 })  # fmt: skip
 # What is said of all agents and keys, as many as somebody made: counts by status, whose limits
 # bound what can leave a wallet.

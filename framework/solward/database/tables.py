@@ -490,6 +490,7 @@ attempts = Table(
 # Requests over HTTP that were paid for, one for each record of the type `payment`, and what the
 # seller answered. The signed bytes are the record's attempt, whose `signature` is the wallet's own:
 # of a sponsored payment that is not the transaction's.
+IS_KEPT: Final = "offer <> '{}'"
 payments = Table(
     "payments",
     metadata,
@@ -522,9 +523,9 @@ payments = Table(
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "wallet_id", "seq"),
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
-    # Answers whose headers and bodies are still kept.
-    _partial("answer_headers IS NOT NULL", "ix_payments_answers", "answered_ms"),
-    _partial("answer_headers IS NOT NULL", "ix_payments_principal", "principal", "answered_ms"),
+    # Payments whose offer is still kept, and with it what the seller answered.
+    _partial(IS_KEPT, "ix_payments_kept", "created_ms"),
+    _partial(IS_KEPT, "ix_payments_principal", "principal", "created_ms"),
 )
 
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point

@@ -253,7 +253,9 @@ class Journal:
         if following is not None and following <= due_ms:
             # Otherwise the due times were changed meanwhile.
             following = schedule.when.after(due_ms)
-        fields["next_due_ms"] = following
+        if not schedule.is_unreadable:
+            # Otherwise it keeps its due time, for a machine that can read it.
+            fields["next_due_ms"] = following
         is_done = schedule.max_runs is not None and schedule.runs >= schedule.max_runs
         if schedule.status is ScheduleStatus.ACTIVE and (is_done or following is None):
             fields |= {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from solders.pubkey import Pubkey
 
 from solward.types.errors import LedgerUnavailable
 from solward.vault.ledger.client import RpcLedger
@@ -61,6 +62,63 @@ async def test_statuses_at_the_slot_count() -> None:
 def test_a_transport_of_one_node_is_that_node() -> None:
     ledger = RpcLedger(Canned(None))
     assert ledger.nodes() == (ledger,)
+
+
+def account(data: Any, lamports: Any = 1) -> dict[str, Any]:
+    return {"lamports": lamports, "owner": str(Pubkey.default()), "data": data}
+
+
+def token(units: str, **changed: Any) -> dict[str, Any]:
+    info = {"mint": KEY, "tokenAmount": {"amount": units, "decimals": 6} | changed}
+    return {"pubkey": KEY, "account": account({"parsed": {"info": info}})}
+
+
+KEY = str(Pubkey.from_bytes(bytes([7] * 32)))
+VOTE = {"votePubkey": KEY, "activatedStake": 5, "commission": 1, "epochCredits": [[1, 2, 1]]}
+ROW = {"pubkey": KEY, "account": account(["", "base64"])}
+FEE = {"slot": 3, "prioritizationFee": 4}
+
+
+def in_value(rows: list[Any]) -> Any:
+    return {"context": {"slot": 1}, "value": rows}
+
+
+async def listed_stakes(ledger: RpcLedger) -> Any:
+    return await ledger.program_accounts(KEY, size=1, offset=0, key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("read", "wrapped", "good", "odd"),
+    [
+        (lambda ledger: ledger.holdings(KEY), in_value, token("5"), token("five")),
+        (lambda ledger: ledger.holdings(KEY), in_value, token("5"), token("5", decimals=256)),
+        (listed_stakes, list, ROW, {"pubkey": KEY, "account": account(["!", "base64"])}),
+        (listed_stakes, list, ROW, {"pubkey": KEY, "account": account(["", "base58"])}),
+        (listed_stakes, list, ROW, {"pubkey": KEY, "account": account(["", "base64"], 2**64)}),
+        (listed_stakes, list, ROW, ROW | {"pubkey": "nobody"}),
+        (listed_stakes, list, ROW, None),
+        (lambda ledger: ledger.vote_accounts(), lambda rows: {"current": rows}, VOTE, {}),
+        (
+            lambda ledger: ledger.vote_accounts(),
+            lambda rows: {"current": rows},
+            VOTE,
+            VOTE | {"epochCredits": [[1]]},
+        ),
+        (lambda ledger: ledger.prioritization_fees([]), list, FEE, FEE | {"slot": None}),
+        (lambda ledger: ledger.prioritization_fees([]), list, FEE, FEE | {"prioritizationFee": -1}),
+    ],
+)
+async def test_a_row_that_cannot_be_read_hides_no_other(
+    read: Any, wrapped: Any, good: Any, odd: Any
+) -> None:
+    expected = await read(RpcLedger(Canned(wrapped([good]))))
+    assert expected
+    for rows in ([odd, good], [good, odd]):
+        assert await read(RpcLedger(Canned(wrapped(rows)))) == expected
+    # Of nothing but such rows, the method's shape is another one.
+    for none in (wrapped([odd, odd]), wrapped("rows"), None, {}):
+        with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+            await read(RpcLedger(Canned(none)))
 
 
 ODD = {"slot": "soon", "err": None, "confirmationStatus": "confirmed"}

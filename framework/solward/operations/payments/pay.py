@@ -255,7 +255,7 @@ class Payments:
                 "url, method, headers or body are not those of the request that this action paid"
                 " for before"
             )
-        if row.answer is not None:
+        if row.answer is not None or not row.offer:
             return await self.stored(transaction_id)
         if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
             raise refusal(record)
@@ -315,6 +315,11 @@ class Payments:
             payment_view(records[row.transaction_id], row, states[row.transaction_id], self.tokens)
             for row in rows
         ]
+
+    @property
+    def _most_of_one(self) -> int:
+        """Bytes of offers and answers that are kept of one principal."""
+        return self.answers_max_bytes // ONE_IN
 
     async def close(self) -> None:
         """Wait a while for sellers' answers, then close the connections; what is cut off is found
@@ -462,6 +467,7 @@ class Payments:
                 found = await self.sites.request(request, ANSWER_WAIT_S, made)
             except (InvalidRequest, SkillError) as error:
                 _log.warning("payment_not_answered", transaction=record.id, error=str(error))
+                await self.engine.not_answered(record.id, self._most_of_one)
             else:
                 answer = await self._keep(record, protocol, offer, found)
         await self.engine.settled(record.id, SETTLE_WAIT_S)
@@ -485,7 +491,7 @@ class Payments:
             hint=None if receipt is None else receipt.signature,
             answered_ms=now_ms(),
         )
-        await self.engine.answered(record.id, kept, self.answers_max_bytes // ONE_IN)
+        await self.engine.answered(record.id, kept, self._most_of_one)
         return kept
 
     @contextmanager

@@ -55,6 +55,10 @@ class Malformed(LedgerUnavailable):
     """A node's result that is not what its method gives."""
 
 
+class OfRequest(LedgerUnavailable):
+    """Why there is no result, where that may be the request's alone and no fault of the node."""
+
+
 class TooLong(NoAnswer):
     """An answer with a longer body than is read."""
 
@@ -81,7 +85,8 @@ def parsed(body: bytes) -> Any:
 
 def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
     """What to raise for a call that no answer came to."""
-    return LedgerUnavailable(f"The ledger did not answer {method} ({error})")
+    kind = OfRequest if isinstance(error, TooLong) else LedgerUnavailable
+    return kind(f"The ledger did not answer {method} ({error})")
 
 
 def result(method: str, status: int, headers: Mapping[str, str], answer: Any) -> Any:

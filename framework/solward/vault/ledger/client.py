@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from solders.pubkey import Pubkey
@@ -193,13 +195,8 @@ class RpcLedger:
         )
         found: list[TokenHolding] = []
         for program, answer in zip(programs, answers, strict=True):
-            items = _value(answer)
-            if not isinstance(items, list):
-                raise _malformed("getTokenAccountsByOwner")
-            read = [each for item in items if (each := _holding(item, program)) is not None]
-            if items and not read:
-                raise _malformed("getTokenAccountsByOwner")
-            found += read
+            read = partial(_holding, program)
+            found += _read_each("getTokenAccountsByOwner", _value(answer), read)
         return tuple(found)
 
     async def slot(self) -> int:
@@ -217,8 +214,11 @@ class RpcLedger:
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
-        """Accounts of a program with `size` bytes of data that hold `key` at `offset`;
-        `LedgerRejected` with `NOT_SERVED` where no provider serves the call."""
+        """Accounts of a program with `size` bytes of data that hold `key` at `offset`.
+
+        One that cannot be read is left out, unless none can be. Raises `LedgerRejected` with
+        `NOT_SERVED` where no provider serves the call.
+        """
         filters = [{"dataSize": size}, {"memcmp": {"offset": offset, "bytes": key}}]
         try:
             values = await self._call("getProgramAccounts", program, _BASE64 | {"filters": filters})
@@ -229,15 +229,7 @@ class RpcLedger:
                 " provider that does, and name it in SOLANA_RPC_URL",
                 error.data,
             ) from None
-        found: dict[str, Account] = {}
-        try:
-            for item in values:
-                account = _account(item["account"])
-                if account is not None:
-                    found[str(item["pubkey"])] = account
-        except (KeyError, TypeError):
-            raise _malformed("getProgramAccounts") from None
-        return found
+        return dict(_read_each("getProgramAccounts", values, _program_account))
 
     async def stake_minimum_delegation(self) -> int:
         """Lamports a stake must delegate at least."""
@@ -246,10 +238,8 @@ class RpcLedger:
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
         """Vote accounts of the validators that are not delinquent."""
         answer = await self._call("getVoteAccounts", _CONFIRMED)
-        try:
-            return tuple(map(_vote_account, answer["current"]))
-        except (KeyError, TypeError, ValueError):
-            raise _malformed("getVoteAccounts") from None
+        listed = answer.get("current") if isinstance(answer, Mapping) else None
+        return tuple(_read_each("getVoteAccounts", listed, _vote_account))
 
     async def genesis_hash(self) -> str:
         """The cluster's genesis hash."""
@@ -287,12 +277,7 @@ class RpcLedger:
     async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
         """See `Ledger.prioritization_fees`."""
         answer = await self._call("getRecentPrioritizationFees", list(addresses))
-        try:
-            found = [(_int(each["slot"]), _int(each["prioritizationFee"])) for each in answer]
-        except (KeyError, TypeError):
-            raise _malformed("getRecentPrioritizationFees") from None
-        if any(fee < 0 for _slot, fee in found):
-            raise _malformed("getRecentPrioritizationFees")
+        found = _read_each("getRecentPrioritizationFees", answer, _slot_fee)
         return [fee for _slot, fee in sorted(found)]
 
     async def simulate(
@@ -518,22 +503,44 @@ def _u64(value: Any) -> int:
     return number
 
 
-def _holding(item: Any, program: str) -> TokenHolding | None:
-    """A token account as it is listed; None where it cannot be read."""
-    try:
-        address, data = _address(item["pubkey"]), item["account"]["data"]
-        if isinstance(data, list):
-            # Its mint was closed, so that nobody knows the decimals; such a mint has no units.
-            state = token_account(_account(item["account"]))
-            if state is None:
-                return None
-            return TokenHolding(address, state.mint, program, state.amount, decimals=0)
-        info = data["parsed"]["info"]
-        amount = info["tokenAmount"]
-        units, decimals = _u64(int(amount["amount"])), _decimals(amount["decimals"])
-        return TokenHolding(address, _address(info["mint"]), program, units, decimals)
-    except (KeyError, TypeError, ValueError, Malformed):
-        return None
+def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
+    """What `read` makes of each entry of a list that strangers can add to, without the entries that
+    it cannot read; raises `Malformed` where it can read none."""
+    if not isinstance(items, list):
+        raise _malformed(method)
+    found: list[T] = []
+    for item in items:
+        with contextlib.suppress(KeyError, TypeError, ValueError, Malformed):
+            found.append(read(item))
+    if items and not found:
+        raise _malformed(method)
+    return found
+
+
+def _holding(program: str, item: Any) -> TokenHolding:
+    """A token account as it is listed."""
+    address, data = _address(item["pubkey"]), item["account"]["data"]
+    if isinstance(data, list):
+        # Its mint was closed, so that nobody knows the decimals; such a mint has no units.
+        state = token_account(_account(item["account"]))
+        if state is None:
+            raise _malformed("getTokenAccountsByOwner")
+        return TokenHolding(address, state.mint, program, state.amount, decimals=0)
+    info = data["parsed"]["info"]
+    amount = info["tokenAmount"]
+    units, decimals = _u64(int(amount["amount"])), _decimals(amount["decimals"])
+    return TokenHolding(address, _address(info["mint"]), program, units, decimals)
+
+
+def _program_account(item: Any) -> tuple[str, Account]:
+    account = _account(item["account"])
+    if account is None:
+        raise _malformed("getProgramAccounts")
+    return _address(item["pubkey"]), account
+
+
+def _slot_fee(item: Any) -> tuple[int, int]:
+    return _u64(item["slot"]), _u64(item["prioritizationFee"])
 
 
 def _vote_account(item: Any) -> VoteAccount:

@@ -27,7 +27,7 @@ from solward.types.errors import (
     LedgerUnavailable,
     SolwardError,
 )
-from solward.vault.ledger.answers import OPTIONAL, UNHEALTHY
+from solward.vault.ledger.answers import OPTIONAL, UNHEALTHY, OfRequest
 from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
 from solward.vault.ledger.transport import Transport
@@ -49,7 +49,8 @@ PATIENCE_S: Final = 0.5
 # Errors of the node, not of the request: behind the cluster, and internal error (JSON-RPC 2.0). A
 # node some slots behind the one asked for (`MIN_CONTEXT_SLOT`) is fit: the next is asked, and it
 # does not rest.
-NODE_FAULTS: Final = frozenset({UNHEALTHY, -32603})
+_INTERNAL: Final = -32603
+NODE_FAULTS: Final = frozenset({UNHEALTHY, _INTERNAL})
 # No failover: another node might do it twice, and its refusals are the faucet's, not the node's.
 ONCE: Final = frozenset({"requestAirdrop"})
 
@@ -231,6 +232,8 @@ class Node:
         self._admitting = asyncio.Lock()
         self._failed_at = float("-inf")
         self._rest_s = 0.0
+        # Whether its last answer was an error that may be the request's alone.
+        self._erred = False
         # By method, or for all of them under `_ALL`: until when, and the last pause of our own.
         self._busy: dict[str, tuple[float, float]] = {}
 
@@ -270,13 +273,13 @@ class Node:
             if error.code not in NODE_FAULTS or method in ONCE | OPTIONAL:
                 self._answered(began)
                 raise
-            self._failed(began, str(error))
+            self._failed(began, str(error), of_request=error.code == _INTERNAL)
             raise LedgerUnavailable(f"The ledger node cannot answer {method}: {error}") from None
         except NodeBusy:
             raise
         except LedgerUnavailable as error:
             if method not in ONCE | OPTIONAL:
-                self._failed(began, str(error))
+                self._failed(began, str(error), of_request=isinstance(error, OfRequest))
             raise
         except asyncio.CancelledError:
             if self._clock() - began >= PATIENCE_S:
@@ -352,12 +355,17 @@ class Node:
         await self._transport.close()
 
     def _answered(self, began: float) -> None:
+        self._erred = False
         # An answer to a call from before the failure says nothing about the time after it.
         if self._rest_s and began >= self._failed_at:
             _log.info("rpc_node_answers", node=self.name)
             self._rest_s, self.rests_until = 0.0, float("-inf")
 
-    def _failed(self, began: float, error: str) -> None:
+    def _failed(self, began: float, error: str, *, of_request: bool = False) -> None:
+        if of_request and not self._erred:
+            # One request that no node can answer must not take them all from the others.
+            self._erred = True
+            return
         self._admitted_until = float("-inf")
         if began < self._failed_at or self._clock() < self.rests_until:
             return

@@ -45,6 +45,8 @@ REQUEST_TIMEOUT_S = 15.0
 CONNECTIONS = 32
 # A connection that was idle for longer is closed.
 _IDLE_S = 15.0
+# Whatever a compressed answer becomes would have to be bounded.
+_HEADERS = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "identity"})
 # Bytes that each part of a body counts as at least: to read a shorter one takes as long.
 _LEAST_PART = 1024
 
@@ -141,7 +143,8 @@ class HttpTransport:
         together: whether calls may leave in batches.
         """
         self.origin = host_of(url)
-        self._url = url
+        # Parsed once: that costs as much as the rest of a request.
+        self._url = httpx.URL(url)
         self._timeout_s = timeout_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
@@ -180,11 +183,13 @@ class HttpTransport:
         while True:
             try:
                 # Of the whole: httpx's own times are for each read.
-                async with (
-                    asyncio.timeout(self._timeout_s),
-                    self._client.stream("POST", self._url, content=body) as got,
-                ):
-                    return got.status_code, got.headers, await _body(got, most)
+                async with asyncio.timeout(self._timeout_s):
+                    asked = httpx.Request("POST", self._url, headers=_HEADERS, content=body)
+                    got = await self._client.send(asked, stream=True)
+                    try:
+                        return got.status_code, got.headers, await _body(got, most)
+                    finally:
+                        await got.aclose()
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
                 if not retries:
                     raise NoAnswer(type(error).__name__) from None
@@ -194,8 +199,6 @@ class HttpTransport:
 def _client() -> httpx.AsyncClient:
     return httpx.AsyncClient(
         verify=tls_context(),
-        # Whatever a compressed answer becomes would have to be bounded.
-        headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
         limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=_IDLE_S),
         timeout=None,  # noqa: S113 - `_post` bounds the whole
     )

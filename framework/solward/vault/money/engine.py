@@ -261,7 +261,7 @@ class Engine:
         Nothing that it says ends the payment.
 
         Args:
-            most_bytes: of answers to one principal, whose oldest make room for this one.
+            most_bytes: of offers and answers of one principal, whose oldest make room for this.
 
         Raises:
             NotFound: no such payment.
@@ -280,6 +280,15 @@ class Engine:
                 payment_store.record_answered(connection, record, row, states[transaction_id])
         self._hook(Step.ANSWERED)
         self.watcher.answered(transaction_id, answer.hint)
+
+    async def not_answered(self, transaction_id: str, most_bytes: int) -> None:
+        """Make room for the offer of a payment that its seller took and did not answer.
+
+        Args:
+            most_bytes: as of `answered`.
+        """
+        async with self._database.write() as connection:
+            await payment_store.make_room(connection, transaction_id, most_bytes)
 
     async def payment(
         self, transaction_id: str

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, bindparam, exists, func, insert, literal, select, update
+from sqlalchemy import Row, bindparam, exists, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.prepared import Prepared
-from solward.database.tables import attempts, payments, reservations, transactions
+from solward.database.tables import IS_KEPT, attempts, payments, reservations, transactions
 from solward.support import jsontext
 from solward.types.events import EventKind
 from solward.types.money import from_units
@@ -378,28 +378,27 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
     )
 
 
-# As the partial index has it.
-_IS_WHOLE = payments.c.answer_headers.is_not(None)
-_NEWEST_FIRST = (payments.c.answered_ms.desc(), payments.c.seq.desc())
-# A request that was answered is not shown its payment again, so its offer goes with the answer.
+# As the partial indexes have it; the name of the column is that of this table alone.
+_IS_KEPT = text(IS_KEPT)
+# With its offer goes the payment's answer: it is shown to the seller no more.
 _FORGOTTEN: Mapping[str, Any] = {"answer_headers": None, "answer_body": None, "offer": "{}"}
 _SIZE = (payments.c.answer_headers, payments.c.answer_body, payments.c.offer)
-# Bytes of an answer and all newer ones.
+# Bytes that are kept of a payment and of all newer ones.
 _TOTAL = (
-    func.sum(sum((func.length(each) for each in _SIZE), literal(0)))
-    .over(order_by=_NEWEST_FIRST)
+    func.sum(sum((func.coalesce(func.length(each), 0) for each in _SIZE), literal(0)))
+    .over(order_by=(payments.c.created_ms.desc(), payments.c.seq.desc()))
     .label("total")
 )
-_SIZES = select(payments.c.answered_ms, _TOTAL).where(_IS_WHOLE).subquery()
-_TOO_MUCH = select(func.max(_SIZES.c.answered_ms)).where(_SIZES.c.total > bindparam("b_most"))
-_ANSWERED_BEFORE = (
+_SIZES = select(payments.c.created_ms, _TOTAL).where(_IS_KEPT).subquery()
+_TOO_MUCH = select(func.max(_SIZES.c.created_ms)).where(_SIZES.c.total > bindparam("b_most"))
+_MADE_BEFORE = (
     select(payments.c.seq)
-    .where(_IS_WHOLE, payments.c.answered_ms < bindparam("b_before"))
-    .order_by(payments.c.answered_ms)
+    .where(_IS_KEPT, payments.c.created_ms < bindparam("b_before"))
+    .order_by(payments.c.created_ms)
     .limit(bindparam("b_count"))
 )
 _FORGET_ANSWERS = (
-    update(payments).where(payments.c.seq.in_(_ANSWERED_BEFORE), _IS_WHOLE).values(**_FORGOTTEN)
+    update(payments).where(payments.c.seq.in_(_MADE_BEFORE), _IS_KEPT).values(**_FORGOTTEN)
 )
 _PRINCIPAL = (
     select(payments.c.principal)
@@ -407,7 +406,7 @@ _PRINCIPAL = (
     .scalar_subquery()
 )
 _PRINCIPALS_SIZES = (
-    select(payments.c.seq, _TOTAL).where(_IS_WHOLE, payments.c.principal == _PRINCIPAL).subquery()
+    select(payments.c.seq, _TOTAL).where(_IS_KEPT, payments.c.principal == _PRINCIPAL).subquery()
 )
 # What is locked another transaction forgets.
 _WITHOUT_ROOM = (
@@ -421,26 +420,26 @@ _WITHOUT_ROOM = (
     .with_for_update(skip_locked=True)
 )
 _MAKE_ROOM = Prepared(
-    update(payments).where(payments.c.seq.in_(_WITHOUT_ROOM), _IS_WHOLE).values(**_FORGOTTEN)
+    update(payments).where(payments.c.seq.in_(_WITHOUT_ROOM), _IS_KEPT).values(**_FORGOTTEN)
 )
 
 
 async def make_room(connection: AsyncConnection, transaction_id: str, most_bytes: int) -> None:
-    """Delete the oldest answers to the principal of a payment, with their offers, until the rest
-    fits into so many bytes; the answer to this payment stays, however large."""
+    """Delete the oldest offers and answers of the principal of a payment until the rest fits into
+    so many bytes; those of this payment stay, however large."""
     await _MAKE_ROOM.run(connection, {"b_id": transaction_id, "b_most": most_bytes})
 
 
 async def answers_beyond(connection: AsyncConnection, most_bytes: int) -> int | None:
-    """When the newest answer came that does not fit beside all newer ones into so many bytes, in
-    Unix milliseconds; None where all fit."""
+    """When the newest payment was made whose offer and answer do not fit beside all newer ones into
+    so many bytes, in Unix milliseconds; None where all fit."""
     found = (await connection.execute(_TOO_MUCH, {"b_most": most_bytes})).scalar_one()
     return None if found is None else int(found)
 
 
 async def forget_answers(connection: AsyncConnection, before_ms: int, count: int) -> int:
-    """Delete headers, bodies and offers of up to `count` answers that came before a time, oldest
-    first.
+    """Delete the offers of up to `count` payments that were made before a time, oldest first, and
+    the headers and bodies of their answers.
 
     The payments stay with the answers' statuses, so that none is made again.
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from solward.client import Balance, NotFoundError, Wallet
+from solward.client import ApiError, Balance, Wallet
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
+from solward_dashboard.pages.wallets.data import check_any
 from solward_dashboard.wording import exact, short
 
 WALLETS: Final = 25
@@ -69,6 +70,7 @@ class Exposures:
         others: what may leave of tokens that no wallet holds now, where that is not nothing.
         of: how many wallets these are of `wallets`.
         frozen: how many of these are frozen.
+        unread: how many wallets were asked for that cannot be read now.
     """
 
     assets: tuple[Exposure, ...]
@@ -76,10 +78,13 @@ class Exposures:
     of: int
     wallets: int
     frozen: int
+    unread: int = 0
 
     @property
     def of_text(self) -> str:
         """Which wallets these are."""
+        if self.unread:
+            return f"of {self.of} of {self.wallets:,} wallets, {self.unread} cannot be read now"
         if self.wallets > self.of:
             return f"of the {self.of} oldest of {self.wallets:,} wallets"
         return "of 1 wallet" if self.wallets == 1 else f"of {self.wallets} wallets"
@@ -131,11 +136,14 @@ class _Sum:
         )
 
 
-def summed(rows: Iterable[tuple[Balance, Mapping[str, Any]]], wallets: int) -> Exposures:
+def summed(
+    rows: Iterable[tuple[Balance, Mapping[str, Any]]], wallets: int, unread: int = 0
+) -> Exposures:
     """Of each wallet its balance and the answer of `GET /wallets/:id/limits`; pure.
 
     Args:
         wallets: how many there are in all.
+        unread: see `Exposures`.
     """
     rows = tuple(rows)
     sums = {_SOL: _Sum("SOL", None)}
@@ -165,7 +173,7 @@ def summed(rows: Iterable[tuple[Balance, Mapping[str, Any]]], wallets: int) -> E
     sol, *tokens = (each.done() for each in sums.values())
     tokens.sort(key=lambda each: (-each.unbounded, each.at_worst == 0, each.name, each.mint))
     frozen = sum(bool(limits.get("frozen")) for _, limits in rows)
-    return Exposures((sol, *tokens), _others_text(others), len(rows), wallets, frozen)
+    return Exposures((sol, *tokens), _others_text(others), len(rows), wallets, frozen, unread)
 
 
 def _others_text(bounds: Sequence[Mapping[str, Any]]) -> str:
@@ -182,15 +190,17 @@ async def fetch() -> Exposures:
     wallets = await api().wallets.list()
     limiter = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(wallet: Wallet) -> tuple[Balance, Mapping[str, Any]] | None:
+    async def one(wallet: Wallet) -> tuple[Balance, Mapping[str, Any]] | ApiError:
         async with limiter:
             try:
                 return (
                     await api().wallets.balance(wallet.id),
                     await api().wallets.limits(wallet.id),
                 )
-            except NotFoundError:
-                return None
+            except ApiError as error:
+                return error
 
     rows = await asyncio.gather(*map(one, wallets[:WALLETS]))
-    return summed((each for each in rows if each is not None), len(wallets))
+    check_any(rows)
+    read = [each for each in rows if not isinstance(each, ApiError)]
+    return summed(read, len(wallets), len(rows) - len(read))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from solward.client import Balance, TokenBalance, Wallet
+from solward.client import ApiError, Balance, TokenBalance, Wallet
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
 from solward_dashboard.wording import plain, short
@@ -26,27 +26,43 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Wallets:
-    """All wallets, and what those on the page hold, by wallet id."""
+    """All wallets, and what those on the page hold, by wallet id, or why that cannot be read."""
 
     wallets: tuple[Wallet, ...]
-    holdings: Mapping[str, Holding]
+    holdings: Mapping[str, Holding | ApiError]
 
 
 async def fetch(shown: Sequence[str], first: int) -> Wallets:
-    """All wallets, and what those in `shown` hold; the `first` ones where it is empty."""
+    """All wallets, and what those in `shown` hold; the `first` ones where it is empty.
+
+    Raises:
+        ApiError: what none of them holds can be read.
+    """
     wallets = await api().wallets.list()
     known = {each.id for each in wallets}
     wanted = [each for each in shown if each in known] or [each.id for each in wallets[:first]]
     limiter = asyncio.Semaphore(_AT_ONCE)
 
-    async def holding(wallet_id: str) -> Holding:
+    async def holding(wallet_id: str) -> Holding | ApiError:
         async with limiter:
-            balance = await api().wallets.balance(wallet_id)
-            limits = await api().wallets.limits(wallet_id)
+            try:
+                balance = await api().wallets.balance(wallet_id)
+                limits = await api().wallets.limits(wallet_id)
+            except ApiError as error:
+                return error
         return Holding(balance, bool(limits.get("frozen")))
 
     holdings = await asyncio.gather(*map(holding, wanted))
+    check_any(holdings)
     return Wallets(wallets, dict(zip(wanted, holdings, strict=True)))
+
+
+def check_any(answers: Sequence[object]) -> None:
+    """Raise the first of the answers about several wallets where every one is an error: the page
+    then says so once, and not at each."""
+    errors = [each for each in answers if isinstance(each, ApiError)]
+    if errors and len(errors) == len(answers):
+        raise errors[0]
 
 
 def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:

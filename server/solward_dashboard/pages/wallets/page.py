@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
-from solward.client import Wallet
+from solward.client import ApiError, Wallet
 from solward_dashboard.dialogs import copy_button
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.paged_list import PagedList
@@ -62,7 +62,11 @@ class _Cards:
         self._empty.set_visibility(False)
 
     def show(
-        self, wallets: Sequence[Wallet], holdings: Mapping[str, Holding], *, any_exist: bool
+        self,
+        wallets: Sequence[Wallet],
+        holdings: Mapping[str, Holding | ApiError],
+        *,
+        any_exist: bool,
     ) -> None:
         order = [each.id for each in wallets]
         if order != self._order:
@@ -96,8 +100,11 @@ class _Card:
         self._frozen.set_visibility(False)
         self._shown_tags: tuple[str, ...] = ()
 
-    def show(self, wallet: Wallet, holding: Holding | None) -> None:
-        if holding is not None:
+    def show(self, wallet: Wallet, holding: Holding | ApiError | None) -> None:
+        if isinstance(holding, ApiError):
+            self._sol.set_text("…")
+            self._tokens.set_text(f"Cannot be read: {holding}")
+        elif holding is not None:
             self._sol.set_text(sol(holding.balance.sol))
             self._tokens.set_text(tokens_text(holding.balance.tokens))
             self._frozen.set_visibility(holding.frozen)
