@@ -118,7 +118,7 @@ async def _rows(external: Served, embedded: Served) -> list[Row]:
         Row("POST wallets", external, itertools.repeat(NEW_WALLET), 150, 0.45, ECHO),
         get("GET balance", f"wallets/{payers[0]}/balance", 0.5),
         replace(of_embedded, served=embedded),
-        get("GET transactions?limit=50", "transactions?limit=50", 0.5),
+        get("GET transactions?limit=50", "transactions?limit=50", 0.44),
         get("GET wallets?limit=50", "wallets?limit=50", 0.35),
         get("health", "health", 0.57),
     ]

@@ -351,7 +351,7 @@ def payment(transaction_id: str, ms: int) -> PaymentRow:
         url="https://api.example.com/",
         method="GET",
         fingerprint="f",
-        offer={},
+        offer={"amount": "1"},
         asset="mint",
         units=1,
         decimals=6,

@@ -69,10 +69,11 @@ class _Parameter:
     constant: Any = None
 
     def value(self, given: _Parameters) -> Any:
+        """That of a list."""
         assert self.source is not None
+        assert self.index is not None
         value = given[self.source]
-        if self.index is not None:
-            value = value[min(self.index, len(value) - 1)]
+        value = value[min(self.index, len(value) - 1)]
         return value if self.process is None else self.process(value)
 
 
@@ -124,12 +125,17 @@ class _Plan:
         self._take = _taker(self._parameters)
         self._constants = [each.constant for each in self._parameters]
         self._given: list[tuple[int, str]] = []
+        self._processed: list[tuple[int, str, _Process]] = []
         self._others: list[tuple[int, _Parameter]] = []
         for place, each in enumerate(self._parameters):
-            if each.source is not None and each.index is None and each.process is None:
-                self._given.append((place, each.source))
-            elif each.source is not None:
+            if each.source is None:
+                continue
+            if each.index is not None:
                 self._others.append((place, each))
+            elif each.process is None:
+                self._given.append((place, each.source))
+            else:
+                self._processed.append((place, each.source, each.process))
         self._make: Callable[[Any], Row] | None = None
         self._processes: list[tuple[int, _Process]] = []
 
@@ -142,6 +148,8 @@ class _Plan:
             values = made = self._constants.copy()
             for place, source in self._given:
                 made[place] = given[source]
+            for place, source, process in self._processed:
+                made[place] = process(given[source])
             for place, parameter in self._others:
                 made[place] = parameter.value(given)
         if self._is_positional:

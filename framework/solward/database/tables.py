@@ -490,7 +490,7 @@ attempts = Table(
 # Requests over HTTP that were paid for, one for each record of the type `payment`, and what the
 # seller answered. The signed bytes are the record's attempt, whose `signature` is the wallet's own:
 # of a sponsored payment that is not the transaction's.
-IS_KEPT: Final = "offer <> '{}'"
+IS_KEPT: Final = "(offer <> '{}' OR answer_headers IS NOT NULL)"
 payments = Table(
     "payments",
     metadata,
@@ -523,7 +523,7 @@ payments = Table(
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "wallet_id", "seq"),
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
-    # Payments whose offer is still kept, and with it what the seller answered.
+    # Payments of which offer or answer is still kept.
     _partial(IS_KEPT, "ix_payments_kept", "created_ms"),
     _partial(IS_KEPT, "ix_payments_principal", "principal", "created_ms"),
 )
