@@ -7,6 +7,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.swaps import USDC, open_swaps
 
 from solward.operations.policies.changes import replace_set
 from solward.solana.fees import fee_terms
+from solward.support.durations import MINUTE_MS
 from solward.types.errors import (
     Held,
     InvalidRequest,
@@ -33,7 +35,7 @@ from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
-from solward.vault.grants.model import ANY_ASSET
+from solward.vault.grants.model import ANY_ASSET, Window
 from solward.vault.grants.stored_form import grant_id
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.judge import assess, plugin_rules, prices
@@ -46,13 +48,14 @@ QUICK: dict[str, Any] = {"priority_fee": "off", "confirm_wait_s": 0.5}
 
 async def waits(desk: Desk, hold: Hold, why: str) -> None:
     """Approve a hold twice over; it waits for this reason, and nothing is recorded."""
+    before = await desk.bench.history()
     waiting = await desk.approvals.approve(hold.id, "admin")
     assert waiting.state is HoldState.APPROVED
     assert waiting.reasons[0] == hold.reasons[0]
     assert waiting.reasons[1].startswith("it was approved, and waits: ")
     assert why in waiting.reasons[1]
     await again(desk)
-    assert await desk.bench.history() == []
+    assert await desk.bench.history() == before
 
 
 async def again(desk: Desk) -> Hold:
@@ -220,6 +223,25 @@ async def test_a_price_source_that_is_away_uses_up_no_approval(
         source.usd["SOL"] = Fraction(100), 9
         ended = await again(desk)
         assert (ended.state, await desk.paid()) == (HoldState.EXECUTED, LAMPORTS_PER_SOL)
+
+
+@promise("approval-waits-for-what-passes")
+async def test_a_rate_of_a_grant_that_is_used_up_uses_up_no_approval(tmp_path: Path) -> None:
+    """Above half a SOL a person is asked."""
+    half = LAMPORTS_PER_SOL // 2
+    sol = limit("SOL", 9 * LAMPORTS_PER_SOL, hold=half)
+    often, once = (
+        grant(KEY.principal, SOL=sol, rates=(Window(MINUTE_MS, most),)) for most in (2, 1)
+    )
+    async with open_desk(tmp_path, rules=(), **QUICK) as desk:
+        desk.actors[KEY.principal] = replace(KEY, limits=())
+        await replace_set(desk.bench.database, KEY.principal, [once])
+        hold = await desk.held()
+        await desk.ask(Decimal("0.5"))
+        await waits(desk, hold, "allows 1 transaction in a minute")
+        await replace_set(desk.bench.database, KEY.principal, [often])
+        ended = await again(desk)
+        assert (ended.state, await desk.paid()) == (HoldState.EXECUTED, LAMPORTS_PER_SOL + half)
 
 
 @promise("approval-waits-for-what-passes", "bid-leaves-room")

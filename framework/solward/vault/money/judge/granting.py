@@ -48,6 +48,9 @@ from solward.vault.store import window_sums
 
 _NO_TOKENS: Final = TokenList(())
 
+# Refusals that end by themselves, and not by another transaction or other grants.
+_PASSING: Final = frozenset({Why.PRICE, Why.RATE})
+
 NEAR_END_PERCENT: Final = 90
 """From this share of a window on, a grant is near its end."""
 ENDS_WITHIN_MS: Final = DAY_MS
@@ -147,7 +150,7 @@ class Granted:
                 rule=GRANTS_RULE,
                 reason=self.reason,
                 numbers=self.numbers,
-                passing=self.decision.refused.why is Why.PRICE,
+                passing=self.decision.refused.why in _PASSING,
             )
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 
