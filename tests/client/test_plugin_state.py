@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import select
 from tests.promises import promise
 from tests.support.plugins import keeping_context, keeping_module
 from tests.support.services import Api
@@ -17,12 +18,12 @@ from tests.support.services import Api
 from solward import Put
 from solward.audit import log as audit_log
 from solward.client import BadRequest, NotFoundError, SolwardClient
+from solward.database.tables import plugin_entries
 from solward.plugins.state import PluginSettings
 from solward.support import jsontext
 from solward.testing.stand import open_stand
 from solward.testing.targets import target_of
 from solward.vault.money.request import Actor
-from solward.vault.store import plugin_entries
 from solward_cli import main
 
 VALUE = "a-very-secret-value-4711"
@@ -178,8 +179,8 @@ async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_pa
     async with open_stand(home) as stand:
         assert await PluginSettings(stand.service.database).stored("keeper", "keeps") == ()
         async with stand.service.database.read() as connection:
-            assert await plugin_entries.wallets_of(connection, "keeper") == {}
-            assert len(await plugin_entries.wallets_of(connection, "another")) == 1
+            kept = await connection.execute(select(plugin_entries.c.plugin))
+            assert kept.scalars().all() == ["another"]
             (told,) = await audit_log.latest(connection, 1)
         assert (told.event, jsontext.loads(told.data)["principal"]) == ("plugin:purged", "cli")
         await stand.service.audit.verify()

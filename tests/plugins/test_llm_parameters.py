@@ -25,10 +25,10 @@ FINE = Answer(text="Fine.")
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    call.forget_parameters()
+    call._learned.clear()
     call.forget()
     yield
-    call.forget_parameters()
+    call._learned.clear()
     call.forget()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import SECRET, Api, serving_api
 
-from solward.audit.acts import act, acting_as, principal
+from solward.audit.acts import act, act_as, principal
 from solward.credentials.credential import hash_of
 
 _CHANGES = ("principal", "before", "after")
@@ -162,12 +163,14 @@ async def test_wallets_made_at_once_by_several_are_each_told_by_its_own(api: Api
 
 
 def test_what_nobody_asked_for_is_the_services_own() -> None:
-    assert principal() == "service"
-    with acting_as("admin"):
+    def acts() -> None:
+        act_as("admin")
         assert act({"walletId": "w"}, {"a": 1, "b": {"c": 1, "d": 2}}, {"a": 1, "b": {"c": 2}}) == {
             "walletId": "w",
             "principal": "admin",
             "before": {"b": {"c": 1, "d": 2}},
             "after": {"b": {"c": 2}},
         }
+
+    copy_context().run(acts)
     assert principal() == "service"

@@ -438,7 +438,7 @@ class Timetable:
         await self.at(self.clock.ms + ms)
 
     async def run_due(self) -> None:
-        while await self.schedules.runner.turn() == 0 or self.schedules.runner.is_busy:
+        while await self.schedules.runner.turn() == 0 or self.schedules.runner._running:
             await self.schedules.runner.settled()
 
     async def add(

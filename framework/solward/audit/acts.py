@@ -6,8 +6,7 @@ that a request makes can forget it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -39,16 +38,6 @@ def act_as(who: str, credential: str | None = None) -> None:
     """
     _PRINCIPAL.set(who)
     _CREDENTIAL.set(credential)
-
-
-@contextmanager
-def acting_as(who: str) -> Iterator[None]:
-    """Let `who` act inside the block."""
-    token = _PRINCIPAL.set(who)
-    try:
-        yield
-    finally:
-        _PRINCIPAL.reset(token)
 
 
 def record_act(

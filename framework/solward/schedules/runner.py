@@ -111,11 +111,6 @@ class Runner:
         # Where there was nothing, others have it locked: it is looked at again after a while.
         return 0.0 if was_any else self._poll_s
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a run is going on here."""
-        return bool(self._running)
-
     async def settled(self) -> None:
         """Wait until no run is going on here."""
         while self._running:

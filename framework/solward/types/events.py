@@ -226,11 +226,6 @@ class EventBus:
             self._subscriptions.discard(subscription)
             subscription.end()
 
-    @property
-    def listeners(self) -> int:
-        """How many subscriptions there are."""
-        return len(self._subscriptions)
-
     def close(self) -> None:
         """End every subscription, now and later, so that streams end and a server can stop."""
         self._closed = True

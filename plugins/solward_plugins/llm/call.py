@@ -571,11 +571,6 @@ def learn(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
         _learned[key] = (*known, change)
 
 
-def forget_parameters() -> None:
-    """Forget what was learned; for tests."""
-    _learned.clear()
-
-
 def changed(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
     """A copy of the arguments with the change, the same where it changes nothing."""
     made = dict(arguments)

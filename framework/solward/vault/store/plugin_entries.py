@@ -108,18 +108,6 @@ async def listed(
     return tuple(map(_entry, rows))
 
 
-async def wallets_of(connection: AsyncConnection, plugin: str) -> dict[str, tuple[int, int]]:
-    """wallet id -> how many entries a plugin keeps for it, and their bytes."""
-    c = plugin_entries.c
-    wanted = (
-        select(c.wallet_id, func.count(), func.sum(c.bytes))
-        .where(c.plugin == plugin)
-        .group_by(c.wallet_id)
-        .order_by(c.wallet_id)
-    )
-    return {row[0]: (int(row[1]), int(row[2])) for row in await connection.execute(wanted)}
-
-
 async def write(
     connection: AsyncConnection,
     wallet_id: str,
