@@ -334,6 +334,7 @@ def _keys(to: _Filling) -> None:
             "rate_limit": "10",
             "spending_limit_lamports": "1000000000",
             "max_costs_lamports": "50000000",
+            "read_only": "false",
             "created_by": "'admin'",
             "created_ms": to.made(to.sizes.keys),
             "last_used_ms": str(to.now_ms),

@@ -35,6 +35,7 @@ def key() -> None:
 
 @key.command()
 @click.argument("name")
+@click.option("--read-only", is_flag=True, help="It changes nothing; without the limits below.")
 @click.option("--rate-limit", type=click.IntRange(1), help="Transactions a minute; 10.")
 @click.option("--daily-sol", type=exact, help="SOL it may spend in 24 hours; 5. 0 only reads.")
 @click.option("--costs-sol", type=exact, help="SOL of fees and rent in 24 hours; 0.05.")
@@ -46,6 +47,7 @@ def key() -> None:
 async def create(
     call: ServiceCall,
     name: str,
+    read_only: bool,
     rate_limit: int | None,
     daily_sol: Decimal | None,
     costs_sol: Decimal | None,
@@ -61,6 +63,7 @@ async def create(
         max_costs_sol_per_day=costs_sol,
         wallet_id=wallet_id,
         expires_at=expires,
+        read_only=read_only or None,
     )
     return _shown_once(call, "Key", created, created.api_key)
 
@@ -80,14 +83,15 @@ async def list_keys(call: ServiceCall) -> RenderableType:
                 each.name,
                 "all" if each.wallet_id is None else short(each.wallet_id),
                 "never" if each.last_used_at is None else moment(each.last_used_at),
-                _limits(each.details),
+                _limits(each, each.details),
             )
         )
     columns = ("ID", "NAME", "WALLET", "LAST USED (UTC)", "USED OF ITS LIMITS")
     return table(columns, rows, "There are no API keys.")
 
 
-def _limits(details: KeyDetails) -> Text:
+def _limits(key: ApiKey, details: KeyDetails) -> Text:
+    from solward.types.roles import unenforced
     from solward_cli.render import amount, moment, plain
 
     def day(limit: Mapping[str, Any]) -> str:
@@ -101,6 +105,10 @@ def _limits(details: KeyDetails) -> Text:
         f"{day(details.max_costs_sol_per_day)} of costs",
         f"{rate['used']} of {rate['limit']} a minute",
     ]
+    if details.read_only:
+        lines = ["read only"]
+    elif told := unenforced(key.permissions, read_only=False):
+        lines.append(told)
     if at is not None:
         lines.append(f"{'expired' if at <= now else 'expires'} {moment(at)}")
     if until is not None and until > now:

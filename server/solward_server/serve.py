@@ -20,9 +20,14 @@ from solward.types.errors import StoreError
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
 from solward_server.http.auth import authenticate
-from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest, check_paths
+from solward_server.http.body import (
+    MAX_BODY_BYTES,
+    ExactJSON,
+    SizedRequest,
+    check_paths,
+    close_requests,
+)
 from solward_server.http.errors import handle_errors
-from solward_server.http.money_response import check_changes
 from solward_server.http.route_context import RouteContext
 from solward_server.http.validators import answer_unchanged
 from solward_server.listening import connections_allowed
@@ -131,7 +136,7 @@ def create_app(service: Solward) -> Quart:
         middleware.check_hosts(app, service.settings)
     authenticate(app, service.settings, service.credentials, context.traffic)
     check_paths(app)
-    check_changes(app, PREFIX)
+    close_requests(app, PREFIX)
     handle_errors(app, service.settings.dashboard_address)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)

@@ -297,7 +297,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every": "1h", "missed": "all"}, "missed"),
     ({"every": "1h", "name": ""}, "name is required"),
     ({"every": "1h", "name": "a\nb"}, "name must be one line"),
-    ({"every": "1h", "amount": 1}, "amount is no field"),
+    ({"every": "1h", "amount": 1}, "amount is none of: "),
     ({"every": "1h", "parameters": {"to": "x" * 20_000, "amount": 1}}, ""),
     ({"every": "1h", "grants": [{"may": ["teleport"]}]}, "grants[0]"),
 ]

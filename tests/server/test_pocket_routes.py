@@ -11,7 +11,6 @@ from tests.support.swaps import pay_sol
 
 from solward.context.pocket import PocketRequest
 from solward.vault.money.request import ADMIN
-from solward_server.http.body import NO_DRY_RUN
 
 LAMPORTS = 5_000_000
 
@@ -44,11 +43,15 @@ async def test_a_position_is_listed_at_risk_and_swept(tmp_path: Path) -> None:
         wallets = (await api.get("/wallets")).json["wallets"]
         assert [each["id"] for each in wallets] == [wallet]
 
-        for path, trial in (("?dryRun=true", None), ("", {"dryRun": True})):
+        for path, trial, where in (
+            ("?dryRun=true", None, " in the query"),
+            ("", {"dryRun": True}, ""),
+        ):
             tried = await api.post(
                 f"/wallets/{wallet}/pockets/{shown['address']}/sweep{path}", trial
             )
-            assert (tried.status, tried.error) == (400, NO_DRY_RUN)
+            error = f"dryRun{where} is unknown. Nothing was done"
+            assert (tried.status, tried.error) == (400, error)
         assert (await api.get(f"/wallets/{wallet}/pockets")).json["pockets"] == [shown]
 
         swept = await api.post(f"/wallets/{wallet}/pockets/{shown['address']}/sweep")

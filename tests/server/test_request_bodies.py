@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
@@ -114,32 +113,6 @@ async def test_a_wrong_field_is_400_and_named(
     answer = await api.post(path.format(wallet=wallet), body)
     assert (answer.status, answer.error) == (400, text)
     assert await api.records(wallet) == []
-
-
-@promise("unknown-field-rules", "token-field-refused")
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("token", "USDC"), ("mint", NOBODY), ("Token", "USDC"), ("tokenMint", "USDC"),
-     ("asset", ""), ("currency", 5), ("mint", "SOLO")],
-)  # fmt: skip
-async def test_a_transfer_that_names_a_token_sends_no_sol(api: Api, field: str, value: Any) -> None:
-    wallet = await api.wallet(1)
-    body = {"to": str(Keypair().pubkey()), "amount": 0.1, field: value}
-    answer = await api.post(f"/wallets/{wallet}/transfer", body)
-    assert (answer.status, answer.error) == (
-        400,
-        f"{field}: transfer sends SOL; token-transfer sends a token, by its mint. Nothing was sent",
-    )
-    assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
-
-
-@pytest.mark.parametrize("named", [{"token": "sol"}, {"mint": None}, {"colour": "blue"}])
-async def test_a_transfer_that_names_sol_or_no_asset_is_sent(
-    api: Api, named: dict[str, Any]
-) -> None:
-    wallet = await api.wallet(1)
-    body = {"to": str(Keypair().pubkey()), "amount": 0.1} | named
-    assert (await api.post(f"/wallets/{wallet}/transfer", body)).status == 200
 
 
 @promise("404-texts")

@@ -10,7 +10,7 @@ from typing import Any
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
 from solward.agents.templates.template import Filled
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.money import sol_to_lamports
 
 DEFAULT_INTERVAL_MS = 60_000
@@ -62,7 +62,7 @@ class AgentFields:
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
 ) -> AgentFields:
-    """Check a create body in either of its forms; unknown fields are ignored.
+    """Check a create body in either of its forms.
 
     The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there, and
     with a `template`, the configured default provider and model fill what is missing.
@@ -158,9 +158,7 @@ def read_budget(fields: Mapping[str, Any], current: TokenBudget | None = None) -
         current: as it is; None for a new one, which begins with the default.
     """
     was = current or DEFAULT_BUDGET
-    for name in fields:
-        if name not in BUDGET_FIELDS:
-            raise InvalidRequest(f"llmBudget.{name} is none of: {', '.join(BUDGET_FIELDS)}")
+    refuse_unknown(fields, BUDGET_FIELDS, "llmBudget.")
     values = was.to_json() | dict(fields)
     for name in ("maxTokensPerCycle", "maxTokensPerDay"):
         if values.get(name) is not None:
@@ -182,9 +180,7 @@ def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> Agent
         nested = {}
     if not isinstance(nested, Mapping):
         raise InvalidRequest("guardrails must be an object")
-    for name in nested:
-        if name not in GUARDRAIL_FIELDS:
-            raise InvalidRequest(f"guardrails.{name} is none of: {', '.join(GUARDRAIL_FIELDS)}")
+    refuse_unknown(nested, GUARDRAIL_FIELDS, "guardrails.")
     values: dict[str, Any] = {}
     for field in GUARDRAIL_FIELDS:
         for source, prefix in ((nested, "guardrails."), (body, "")):

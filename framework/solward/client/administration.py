@@ -109,12 +109,14 @@ class Keys:
         wallet_id: str | None = None,
         expires_at: datetime | None = None,
         grants: Grants | None = None,
+        read_only: bool | None = None,
     ) -> CreatedKey:
         """A new key, returned only here; with `wallet_id` it may use that wallet only.
 
         Args:
             expires_at: when it ends by itself, a time with a zone.
             grants: what it may do; none of them: it only reads; None: by its limits alone.
+            read_only: it changes nothing, so it takes no limits and no grants.
         """
         body = json_fields(
             name=name,
@@ -125,6 +127,7 @@ class Keys:
             wallet_id=wallet_id,
             expires_at=moment_text(expires_at, "expires_at"),
             grants=None if grants is None else [*grants],
+            read_only=read_only,
         )
         return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))
 

@@ -137,6 +137,7 @@ class KeyDetails(Answer):
         max_costs_sol_per_day: the same of fees and rent.
         grants: what it may do, as JSON; None where it is not under grants.
         sentences: what they say.
+        read_only: whether it changes nothing.
     """
 
     expires_at: datetime | None
@@ -147,6 +148,7 @@ class KeyDetails(Answer):
     max_costs_sol_per_day: Mapping[str, Any]
     grants: tuple[Mapping[str, Any], ...] | None
     sentences: tuple[str, ...] = ()
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class Credential:
         rate_limit: transaction-producing requests a minute.
         spending_limit_lamports: per rolling 24 hours, over all wallets.
         max_costs_lamports: fees and rent per rolling 24 hours, over all wallets.
+        read_only: it spends nothing and changes nothing.
     """
 
     hash: str = field(repr=False)
@@ -62,6 +63,7 @@ class Credential:
     rate_limit: int = 0
     spending_limit_lamports: int = 0
     max_costs_lamports: int = 0
+    read_only: bool = False
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Credential:
@@ -126,6 +128,7 @@ class Credential:
         return {
             "walletId": self.wallet_id,
             "permissions": list(self.permissions),
+            "readOnly": self.read_only,
             "rateLimit": self.rate_limit,
             "spendingLimitSol": lamports_to_sol(self.spending_limit_lamports),
             "maxCostsSolPerDay": lamports_to_sol(self.max_costs_lamports),

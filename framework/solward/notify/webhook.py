@@ -32,7 +32,7 @@ from solward.support.webhook_signature import (
     seconds_of,
 )
 from solward.telemetry import metrics
-from solward.types.errors import DecisionRefused, InvalidRequest
+from solward.types.errors import DecisionRefused, InvalidRequest, refuse_unknown
 from solward.types.events import Event, EventKind
 from solward.types.record import Hold
 from solward.vault.store import alerts
@@ -203,6 +203,8 @@ def _read(body: bytes) -> tuple[str, str | None]:
     unfit = jsontext.unfit(fields)
     if unfit is not None:
         raise InvalidRequest(unfit)
+    if isinstance(fields, dict):
+        refuse_unknown(fields, ("decision", "note"))
     decision = fields.get("decision") if isinstance(fields, dict) else None
     if decision not in ("approve", "deny"):
         raise InvalidRequest("decision must be approve or deny")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from solward.schedules.schedule import Missed, When, check_cron, check_zone
 from solward.support.clock import ms_of
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.vault.grants.spelling import window_ms
 
 MAX_NAME: Final = 100
@@ -23,11 +23,7 @@ WHEN_FIELDS: Final = ("every", "cron", "timeZone", "startAt", "endAt")
 
 def check_fields(body: Mapping[str, Any]) -> None:
     """Raise `InvalidRequest` for a field that there is none of: what was meant would not hold."""
-    unknown = sorted(body.keys() - _FIELDS)
-    if unknown:
-        raise InvalidRequest(
-            f"{unknown[0]} is no field of a schedule; these are: {', '.join(sorted(_FIELDS))}"
-        )
+    refuse_unknown(body, _FIELDS)
 
 
 def read_name(body: Mapping[str, Any]) -> str:

@@ -46,7 +46,8 @@ internal error without its text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from solward.types.record import Hold, TransactionRecord
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 # Of an answer to a transaction that was refused or failed: the rule that refused it, URL-encoded,
 # and the id of its record. `Retry-After` is RFC 9110's, in seconds.
 RULE_HEADER = "Solward-Rule"
+# Of an answer to what was done, and may not be what was meant.
+WARNING_HEADER = "Solward-Warning"
 TRANSACTION_HEADER = "Solward-Transaction"
 RETRY_HEADER = "Retry-After"
 
@@ -65,6 +68,26 @@ class SolwardError(Exception):
 
 class InvalidRequest(SolwardError):
     """A value is missing or invalid; the message names the field and what was expected."""
+
+
+_LONGEST_SHOWN: Final = 64
+
+
+def refuse_unknown(
+    names: Iterable[str], known: Collection[str], before: str = "", after: str = ""
+) -> None:
+    """Raise `InvalidRequest` for the first of `names` that is none of `known`: what was meant by it
+    would not hold.
+
+    Args:
+        before: what the name stands in, such as `guardrails.`.
+        after: where it stands, such as ` in the query`.
+    """
+    for name in names:
+        if name not in known:
+            shown = name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
+            there_are = f"is none of: {', '.join(sorted(known))}" if known else "is unknown"
+            raise InvalidRequest(f"{before}{shown}{after} {there_are}. Nothing was done")
 
 
 class PaymentRefused(InvalidRequest):

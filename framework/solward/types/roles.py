@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -37,6 +38,14 @@ def is_admin(principal: str) -> bool:
 def is_key(principal: str | None) -> bool:
     """Whether a principal is an API key's."""
     return principal is not None and principal.startswith("key:")
+
+
+def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
+    """What to tell of an API key's permissions where they read as if it could not write; None where
+    they do not. They are stored and never enforced."""
+    if read_only or "write" in permissions:
+        return None
+    return "its permissions are not enforced and bind nothing; readOnly makes a key that only reads"
 
 
 def admin_principal(credential_id: str) -> str:

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from solward.client import AdminCredential, ApiKey, KeyDetails
 from solward.types.errors import SolwardError
-from solward.types.roles import Role
+from solward.types.roles import Role, unenforced
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, notify_error, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError, schema_form
@@ -62,6 +62,11 @@ class _Keys:
             "minLength": 1,
             "maxLength": 100,
         },
+        "readOnly": {
+            "type": "boolean",
+            "title": "Reads alone",
+            "description": "It changes nothing; leave the limits as they are.",
+        },
         "spendingLimitSol": {
             "type": "number",
             "title": "Daily limit in SOL",
@@ -93,14 +98,21 @@ class _Keys:
 
     def lines(self, one: Any, names: _Texts, choices: _Texts) -> tuple[str, str]:
         uses = choices.get(one.wallet_id or "", "?")
+        is_read_only = one.details is not None and one.details.read_only
         limits = "" if one.details is None else limits_text(one.details)
-        return f"{uses}, made {ago(one.created_at)}", limits
+        told = unenforced(one.permissions, read_only=is_read_only)
+        return (
+            f"{'reads alone, ' if is_read_only else ''}{uses}, made {ago(one.created_at)}",
+            limits if told is None else f"{limits}; {told}",
+        )
 
     async def make(self, values: Mapping[str, Any], chosen: str, end: datetime | None) -> Any:
+        read_only = bool(values.get("readOnly"))
         return await api().keys.create(
             name=values["name"],
-            spending_limit_sol=values.get("spendingLimitSol"),
-            max_costs_sol_per_day=values.get("maxCostsSolPerDay"),
+            read_only=read_only,
+            spending_limit_sol=None if read_only else values.get("spendingLimitSol"),
+            max_costs_sol_per_day=None if read_only else values.get("maxCostsSolPerDay"),
             rate_limit=values.get("rateLimit"),
             wallet_id=chosen or None,
             expires_at=end,

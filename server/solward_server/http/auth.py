@@ -35,6 +35,7 @@ ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
 _ACCESS = "solward_access"
 _ROLE = "solward_role"
+_CHECKS_KEYS = "solward_checks_keys"
 View = TypeVar("View", bound=Callable[..., Any])
 
 
@@ -52,6 +53,13 @@ class Access(StrEnum):
 
 class Unauthorized(Exception):
     """The credential is missing, unknown or not enough; the response has this text."""
+
+
+class ReadOnlyKey(Exception):
+    """The API key changes nothing; the response has this text."""
+
+    def __init__(self) -> None:
+        super().__init__("This API key is read-only (readOnly) and changes nothing")
 
 
 class RoleNeeded(Exception):
@@ -101,8 +109,10 @@ class Caller:
         return None if self.admin is None else self.admin.expires_ms
 
     def needs(self, role: Role) -> None:
-        """Raise `RoleNeeded` if an admin credential lacks this role. Roles do not limit API keys
-        and the admin secret."""
+        """Raise `RoleNeeded` if an admin credential lacks this role, `ReadOnlyKey` if a read-only
+        key does more than read. Roles limit neither other API keys nor the admin secret."""
+        if self.key is not None and self.key.read_only and role is not Role.READ:
+            raise ReadOnlyKey
         if self.admin is not None and self.role is not None and not self.role.allows(role):
             raise RoleNeeded(role, self.admin.name, self.role)
 
@@ -128,11 +138,16 @@ def signed(view: View) -> View:
     return _marked(view, Access.SIGNED)
 
 
-def keyed(least: Role) -> Callable[[View], View]:
-    """Mark a view as open to API keys, the admin secret, and admin credentials of that role."""
+def keyed(least: Role, *, checks_keys: bool = False) -> Callable[[View], View]:
+    """Mark a view as open to API keys, the admin secret, and admin credentials of that role.
+
+    Args:
+        checks_keys: the view itself asks `Caller.needs` what a read-only key may do there.
+    """
 
     def mark(view: View) -> View:
         setattr(view, _ROLE, least)
+        setattr(view, _CHECKS_KEYS, checks_keys)
         return _marked(view, Access.KEY)
 
     return mark
@@ -223,7 +238,8 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
             await traffic.take(found.key.id, requests_per_minute)
         credentials.used(found.credential, now_ms())
         # A route that says no role is for the widest one.
-        found.needs(role_of(view) or Role.POLICY)
+        if found.key is None or not getattr(view, _CHECKS_KEYS, False):
+            found.needs(role_of(view) or Role.POLICY)
         _serve(found)
 
 

@@ -1,18 +1,15 @@
-"""JSON bodies in and out with exact numbers, and queries; a refusal names its field, and so is an
-unknown name refused that resembles a known one.
+"""JSON bodies in and out with exact numbers, and queries; a refusal names its field.
 
-On the contract's routes unknown fields are ignored, so `{"wallet_id": ...}` would confine a new key
-to no wallet, and freeze or unfreeze all of them.
+Bodies and queries of routes that change something are closed: `{"wallet_id": ...}` would confine a
+new key to no wallet, and unfreeze all of them.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import SequenceMatcher
 from typing import Any, Final
 
 from quart import Quart, Request, Response, current_app, request
@@ -21,7 +18,7 @@ from werkzeug.sansio.response import Response as BaseResponse
 
 from solward.support import jsontext
 from solward.support.clock import ms_of
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, refuse_unknown
 
 JSON = "application/json"
 MAX_BODY_BYTES = 64 * 1024
@@ -108,17 +105,26 @@ async def read_body() -> Body:
 
     Raises:
         InvalidRequest: it is not JSON, not an object, says something twice, has a text or a
-            number that nothing here can hold, or a field that resembles one of the route.
+            number that nothing here can hold, or a field that the route does not know.
         werkzeug.exceptions.RequestEntityTooLarge: it has more than `max_body_bytes`.
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
     assert isinstance(data, bytes)
     if not data.strip():
         return {}
+    body = _object(data)
+    names: RoutesFields = current_app.extensions[_EXTENSION]
+    rule = "" if request.url_rule is None else request.url_rule.rule
+    fields = names.get((request.method, rule))
+    if fields is not None and fields.body is not None:
+        refuse_unknown(body, fields.body)
+    return body
+
+
+def _object(data: bytes) -> Body:
     body = parse_body(data)
     if not isinstance(body, dict):
         raise InvalidRequest("The request body must be a JSON object")
-    refuse_misspelled(body)
     return body
 
 
@@ -168,6 +174,14 @@ def body_number(body: Body, field: str, default: int | None = None) -> int | Dec
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise InvalidRequest(f"{field} must be a number")
     return value
+
+
+def body_flag(body: Body, field: str) -> bool:
+    """A field that is true or false, false where it is absent."""
+    value = body.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidRequest(f"{field} must be true or false")
+    return value is True
 
 
 def body_whole(body: Body, field: str, default: int | None, lowest: int, highest: int) -> int:
@@ -261,137 +275,58 @@ class RouteFields:
     """Names that a route knows.
 
     Attributes:
-        body: of its body's fields; none where it is not described.
+        body: of its body's fields; None where it has no body.
         query: of its query's parameters.
-        is_closed: its body has no unknown fields.
-        reads_body: it has a body, or is not described.
     """
 
-    body: Collection[str] = ()
-    query: Collection[str] = ()
-    is_closed: bool = False
-    reads_body: bool = True
+    body: Collection[str] | None
+    query: Collection[str]
 
 
 # (method, rule) -> what it knows.
 RoutesFields = Mapping[tuple[str, str], RouteFields]
-_UNDESCRIBED: Final = RouteFields()
 
-# Whoever sends more of them does not misspell, and each is compared.
-MOST_UNKNOWN: Final = 30
-_LEAST_LETTERS: Final = 4
-_COMMON_LETTERS: Final = 6
-_LONGEST: Final = 64
-_ALIKE: Final = 0.75
 DRY_RUN: Final = "dryRun"
-NO_DRY_RUN: Final = "This has no dry run (dryRun); nothing was sent"
-# Of other tools, for the same.
-_TRIALS: Final = frozenset(
-    {
-        "dry",
-        "preview",
-        "simulate",
-        "simulateonly",
-        "simulation",
-        "testonly",
-        "validateonly",
-        "whatif",
-    }
-)
-_KEY_HEADER: Final = "idempotencykey"
+_NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
 _EXTENSION: Final = "solward_field_names"
-_NOT_IN_NAMES: Final = re.compile("[^a-z0-9]")
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def know_fields(app: Quart, names: RoutesFields) -> None:
-    """Let requests be compared with these."""
+    """Let requests be held to these."""
     app.extensions[_EXTENSION] = names
 
 
-def route_fields() -> RouteFields:
-    """What the current route knows; nothing where it is not described, such as a skill's own, which
-    refuses what it does not know itself."""
-    names: RoutesFields = current_app.extensions.get(_EXTENSION, {})
-    rule = "" if request.url_rule is None else request.url_rule.rule
-    return names.get((request.method, rule), _UNDESCRIBED)
+def close_requests(app: Quart, prefix: str) -> None:
+    """Before each route below `prefix` that changes something, or asks about a change: refuse what
+    its query and its body may not have. `read_body` refuses unknown fields of a body that is read.
+
+    A bound that is written otherwise would bind nothing, while money moves.
+    """
+
+    @app.before_request
+    async def check() -> None:
+        rule = request.url_rule
+        if rule is None or request.method in _READING or not rule.rule.startswith(prefix):
+            return
+        names: RoutesFields = app.extensions[_EXTENSION]
+        # A skill's own route is described by the skill's name, and refuses what its schema lacks.
+        fields = names.get((request.method, rule.rule), RouteFields((), ()))
+        refuse_unknown(request.args, fields.query, after=" in the query")
+        if fields.body is None and (data := await request.get_data(as_text=False)).strip():
+            assert isinstance(data, bytes)
+            refuse_unknown(_object(data), ())
 
 
-def refuse_misspelled(body: Mapping[str, Any]) -> None:
-    """Refuse a field that the current route does not know and that resembles one it knows, or that
-    it does not know at all where each counts.
+def wants_dry_run(body: Body) -> bool:
+    """`dryRun` of the query or of the body, where its null is an absent field; a malformed one
+    never sends a transaction.
 
     Raises:
-        InvalidRequest: naming both; one is the header `Idempotency-Key`; a dry run of what has
-            none; or there are more than `MOST_UNKNOWN` unknown ones.
+        InvalidRequest: one of them is neither true nor false, or the query has it twice.
     """
-    fields = route_fields()
-    known = fields.body
-    if not known:
-        return
-    unknown = [name for name in body if name not in known]
-    if len(unknown) > MOST_UNKNOWN:
-        raise InvalidRequest(f"More than {MOST_UNKNOWN} fields are unknown. Nothing was done")
-    for name in unknown:
-        letters = letters_of(name)
-        if letters == _KEY_HEADER:
-            # Ignored, it would let a repeated payment be another.
-            raise InvalidRequest(f"{name} is a header, Idempotency-Key. Nothing was done")
-        if means_dry_run(name):
-            if DRY_RUN not in known and body[name] not in (None, False):
-                raise InvalidRequest(NO_DRY_RUN)
-            # `wants_dry_run` reads the others.
-            continue
-        meant = resembled(name, known)
-        if meant is not None:
-            raise InvalidRequest(f"{name} is not a field, but {meant} is. Nothing was done")
-        if fields.is_closed:
-            names = ", ".join(sorted(known))
-            raise InvalidRequest(f"{name:.64} is none of the fields {names}. Nothing was done")
-
-
-def refuse_unknown_parameters() -> None:
-    """Refuse a parameter of the query that the current route does not know: a bound that belongs
-    into the body would bind nothing.
-
-    Raises:
-        InvalidRequest: naming it.
-    """
-    known = route_fields().query
-    for name in request.args:
-        if name not in known:
-            its = f"it has {', '.join(known)}" if known else "it has none"
-            raise InvalidRequest(
-                f"{name:.64} is no parameter of this route's query; {its}. Nothing was done"
-            )
-
-
-def means_dry_run(name: str) -> bool:
-    """Whether whoever writes it wants a dry run, however it is spelled."""
-    letters = letters_of(name)
-    return letters_of(DRY_RUN) in letters or letters in _TRIALS
-
-
-def resembled(name: str, known: Iterable[str]) -> str | None:
-    """The first known name that this one is written like: in other letters, with a word more or
-    less, or with few letters otherwise; None where there is none."""
-    written = letters_of(name)
-    if len(written) > _LONGEST:
-        return None
-    return next((each for each in known if _are_alike(written, letters_of(each))), None)
-
-
-def letters_of(name: str) -> str:
-    """A name's letters and digits, in lower case, without accents and other forms of them."""
-    plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
-    return _NOT_IN_NAMES.sub("", plain.casefold())
-
-
-def _are_alike(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    if min(len(one), len(other)) < _LEAST_LETTERS:
-        return False
-    if one in other or other in one or one[:_COMMON_LETTERS] == other[:_COMMON_LETTERS]:
-        return True
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
-    return matcher.quick_ratio() >= _ALIKE <= matcher.ratio()
+    in_body, in_query = body.get(DRY_RUN), request.args.getlist(DRY_RUN)
+    is_flag = in_body is None or isinstance(in_body, bool)
+    if not is_flag or not set(in_query) <= {"true", "false"} or len(in_query) > 1:
+        raise InvalidRequest(_NO_FLAG)
+    return in_body is True or "true" in in_query

@@ -37,7 +37,7 @@ from solward.types.errors import (
     TokenBudgetReached,
     TransactionError,
 )
-from solward_server.http.auth import RoleNeeded, Unauthorized
+from solward_server.http.auth import ReadOnlyKey, RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
 from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.middleware import ForeignOrigin, Misdirected
@@ -163,9 +163,10 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         response.headers["WWW-Authenticate"] = SIGNATURE
         return response
 
+    @app.errorhandler(ReadOnlyKey)
     @app.errorhandler(RoleNeeded)
     @app.errorhandler(Forbidden)
-    async def forbidden(error: Forbidden | RoleNeeded) -> Response:
+    async def forbidden(error: Forbidden | ReadOnlyKey | RoleNeeded) -> Response:
         return error_response(str(error), 403)
 
     @app.errorhandler(Misdirected)

@@ -31,7 +31,7 @@ from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
-from solward.types.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER
+from solward.types.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER, WARNING_HEADER
 
 # Quart's own default: the longest time that a client may take to read a response.
 RESPONSE_TIMEOUT_S = 60.0
@@ -63,6 +63,7 @@ _CORS_EXPOSED = (
     RETRY_HEADER,
     RULE_HEADER,
     TRANSACTION_HEADER,
+    WARNING_HEADER,
     "Idempotent-Replayed",
     "X-Request-Id",
 )

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from quart import Quart, Response, request
+from quart import Response
 
-from solward.support import jsontext
-from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, InvalidRequest, TransactionError
+from solward.types.errors import RETRY_HEADER, IdempotencyInFlight, TransactionError
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.money.failures import refusal
 from solward.vault.money.judge.trial import TrialEnded
 from solward.vault.money.request import Actor, IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
 from solward_server.http.auth import caller
-from solward_server.http.body import (
-    DRY_RUN,
-    NO_DRY_RUN,
-    Body,
-    json_response,
-    means_dry_run,
-    refuse_unknown_parameters,
-    route_fields,
-)
+from solward_server.http.body import Body, json_response, wants_dry_run
 from solward_server.http.errors import refusal_headers, refused_response
 from solward_server.http.idempotency import (
     finish,
@@ -38,9 +28,6 @@ from solward_server.http.route_context import RouteContext
 
 Operation = Callable[[Actor], Awaitable[TransactionRecord]]
 ToJson = Callable[[TransactionRecord], dict[str, Any]]
-
-_READING: Final = ("GET", "HEAD", "OPTIONS")
-_NO_FLAG: Final = "dryRun must be true or false; nothing was sent"
 
 
 async def money_response(
@@ -71,69 +58,6 @@ async def money_response(
     except TransactionError as error:
         response = refused_response(error)
     return response if key is None else await finish(database, key, response)
-
-
-def wants_dry_run(body: Body) -> bool:
-    """`dryRun` of the query or of the body, where its null is an absent field; a malformed one
-    never sends a transaction.
-
-    Raises:
-        InvalidRequest: one of them is neither true nor false, or the query has it twice.
-    """
-    _refuse_other_spellings(body)
-    in_body = body.get("dryRun")
-    if in_body is not None and not isinstance(in_body, bool):
-        raise InvalidRequest(_NO_FLAG)
-    return query_wants_dry_run() or in_body is True
-
-
-def check_changes(app: Quart, prefix: str) -> None:
-    """Before each route below `prefix` that changes something: refuse a dry run of what has none,
-    in the query or in a body that nothing else reads, and parameters of the query that it does not
-    know."""
-
-    @app.before_request
-    async def check() -> None:
-        rule = request.url_rule
-        if rule is None or request.method in _READING or not rule.rule.startswith(prefix):
-            return
-        fields = route_fields()
-        if request.args:
-            if query_wants_dry_run() and DRY_RUN not in fields.query:
-                raise InvalidRequest(NO_DRY_RUN)
-            refuse_unknown_parameters()
-        if not fields.reads_body:
-            _refuse_unread_dry_run(await request.get_data(as_text=False))
-
-
-def _refuse_unread_dry_run(data: str | bytes) -> None:
-    body = None
-    with contextlib.suppress(ValueError, RecursionError):
-        body = jsontext.loads(data)
-    if isinstance(body, dict) and any(map(means_dry_run, body)):
-        raise InvalidRequest(NO_DRY_RUN)
-
-
-def refuse_dry_run(body: Body) -> None:
-    """For what moves money and has no dry run; raises `InvalidRequest` where one is asked for."""
-    if wants_dry_run(body):
-        raise InvalidRequest(NO_DRY_RUN)
-
-
-def query_wants_dry_run() -> bool:
-    """The query's `dryRun`; raises `InvalidRequest` as `wants_dry_run`."""
-    _refuse_other_spellings(request.args)
-    values = request.args.getlist("dryRun")
-    if not set(values) <= {"true", "false"} or len(values) > 1:
-        raise InvalidRequest(_NO_FLAG)
-    return "true" in values
-
-
-def _refuse_other_spellings(names: Iterable[str]) -> None:
-    """Whoever writes it otherwise means a dry run, and would be paid."""
-    for name in names:
-        if name != DRY_RUN and means_dry_run(name):
-            raise InvalidRequest(f"{name!r} is written {DRY_RUN}; nothing was sent")
 
 
 async def _dry_run(operation: Operation) -> Response:

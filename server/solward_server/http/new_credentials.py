@@ -13,6 +13,7 @@ from solward.types.roles import Role
 from solward_server.http.auth import Caller
 from solward_server.http.body import (
     Body,
+    body_flag,
     body_number,
     body_optional_text,
     body_text,
@@ -39,7 +40,11 @@ def new_key(body: Body, max_costs_lamports: int, maker: Caller) -> tuple[str, Cr
         InvalidRequest: naming the field.
     """
     secret, hash_ = new_secret(KEY_PREFIX)
-    costs = body.get("maxCostsSolPerDay")
+    costs, read_only = body.get("maxCostsSolPerDay"), body_flag(body, "readOnly")
+    if read_only:
+        for field in ("spendingLimitSol", "maxCostsSolPerDay", "grants"):
+            if body.get(field):
+                raise InvalidRequest(f"{field} must be absent where readOnly is true")
     key = Credential(
         hash=hash_,
         name=body_text(body, "name", longest=100),
@@ -48,10 +53,15 @@ def new_key(body: Body, max_costs_lamports: int, maker: Caller) -> tuple[str, Cr
         wallet_id=body_optional_text(body, "walletId"),
         permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
         rate_limit=body_whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, MAX_RATE_LIMIT),
-        spending_limit_lamports=_spending_limit(body),
+        spending_limit_lamports=0 if read_only else _spending_limit(body),
         max_costs_lamports=(
-            max_costs_lamports if costs is None else sol_to_lamports(costs, "maxCostsSolPerDay")
+            0
+            if read_only
+            else max_costs_lamports
+            if costs is None
+            else sol_to_lamports(costs, "maxCostsSolPerDay")
         ),
+        read_only=read_only,
         expires_ms=_expiry(body, maker.until_ms),
     )
     return secret, key

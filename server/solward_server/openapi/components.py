@@ -212,6 +212,7 @@ _KEY_DETAILS: dict[str, Schema] = {
     ),
     "spendingLimitSol": _day("SOL in any 24 hours, over all wallets."),
     "maxCostsSolPerDay": _day("SOL of fees and rent in any 24 hours, over all wallets."),
+    "readOnly": flag("Whether it changes nothing."),
 } | _SAID
 
 _MEMORY: dict[str, Schema] = {

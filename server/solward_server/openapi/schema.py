@@ -34,20 +34,16 @@ def request_object(
     properties: Mapping[str, Schema],
     *,
     required: Sequence[str] = (),
-    is_closed: bool = False,
     **more: Any,
 ) -> Schema:
-    """An object whose unknown fields are ignored, or refused where it is closed: where one that is
-    ignored could be a bound. Null counts as absent."""
+    """A closed object. Null counts as absent."""
     described = {
         name: schema if name in required else nullable(schema)
         for name, schema in properties.items()
     }
-    body: Schema = {"type": "object", "properties": described}
+    body: Schema = {"type": "object", "properties": described, "additionalProperties": False}
     if required:
         body["required"] = list(required)
-    if is_closed:
-        body["additionalProperties"] = False
     return body | more
 
 

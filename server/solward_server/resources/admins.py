@@ -117,7 +117,6 @@ PATHS = {
                         ),
                     },
                     required=["name", "role"],
-                    is_closed=True,
                 ),
                 {"name": "ana", "role": "operate", "expiresAt": "2027-01-01T00:00:00Z"},
             ),

@@ -12,7 +12,6 @@ from solward.types.record import HoldState
 from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import (
-    NO_DRY_RUN,
     body_optional_text,
     query_flag,
     query_limit,
@@ -137,9 +136,7 @@ _ENDED = "The hold is denied already"
 _NOT_YOURS = "Who asks for a transaction does not approve it"
 
 
-def _decision(
-    operation_id: str, summary: str, description: str, example: Any, *more_refusals: str
-) -> dict[str, Any]:
+def _decision(operation_id: str, summary: str, description: str, example: Any) -> dict[str, Any]:
     return {
         "post": operation(
             operation_id,
@@ -151,7 +148,7 @@ def _decision(
             body=_NOTE,
             response=success(ref("Hold"), example),
             errors={
-                400: [f"note must be one line of at most {MAX_NOTE} characters", *more_refusals],
+                400: f"note must be one line of at most {MAX_NOTE} characters",
                 403: _NOT_YOURS,
                 404: NO_HOLD,
                 409: _ENDED,
@@ -200,7 +197,6 @@ PATHS = {
         "Approve what is held, once",
         "It is made again, judged by everything again, and sent; at most what was shown leaves.",
         _DECIDED,
-        NO_DRY_RUN,
     ),
     "/holds/{holdId}/deny": _decision(
         "denyHold",

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from quart import Blueprint
+from quart import Blueprint, Response
 
 from solward.credentials.credential import KEY_PREFIX, Credential, new_secret, time_json
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
 from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.support.clock import iso
-from solward.types.roles import Role
+from solward.types.errors import WARNING_HEADER
+from solward.types.roles import Role, unenforced
 from solward_server.http.auth import Access, admin, caller, keyed
-from solward_server.http.body import body_whole, query_flag, read_body
+from solward_server.http.body import body_whole, json_response, query_flag, read_body
 from solward_server.http.new_credentials import (
     DEFAULT_PERMISSIONS,
     DEFAULT_RATE_LIMIT,
@@ -53,7 +54,7 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.post("/keys")
     @admin(Role.POLICY)
-    async def create() -> dict[str, Any]:
+    async def create() -> Response:
         body = await read_body()
         costs = context.service.settings.max_costs_lamports_per_day
         secret, key = new_key(body, costs, caller())
@@ -68,7 +69,11 @@ def blueprint(context: RouteContext) -> Blueprint:
             if grants is not None:
                 await policies.forget(key.principal)
             raise
-        return {"apiKey": secret, "id": key.id, "name": key.name}
+        response = json_response({"apiKey": secret, "id": key.id, "name": key.name})
+        told = unenforced(key.permissions, read_only=key.read_only)
+        if told is not None:
+            response.headers[WARNING_HEADER] = told
+        return response
 
     @routes.get("/keys")
     @admin(Role.READ)
@@ -138,6 +143,7 @@ async def _detailed(context: RouteContext, keys: list[Credential]) -> list[dict[
                 "rateLimit": rate,
                 "spendingLimitSol": report["dailySpendingLimitSol"],
                 "maxCostsSolPerDay": report["maxCostsSolPerDay"],
+                "readOnly": key.read_only,
                 **granted.get(key.principal, {"grants": None, "sentences": []}),
             }
         )
@@ -159,6 +165,7 @@ _DETAILS = {
     "rateLimit": {"limit": 2, "used": 1, "left": 1},
     "spendingLimitSol": {"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
     "maxCostsSolPerDay": {"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
+    "readOnly": False,
     "grants": [],
     "sentences": ["Key ci may only read."],
 }
@@ -195,6 +202,10 @@ PATHS = {
                         )
                         | {"default": float(DEFAULT_MAX_COSTS_SOL)},
                         "grants": array(SAID_GRANT, "What it may do; `[]`: it only reads.", 100),
+                        "readOnly": flag(
+                            "It spends nothing and changes nothing; then without limits and grants."
+                        )
+                        | {"default": False},
                         "expiresAt": text(
                             "When it ends by itself: ISO 8601 with a zone, in the future.", 200
                         ),
@@ -212,6 +223,12 @@ PATHS = {
                     }
                 ),
                 {"apiKey": "sk-9b25e816aa19446cb7440a0cc2fdf510", "id": KEY, "name": "ci"},
+                headers={
+                    WARNING_HEADER: {
+                        "description": "What `permissions` seem to bind, and do not.",
+                        "schema": {"type": "string"},
+                    }
+                },
             ),
             errors={
                 400: "name is required and must be a string",
@@ -265,7 +282,6 @@ PATHS = {
                             default=DEFAULT_OVERLAP_S,
                         )
                     },
-                    is_closed=True,
                 ),
                 {"overlapSeconds": 600},
                 required=False,

@@ -67,9 +67,10 @@ _SKILL = re.compile(r"(/wallets/.*/skills)/\w+$")
 _ABOUT = """\
 Wallets that autonomous agents can use and cannot empty.
 
-Bodies are JSON objects, an absent body counts as `{}`, unknown fields are ignored except in skill
-parameters and where they resemble a known one. Amounts are exact: more decimals than the unit has
-is 400. Every error is `{"error": "text"}`. Answers carry `Cache-Control: no-store`.
+Bodies are JSON objects, and an absent body counts as `{}`. A field that a body does not know, or a
+parameter that the query of a change does not know, is 400, and nothing is done. Amounts are exact:
+more decimals than the unit has is 400. Every error is `{"error": "text"}`. Answers carry
+`Cache-Control: no-store`.
 """
 _TAGS = {
     "health": "Public.",
@@ -221,10 +222,8 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
             schema = _target(document, body.get("schema", {}))
             parameters = [_target(document, each) for each in described.get("parameters", ())]
             found[method, rule.rule] = RouteFields(
-                body=tuple(sorted(schema.get("properties", {}))),
+                body=tuple(sorted(schema.get("properties", {}))) if schema else None,
                 query=tuple(sorted(each["name"] for each in parameters if each["in"] == "query")),
-                is_closed=schema.get("additionalProperties") is False,
-                reads_body="requestBody" in described,
             )
     return found
 

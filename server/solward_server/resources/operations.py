@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from quart import Blueprint, Response
 
 from solward.operations.declared import OPERATIONS, Operation
-from solward.operations.declared.sol import TRANSFER
-from solward.operations.declared.tokens import TRANSFER_TOKEN
-from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.roles import Role
 from solward.vault.money.request import Actor
@@ -44,8 +40,6 @@ def _view(context: RouteContext, declared: Operation) -> Any:
         body = await read_body()
         # In JSON requests null is an absent field.
         params = {name: value for name, value in body.items() if value is not None}
-        if declared is TRANSFER:
-            _refuse_other_assets(params)
 
         async def run(actor: Actor) -> TransactionRecord:
             return await context.service.operations.perform(declared.name, wallet_id, actor, params)
@@ -53,18 +47,6 @@ def _view(context: RouteContext, declared: Operation) -> Any:
         return await money_response(context, wallet_id, body, run, partial(_to_json, declared))
 
     return view
-
-
-def _refuse_other_assets(params: Mapping[str, object]) -> None:
-    """A field that the route does not know is ignored, but whoever names a token would send as
-    many SOL; raises `InvalidRequest`."""
-    for name, value in params.items():
-        is_sol = isinstance(value, str) and value.casefold() == "sol"
-        if name.casefold().startswith(_OF_ASSETS) and not is_sol:
-            raise InvalidRequest(
-                f"{name}: {TRANSFER.path} sends SOL; {TRANSFER_TOKEN.path} sends a token, by its"
-                " mint. Nothing was sent"
-            )
 
 
 def _to_json(declared: Operation, record: TransactionRecord) -> dict[str, Any]:

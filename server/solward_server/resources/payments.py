@@ -22,6 +22,7 @@ from solward_server.http.body import (
     query_limit,
     query_text,
     read_body,
+    wants_dry_run,
 )
 from solward_server.http.errors import refused_response
 from solward_server.http.idempotency import (
@@ -30,7 +31,7 @@ from solward_server.http.idempotency import (
     idempotency_key,
     mark_replayed,
 )
-from solward_server.http.money_response import replayed, wants_dry_run
+from solward_server.http.money_response import replayed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import (
@@ -296,7 +297,6 @@ PATHS = {
                         "dryRun": DRY_RUN_FLAG,
                     },
                     required=["url"],
-                    is_closed=True,
                 ),
                 {"url": "https://api.example.com/weather", "max": "0.05 USDC"},
             ),

@@ -230,7 +230,6 @@ PATHS = {
                         "version": POLICY["version"],
                     },
                     required=["grants"],
-                    is_closed=True,
                 ),
                 {"grants": _EXAMPLE["grants"]},
             ),

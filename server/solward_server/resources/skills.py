@@ -50,16 +50,18 @@ def blueprint(context: RouteContext) -> Blueprint:
         }
 
     @routes.post("/wallets/<wallet_id>/skills/<name>")
-    @keyed(Role.POLICY)
+    @keyed(Role.POLICY, checks_keys=True)
     async def run(wallet_id: str, name: str) -> Response:
         body = await read_body()
         await context.wallet(wallet_id)
         skills = context.service.registry.skills
         if name not in skills:
             raise SkillNotFound(name, sorted(skills))
+        spends = skills[name].spec.effects is Effects.SPEND
+        caller().needs(Role.POLICY if spends or caller().key is None else Role.READ)
         # Bad parameters neither claim the key nor count as a request.
         params = skills[name].validate(dict(body))
-        if skills[name].spec.effects is not Effects.SPEND:
+        if not spends:
             return await _run(context, wallet_id, name, params, None)
         key = idempotency_key(body)
         if key is None:

@@ -127,7 +127,6 @@ PATHS = {
             body=request_body(
                 request_object(
                     {"walletId": _WALLET, "reason": text("For who is refused.", 200)},
-                    is_closed=True,
                 ),
                 {"reason": "incident 7"},
                 required=False,
@@ -148,9 +147,7 @@ PATHS = {
             "Allow transactions again",
             tag="switches",
             access=Access.ADMIN,
-            body=request_body(
-                request_object({"walletId": _WALLET}, is_closed=True), {}, required=False
-            ),
+            body=request_body(request_object({"walletId": _WALLET}), {}, required=False),
             response=success(response_object(_STATE), {"frozen": False, "walletId": None}),
             errors={
                 400: "walletId must be a string of 1 to 200 characters",

@@ -19,7 +19,6 @@ from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import (
     DEFAULT_LIST,
     MAX_LIST,
-    NO_DRY_RUN,
     body_text,
     body_texts,
     list_response,
@@ -29,7 +28,6 @@ from solward_server.http.body import (
     read_body,
 )
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
-from solward_server.http.money_response import refuse_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
@@ -145,7 +143,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/wallets/<wallet_id>/pockets/<pocket_id>/sweep")
     @admin(Role.OPERATE)
     async def sweep(wallet_id: str, pocket_id: str) -> dict[str, Any]:
-        refuse_dry_run(await read_body())
+        await read_body()
         await context.wallet(wallet_id)
         record = await service.engine.sweep_pocket(wallet_id, caller().actor(), pocket_id)
         return record.to_json(fee=True)
@@ -356,7 +354,6 @@ PATHS = {
                 400: [
                     "address: what pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is used"
                     " for has not ended",
-                    NO_DRY_RUN,
                 ],
                 404: "Pocket not found",
                 500: "Something is left in the pocket",
