@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from solward.operations.perform import Operations
 from solward.types.errors import Held
 from solward.types.record import Hold, HoldState
 from solward.types.venue import Quote
+from solward.vault.money.judge.trial import TrialEnded
 
 
 @pytest.fixture
@@ -45,6 +47,15 @@ async def test_the_same_swap_is_one_hold_whatever_its_pocket_and_price(swaps: Sw
     swaps.plugin.requote = worse(10)
     assert (await held(swaps)).id == first.id
     assert first.arrives[USDC] > 0
+
+
+async def test_a_dry_run_takes_no_turn_of_purchases(swaps: SwapBench) -> None:
+    """No rate counts it: who may spend nothing could keep the operator out."""
+    operations = swaps.operations()
+    trial = replace(KEY, dry_run=True)
+    async with asyncio.timeout(5), operations._turn(swaps.bench.wallet.id, USDC_POOL.mint):
+        with pytest.raises(TrialEnded):
+            await swaps.swap("SOL", USDC, 1, actor=trial)
 
 
 async def test_it_brings_what_was_shown_though_the_price_is_a_little_worse(

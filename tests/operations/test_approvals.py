@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from solders.hash import Hash
 from solders.instruction import Instruction
+from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
@@ -48,6 +49,7 @@ from solward.types.record import GENERATED_KEY, HoldState, TransactionRecord, Tr
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.judge.priority import PriorityFee
 from solward.vault.money.request import ADMIN, Actor, AgentRun, IdempotencyKey
+from solward.vault.money.reserve import hold_reservation
 from solward.vault.store import holds, spending
 from solward.vault.store.holds import MOST_OPEN
 
@@ -165,6 +167,62 @@ async def test_two_launches_are_two_holds(desk: Desk) -> None:
             await desk.operations.perform("launch_token", desk.bench.wallet.id, KEY, launch)
         holds.add(caught.value.hold.id)
     assert len(holds) == 2
+    # Each has another mint when it is carried out, which nobody was shown.
+    for hold_id in holds:
+        assert (await desk.approvals.approve(hold_id, "admin")).state is HoldState.EXECUTED
+        await desk.approvals.close()
+    records = await desk.bench.history()
+    assert [each.status.value for each in records] == ["confirmed"] * 2
+    assert {each.details["name"] for each in records} == {"First", "Second"}
+
+
+async def test_a_stake_goes_to_the_validator_that_was_shown_whoever_is_the_default_now(
+    desk: Desk,
+) -> None:
+    real = (await desk.bench.wire.direct("getVoteAccounts", []))["current"][0]
+    other = {**real, "votePubkey": str(Keypair().pubkey()), "commission": 0}
+    listed = [real]
+
+    async def voters(_method: str, _params: Any) -> Any:
+        return {"current": listed}
+
+    desk.bench.wire.faults["getVoteAccounts"] = voters
+    for given in ({}, {"validator": None}):
+        listed[:] = [real]
+        stake = {"amount": Decimal("1.2"), **given}
+        with pytest.raises(Held) as caught:
+            await desk.operations.perform("stake", desk.bench.wallet.id, KEY, stake)
+        listed[:] = [other]
+        hold = await desk.approvals.approve(caught.value.hold.id, "admin")
+        await desk.approvals.close()
+        (record, *_) = await desk.bench.history()
+        assert (hold.state, record.details["validator"]) == (HoldState.EXECUTED, real["votePubkey"])
+        # Another validator's is another payment, which the hold is not for.
+        lines = tuple(map(hold_reservation._line, hold.lines))
+        elsewhere = replace(hold, details={**hold.details, "validator": other["votePubkey"]})
+        for each, is_same in ((hold, True), (elsewhere, False)):
+            assert hold_reservation.is_same_payment(each, record, lines, hold.arrives) is is_same
+
+
+@promise("acts-read-differently")
+async def test_a_plugins_transactions_read_otherwise_where_anything_in_them_differs(
+    desk: Desk,
+) -> None:
+    wallet, to = desk.bench.wallet, str(Keypair().pubkey())
+    me = Pubkey.from_string(wallet.address)
+    pays = system_transfer(
+        TransferParams(from_pubkey=me, to_pubkey=Pubkey.from_string(to), lamports=LAMPORTS_PER_SOL)
+    )
+    sentences = set()
+    for memo in (b"deposit of account 111", b"deposit of account 222"):
+        note = Instruction(Pubkey.from_string(MEMO_PROGRAM), memo, [])
+        declared = Intent(
+            "transfer", "", lamports_out=LAMPORTS_PER_SOL, destinations=frozenset({to})
+        )
+        with pytest.raises(Held) as caught:
+            await desk.operations.transact(wallet.id, KEY, declared, [pays, note], None)
+        sentences.add(caught.value.hold.sentence)
+    assert len(sentences) == 2
 
 
 async def test_of_two_that_wait_for_the_same_the_one_whose_time_is_not_over_stands(

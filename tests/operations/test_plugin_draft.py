@@ -35,7 +35,13 @@ from solward.solana.programs import MEMO_PROGRAMS, TOKEN_2022_PROGRAM, WRAPPED_S
 from solward.solana.token_list import token_list
 from solward.testing import TestWallet
 from solward.types.guardrail import Intent
-from solward.types.record import AssetAmount, TransactionType, amount_of, recipient_of
+from solward.types.record import (
+    AssetAmount,
+    TransactionRecord,
+    TransactionType,
+    amount_of,
+    recipient_of,
+)
 from solward_server.history_csv import Naming, header, rows
 
 SOL = 10**9
@@ -413,6 +419,22 @@ async def test_each_line_of_the_bytes_is_listed(wallet: TestWallet) -> None:
     # No single amount says it, so none is shown as the whole.
     assert amount_of("other", record.details) is None
     assert recipient_of("other", record.details) == STRANGER
+
+
+async def test_a_plugins_words_are_no_longer_than_lists_of_records_bear(wallet: TestWallet) -> None:
+    async def pays_with(words: str) -> TransactionRecord:
+        instruction = pays(SOL, Pubkey.from_string(wallet.address))
+        return await wallet.context("transfer").transact(
+            instructions=[instruction],
+            lamports_out=SOL,
+            destinations=[STRANGER],
+            details={"note": words},
+        )
+
+    with pytest.raises(InvalidRequest, match="details must be at most 16 KiB of JSON; nothing"):
+        await pays_with("\u00e9" * 9_000)
+    record = await pays_with("e" * 9_000)
+    assert record.details["pluginDetails"] == {"note": "e" * 9_000}
 
 
 @promise("plugin-record-from-bytes")

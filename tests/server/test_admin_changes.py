@@ -109,6 +109,7 @@ async def test_a_keys_terms_are_told_at_its_begin_and_its_end(tmp_path: Path) ->
             "expiresAt": None,
             "rotatedAt": None,
             "previousSecretUntil": None,
+            "readOnly": False,
         }
         assert await told(api, 2) == [
             ("key:revoked", {"principal": "admin", "before": terms}),

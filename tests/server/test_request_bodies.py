@@ -57,8 +57,8 @@ async def test_what_is_no_object_is_400(api: Api, data: bytes) -> None:
 
 @promise("body-max-64-kib")
 async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
-    empty = b'{"name": "x", "pad": ""}'
-    whole = empty[:-2] + b"a" * (64 * 1024 - len(empty)) + empty[-2:]
+    empty = b'{"name": "x"}'
+    whole = empty[:-1] + b" " * (64 * 1024 - len(empty)) + empty[-1:]
     assert (await api.post("/wallets", data=whole)).status == 200
     answer = await api.post("/wallets", data=whole + b" ")
     assert (answer.status, answer.error) == (
@@ -170,8 +170,9 @@ async def test_a_dry_run_that_is_written_otherwise_is_refused_rather_than_paid(
         (f"skills/airdrop?{written}=true", {"amount": 1}),
     ):
         answer = await api.post(f"/wallets/{wallet}/{path}", body)
-        error = f"{written!r} is written dryRun; nothing was sent"
-        assert (answer.status, answer.error) == (400, error)
+        assert answer.status == 400
+        assert str(answer.error).startswith(f"{written} ")
+        assert str(answer.error).endswith("Nothing was done")
     assert await api.records(wallet) == []
 
 

@@ -42,7 +42,7 @@ async def test_a_key_that_may_spend_nothing_changes_nothing(
     key, _ = await api.key(**terms)
     schedule = {
         "name": "rent",
-        "operation": "transfer",
+        "skill": "transfer",
         "parameters": {"to": STRANGER, "amount": Decimal("0.01")},
         "every": "1d",
     }

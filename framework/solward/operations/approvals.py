@@ -300,7 +300,7 @@ class Approvals:
                 operation.name,
                 hold.wallet_id,
                 actor,
-                chosen | recipe["params"],
+                chosen | {name: it for name, it in recipe["params"].items() if it is not None},
                 at_least=hold.arrives,
                 venue=venue_of(hold),
             )

@@ -173,8 +173,9 @@ class Operations:
         if "pocket" not in plan.sources:
             return await self._planned(operation, plan, wallet, actor, values, more)
         bought = self._tokens.resolve(values["output_token"], "outputToken")
-        # SOL arrives on an account of the pocket's own, whatever else the wallet gets meanwhile.
-        alone = bought != WRAPPED_SOL_MINT
+        # SOL arrives on an account of the pocket's own, whatever else the wallet gets meanwhile. A
+        # dry run, which no rate counts, takes nobody's turn.
+        alone = bought != WRAPPED_SOL_MINT and not actor.dry_run
         async with self._turn(wallet.id, bought) if alone else contextlib.nullcontext():
             for _ in range(_POCKET_TRIES):
                 async with self._wallets.new_pocket(wallet.id) as pocket:

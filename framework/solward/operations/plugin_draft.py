@@ -243,6 +243,7 @@ def _is_neutral(call: Call) -> bool:
 
 
 # A swap is shown by what leaves and what must arrive; simulation and ledger hold it to that.
+MAX_DETAILS_BYTES: Final = 16 * 1024
 _SWAP_AMOUNTS: Final = ("inputAmount", "outputAmount", "slippageBps", "priceImpact")
 
 
@@ -338,11 +339,17 @@ def plain_details(value: Mapping[str, Any]) -> Details:
     """JSON data in exact built-in types; raises InvalidRequest for anything else, and for text and
     numbers that lists and exports of all records could not write."""
     try:
-        found: Details = jsontext.loads(jsontext.dumps(plain(value)))
+        text = jsontext.dumps(plain(value))
+        found: Details = jsontext.loads(text)
     except (TypeError, ValueError, RecursionError):
         raise InvalidRequest("details must be JSON data, amounts as Decimal") from None
     if unfit := jsontext.unfit(found, "details"):
         raise InvalidRequest(f"{unfit}; nothing was sent")
+    if len(text.encode()) > MAX_DETAILS_BYTES:
+        # Every list of records reads them, those that were refused too.
+        raise InvalidRequest(
+            f"details must be at most {MAX_DETAILS_BYTES >> 10} KiB of JSON; nothing was sent"
+        )
     return found
 
 

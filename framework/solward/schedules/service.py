@@ -138,7 +138,10 @@ class ScheduleService:
             await self._check_name(connection, schedule)
             of_wallet, of_maker = await store.counts(connection, wallet.id, maker.principal)
             if of_wallet >= MAX_OF_WALLET:
-                raise InvalidRequest(f"A wallet has at most {MAX_OF_WALLET} schedules; delete one")
+                whose = "API keys" if maker.key_hash is not None else "the operator"
+                raise InvalidRequest(
+                    f"A wallet has at most {MAX_OF_WALLET} schedules of {whose}; delete one"
+                )
             if maker.key_hash is not None and of_maker >= MAX_OF_KEY:
                 raise InvalidRequest(f"An API key has at most {MAX_OF_KEY} schedules; delete one")
             if grants is not None:

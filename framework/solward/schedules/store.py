@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import and_, bindparam, delete, func, insert, not_, or_, select, update
 from sqlalchemy import exists as sql_exists
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import clock
 from solward.database.prepared import Prepared
 from solward.database.tables import processes, schedule_runs, schedules, transactions
+from solward.types.roles import is_key
 
 Fields = dict[str, Any]
 
@@ -82,8 +83,12 @@ async def named(connection: AsyncConnection, wallet_id: str, name: str) -> str |
 
 
 async def counts(connection: AsyncConnection, wallet_id: str, made_by: str) -> tuple[int, int]:
-    """How many schedules a wallet has, and how many somebody made."""
-    of_wallet = select(func.count()).where(schedules.c.wallet_id == wallet_id)
+    """How many schedules a wallet has of API keys, or of others where `made_by` is none, and how
+    many somebody made."""
+    of_keys = schedules.c.made_by.startswith("key:")
+    of_wallet = select(func.count()).where(
+        schedules.c.wallet_id == wallet_id, of_keys if is_key(made_by) else not_(of_keys)
+    )
     of_maker = select(func.count()).where(schedules.c.made_by == made_by)
     return (
         int((await connection.execute(of_wallet)).scalar_one()),

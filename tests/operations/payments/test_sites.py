@@ -10,7 +10,8 @@ from typing import Any
 import httpcore
 import pytest
 from tests.promises import promise
-from tests.support.sellers import FakeSeller, Reply, fake_seller
+from tests.support.clock import until
+from tests.support.sellers import Asked, FakeSeller, Reply, fake_seller
 
 from solward.operations.payments.requests import SellerRequest, read_request
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, Sites
@@ -114,6 +115,33 @@ async def test_a_seller_that_does_not_answer_is_waited_for_so_long(
     found = await sites.request(asking(seller.url()), 0.2)
     assert (found.answer.body, found.broken) == (b"", True)
     never.set()
+
+
+async def test_who_asks_slow_sellers_often_keeps_only_itself_waiting(
+    seller: FakeSeller, sites: Sites
+) -> None:
+    never = asyncio.Event()
+    asked: list[str] = []
+
+    def answer(each: Asked) -> Reply:
+        asked.append(each.path)
+        return Reply(before=never.wait) if each.path == "/slow" else Reply()
+
+    seller.answer = answer
+    # Of so many keys, each asks more often than one may at a time.
+    waiting = [
+        asyncio.ensure_future(
+            sites.request(asking(seller.url("/slow")), 5, who=f"key:{number % 4}")
+        )
+        for number in range(40)
+    ]
+    await until(lambda: len(asked) == 16)
+    for who in ("admin", "agent:a", "key:another"):
+        found = await sites.request(asking(seller.url("/quick")), 1, who=who)
+        assert found.answer.status == 200
+    assert asked.count("/slow") == 16
+    never.set()
+    await asyncio.gather(*waiting)
 
 
 async def test_nobody_listens(sites: Sites, seller: FakeSeller) -> None:

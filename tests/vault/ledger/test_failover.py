@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from solward.service.cluster import GENESIS as GENESIS_HASHES
 from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.types.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.answers import MOST_ANSWER_BYTES
+from solward.vault.ledger.answers import TooLong, unanswered
 from solward.vault.ledger.failover import ADMISSION_S, MAX_REST_S, FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 
@@ -148,26 +149,30 @@ async def test_a_node_that_failed_rests_longer_each_time_and_comes_back(
     assert transport.nodes()[0].rests_until - clock.now == 0.5, "it began anew"
 
 
-async def too_long(_method: str, _params: Any) -> Any:
-    return "x" * (MOST_ANSWER_BYTES + 1)
-
-
-@pytest.mark.parametrize("fault", [-32603, too_long], ids=["internal error", "too long"])
-async def test_one_request_that_no_node_answers_takes_none_from_the_others(
-    pair: Pair, fault: Any
-) -> None:
+async def test_one_request_that_no_node_answers_takes_none_from_the_others(pair: Pair) -> None:
     a, b, transport = pair
-    a.faults["getAccountInfo"] = b.faults["getAccountInfo"] = fault
-    for _ in range(3):
-        with pytest.raises(LedgerUnavailable, match="No ledger node answered"):
-            await transport.call("getAccountInfo", [])
-        assert sorted(await each(transport)) == ["a", "b"]
+    for fault in (-32603, too_long):
+        for node, of in zip((a, b), transport.nodes(), strict=True):
+            node.faults["getAccountInfo"] = fault if fault == -32603 else None
+            if fault is too_long:
+                of._transport.call = partial(too_long, of._transport.call)
+        for _ in range(3):
+            with pytest.raises(LedgerUnavailable, match="No ledger node answered"):
+                await transport.call("getAccountInfo", [])
+            assert sorted(await each(transport)) == ["a", "b"]
+            assert len(transport.nodes()) == 2
+    # Another request that is not answered either: the node is at fault.
+    for method in ("getAccountInfo", "getAccountInfo", "getBalance"):
         assert len(transport.nodes()) == 2
-    # What follows such an error and is none either: the node is at fault.
-    for _ in range(2):
         with pytest.raises(LedgerUnavailable):
-            await transport.call("getAccountInfo", [])
+            await transport.call(method, [])
     assert len(transport.nodes()) == 1
+
+
+async def too_long(call: Any, method: str, params: Any) -> Any:
+    if method in ("getAccountInfo", "getBalance"):
+        raise unanswered(method, TooLong(1 << 20))
+    return await call(method, params)
 
 
 async def test_a_resting_node_is_left_alone() -> None:

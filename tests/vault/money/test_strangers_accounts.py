@@ -28,7 +28,9 @@ from spl.token.instructions import (
     sync_native,
     transfer_checked,
 )
+from spl.token.instructions import transfer as unchecked_transfer
 from spl.token.models import CloseAccountParams, SyncNativeParams, TransferCheckedParams
+from spl.token.models import TransferParams as TokenTransferParams
 from tests.promises import promise
 from tests.support.engine import RENT_SYSVAR, STAKE, by_hand, locked_stake
 from tests.support.tokens import TOKEN, TOKEN_2022, TokenBench
@@ -308,12 +310,19 @@ async def test_sol_reaches_nothing_that_cannot_spend_it_by_any_instruction(
         )
         return [transfer(paid)]
 
-    use = tokens.operations.use_pocket(
-        tokens.wallet, ADMIN, PocketRequest(build=build, lamports=5 * LAMPORTS)
-    )
+    async def closes(pocket: str) -> list[Instruction]:
+        owner, mint = Pubkey.from_string(pocket), Pubkey.from_string(WRAPPED_SOL_MINT)
+        account = get_associated_token_address(owner, mint)
+        fills = TransferParams(from_pubkey=owner, to_pubkey=account, lamports=LAMPORTS)
+        closing = CloseAccountParams(program_id=TOKEN, account=account, dest=to, owner=owner)
+        opening = create_idempotent_associated_token_account(owner, owner, mint, TOKEN)
+        return [opening, transfer(fills), close_account(closing)]
+
     before = await tokens.bench.lamports(str(to))
-    with pytest.raises(SolwardError, match=SAID.get(which, which)):
-        await use
+    for calls in (build, closes):
+        request = PocketRequest(build=calls, lamports=5 * LAMPORTS)
+        with pytest.raises(SolwardError, match=SAID.get(which, which)):
+            await tokens.operations.use_pocket(tokens.wallet, ADMIN, request)
     assert await tokens.bench.lamports(str(to)) == before
 
 
@@ -390,6 +399,31 @@ def sends(tokens: TokenBench, mint: str, owner: Pubkey) -> tuple[Draft, str]:
         destinations=frozenset({str(account)}),
     )
     return Draft(intent, (opening, transfer_checked(params))), str(account)
+
+
+@promise("recipients-can-spend")
+async def test_no_tokens_of_a_pocket_reach_them_by_a_transfer_that_states_no_mint(
+    tokens: TokenBench,
+) -> None:
+    to, mint = Pubkey.from_string(await tokens.mint()), Pubkey.from_string(WRAPPED_SOL_MINT)
+
+    async def build(pocket: str) -> list[Instruction]:
+        owner = Pubkey.from_string(pocket)
+        source, dest = (get_associated_token_address(each, mint) for each in (owner, to))
+        fills = TransferParams(from_pubkey=owner, to_pubkey=source, lamports=LAMPORTS)
+        sends = TokenTransferParams(
+            program_id=TOKEN, source=source, dest=dest, owner=owner, amount=LAMPORTS
+        )
+        opened = [
+            create_idempotent_associated_token_account(owner, each, mint, TOKEN)
+            for each in (owner, to)
+        ]
+        sync = sync_native(SyncNativeParams(program_id=TOKEN, account=source))
+        return [*opened, transfer(fills), sync, unchecked_transfer(sends)]
+
+    request = PocketRequest(build=build, lamports=5 * LAMPORTS)
+    with pytest.raises(SolwardError, match=f"{to} is the mint of a token"):
+        await tokens.operations.use_pocket(tokens.wallet, ADMIN, request)
 
 
 @promise("recipients-can-spend")

@@ -215,7 +215,7 @@ class Payments:
         """
         wallet = await self.wallets.get(wallet_id)
         asked = read_request(request, needs_most=not actor.is_admins)
-        found = await self._ask(asked)
+        found = await self._ask(asked, actor.principal)
         answer = _as_paid(found)
         if found.answer.status != HTTPStatus.PAYMENT_REQUIRED:
             return PaymentQuote(answer)
@@ -342,7 +342,7 @@ class Payments:
         return None if record is None else record.id
 
     async def _first(self, wallet: Wallet, actor: Actor, request: SellerRequest) -> PaidAnswer:
-        found = await self._ask(request)
+        found = await self._ask(request, actor.principal)
         if found.answer.status != HTTPStatus.PAYMENT_REQUIRED:
             return _as_paid(found)
         with self.engine.deadline():
@@ -351,8 +351,8 @@ class Payments:
         actor = replace(actor, recipe=None)
         return await self._shielded(self._paid(wallet, actor, request, chosen, draft))
 
-    async def _ask(self, request: SellerRequest) -> SiteAnswer:
-        found = await self.sites.request(request, ASK_WAIT_S)
+    async def _ask(self, request: SellerRequest, who: str) -> SiteAnswer:
+        found = await self.sites.request(request, ASK_WAIT_S, who=who)
         if found.broken:
             raise PaymentRefused(
                 "no_answer", f"{site_name(request.site)}: its answer broke off or took too long"
@@ -464,7 +464,7 @@ class Payments:
         with self._only(record.id):
             try:
                 made = shown_headers(await protocol.headers(offer, proof), protocol_name)
-                found = await self.sites.request(request, ANSWER_WAIT_S, made)
+                found = await self.sites.request(request, ANSWER_WAIT_S, made, who=record.principal)
             except (InvalidRequest, SkillError) as error:
                 _log.warning("payment_not_answered", transaction=record.id, error=str(error))
                 await self.engine.not_answered(record.id, self._most_of_one)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
+from weakref import WeakValueDictionary
 
 import httpcore
 
@@ -31,9 +33,11 @@ from solward.support.tls import tls_context
 from solward.types.errors import PaymentRefused, SkillError
 from solward.types.manifest import Site, site_name
 from solward.types.payment import HttpAnswer
+from solward.types.roles import ADMIN, is_key
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 """Of an answer's body that is kept: reading stops there."""
+_OF_ONE: Final = 4
 _LIMITS: Final = Limits(response_bytes=2 * MAX_ANSWER_BYTES, connect_s=10.0, at_once=32)
 # Sent where the caller gives none of the name.
 _DEFAULTS: Final = (("Accept", "*/*"), ("User-Agent", f"solward/{version('solward')}"))
@@ -92,7 +96,10 @@ class Sites:
         self._dial = dial or dial_tcp
         self._trusted = trusted
         self._pools: dict[bool, httpcore.AsyncConnectionPool] = {}
-        self._gate = asyncio.Semaphore(limits.at_once)
+        # Sellers may take long to answer, and whoever asks them may be many: neither keeps the
+        # operator and agents out, nor one principal the others.
+        self._gates = {is_keys: asyncio.Semaphore(limits.at_once) for is_keys in (True, False)}
+        self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._pace = ReadPace(limits.chunks_a_second)
 
     def check(self, site: Site) -> None:
@@ -114,11 +121,14 @@ class Sites:
         request: SellerRequest,
         within_s: float,
         headers: tuple[tuple[str, str], ...] = (),
+        *,
+        who: str = ADMIN,
     ) -> SiteAnswer:
-        """Make one request.
+        """Make one request; a principal has `_OF_ONE` under way at most.
 
         Args:
             headers: in place of the caller's of the same name.
+            who: the principal that asks.
 
         Raises:
             PaymentRefused: `https_only`, `address_refused`, `answer_too_large`, or `no_answer`:
@@ -128,14 +138,14 @@ class Sites:
         self.check(site)
         reading = AnswerReading(site, self._limits, self._pace)
         until = asyncio.get_running_loop().time() + within_s
+        own = self._own.setdefault(who, asyncio.Semaphore(_OF_ONE))
         try:
-            async with waiting(until):
-                await self._gate.acquire()
-            try:
+            async with AsyncExitStack() as stack:
+                async with waiting(until):
+                    await stack.enter_async_context(own)
+                    await stack.enter_async_context(self._gates[is_key(who)])
+                stack.callback(reading.hang_up)
                 return await self._answered(request, headers, reading, until)
-            finally:
-                reading.hang_up()
-                self._gate.release()
         except SkillError as error:
             raise _refusal(error, site) from None
 

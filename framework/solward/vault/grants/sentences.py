@@ -210,8 +210,8 @@ def hold_sentence(
         own: address -> id, of recipients that are wallets of this service.
         intent: what was planned; None where the lines say all.
         arrives: the least that must arrive, of each asset.
-        digest: SHA-256 of the whole request. It tells apart what no words can: instructions that a
-            plugin made, and the body of a request that is paid for.
+        digest: SHA-256 of the whole request, where it tells apart what no words can: instructions
+            that a plugin made, and the body of a request that is paid for.
     """
     each = [_line(line, names, own.get(_address(line))) for line in lines]
     asked = _and(each) if each else "make a transaction that takes nothing but its costs"
@@ -303,8 +303,7 @@ def _act(intent: Intent, asked: str, digest: str, names: Names) -> str:
         text = asked
     if intent.type == TransactionType.OTHER and intent.may_close:
         text += f", which may close {_and(sorted(intent.may_close))}"
-    is_opaque = intent.type in (TransactionType.OTHER, TransactionType.PAYMENT)
-    return f"{text} (request {digest[:_SHOWN_DIGITS]})" if digest and is_opaque else text
+    return f"{text} (request {digest[:_SHOWN_DIGITS]})" if digest else text
 
 
 def _detail(name: str, value: object, names: Names) -> str:
@@ -879,7 +878,7 @@ def _line(line: Line, names: Names, own_id: str | None) -> str:
 def _doing(line: Line, names: Names, amount: str | None = None) -> str:
     what = amount or _unit(line.asset, names)
     if line.operation is Operation.LAUNCH:
-        return "launch a token"
+        return f"make, mint or give up token {_unit(line.asset, names)}"
     if line.operation is Operation.FUND:
         return f"fund an own wallet with {what}"
     return f"{line.operation.value} {what}"

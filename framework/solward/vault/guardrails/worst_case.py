@@ -119,7 +119,8 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
 def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
     """What `calls` take from `payer` by instructions of a known shape; others add nothing; pure.
 
-    Unlike `worst_case` it is no bound.
+    Unlike `worst_case` it is no bound, and has what that refuses to sign by a wallet and a pocket
+    may: the receiver of a transfer that states no mint, and of what a closed account held; 0 units.
     """
     bound = _Bound(payer, _created_mints(calls, payer), _created_stakes(calls, payer))
     for call in calls:
@@ -127,6 +128,12 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
         if payer in accounts and len(accounts) == len(call.accounts):
             with suppress(Unbounded):
                 _bound_of(_Call(call.program, call.data, accounts), bound)
+            is_token = call.program in TOKEN_PROGRAMS and accounts[2:3] == (payer,)
+            if is_token and call.data[:1] == bytes([Token.CLOSE_ACCOUNT]):
+                bound.lines.append(Line(Operation.TRANSFER, SOL, 0, accounts[1]))
+            elif is_token and call.data[:1] == bytes([Token.TRANSFER]):
+                line = Line(Operation.TRANSFER, "", 0, accounts[1], program=call.program)
+                bound.lines.append(line)
     return bound.lines_with_owners()
 
 

@@ -232,8 +232,8 @@ class Node:
         self._admitting = asyncio.Lock()
         self._failed_at = float("-inf")
         self._rest_s = 0.0
-        # Whether its last answer was an error that may be the request's alone.
-        self._erred = False
+        # The request whose fault its last answer may be.
+        self._odd: tuple[str, Sequence[Any]] | None = None
         # By method, or for all of them under `_ALL`: until when, and the last pause of our own.
         self._busy: dict[str, tuple[float, float]] = {}
 
@@ -273,13 +273,14 @@ class Node:
             if error.code not in NODE_FAULTS or method in ONCE | OPTIONAL:
                 self._answered(began)
                 raise
-            self._failed(began, str(error), of_request=error.code == _INTERNAL)
+            self._failed(began, str(error), (method, params) if error.code == _INTERNAL else None)
             raise LedgerUnavailable(f"The ledger node cannot answer {method}: {error}") from None
         except NodeBusy:
             raise
         except LedgerUnavailable as error:
             if method not in ONCE | OPTIONAL:
-                self._failed(began, str(error), of_request=isinstance(error, OfRequest))
+                is_its = isinstance(error, OfRequest)
+                self._failed(began, str(error), (method, params) if is_its else None)
             raise
         except asyncio.CancelledError:
             if self._clock() - began >= PATIENCE_S:
@@ -355,16 +356,18 @@ class Node:
         await self._transport.close()
 
     def _answered(self, began: float) -> None:
-        self._erred = False
+        self._odd = None
         # An answer to a call from before the failure says nothing about the time after it.
         if self._rest_s and began >= self._failed_at:
             _log.info("rpc_node_answers", node=self.name)
             self._rest_s, self.rests_until = 0.0, float("-inf")
 
-    def _failed(self, began: float, error: str, *, of_request: bool = False) -> None:
-        if of_request and not self._erred:
+    def _failed(
+        self, began: float, error: str, odd: tuple[str, Sequence[Any]] | None = None
+    ) -> None:
+        if odd is not None and self._odd in (None, odd):
             # One request that no node can answer must not take them all from the others.
-            self._erred = True
+            self._odd = odd
             return
         self._admitted_until = float("-inf")
         if began < self._failed_at or self._clock() < self.rests_until:

@@ -25,6 +25,7 @@ from solward.types.record import (
     HoldState,
     TransactionRecord,
     TransactionStatus,
+    TransactionType,
 )
 from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
@@ -238,8 +239,11 @@ class HoldReserver:
         names = await self._granting.names(connection, named)
         sites = [each for each in chain if each.startswith(SITE)]
         lines, wallet = leaving.lines, record.wallet_id
+        # Its words and its planned details say all of a declared operation.
+        is_declared = actor.recipe is not None and "operation" in actor.recipe()
+        opaque = "" if is_declared else digest
         wanted = hold_sentence(
-            actor.principal, wallet, lines, (), names, sites, own, intent, leaving.least, digest
+            actor.principal, wallet, lines, (), names, sites, own, intent, leaving.least, opaque
         )
         return Hold(
             id=str(uuid.uuid4()),
@@ -418,7 +422,10 @@ def lines_of(lines: tuple[Line, ...], pocket: PocketUse | None) -> tuple[Line, .
 
 
 def arrives_of(intent: Intent, pocket: PocketUse | None) -> dict[str, int]:
-    """mint -> least units that must arrive, at once or by a later step."""
+    """mint -> least units that must arrive, at once or by a later step; none of a token that is
+    made in it, whose mint is another one each time it is planned."""
+    if intent.type == TransactionType.TOKEN_LAUNCH:
+        return {}
     return {**intent.tokens_in, **({} if pocket is None else pocket.returns)}
 
 
@@ -509,6 +516,9 @@ def is_same_payment(
     if not lines or (hold.wallet_id, hold.type) != (record.wallet_id, record.type):
         return False
     if hold.arrives.keys() != arrives.keys():
+        return False
+    fixed = fixed_details(record.type)
+    if any(hold.details.get(name) != record.details.get(name) for name in fixed):
         return False
     if any(line.operation is Operation.LAUNCH for line in lines):
         # Nothing in its lines says which token it is.
