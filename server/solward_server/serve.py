@@ -24,6 +24,7 @@ from solward_server.http.body import (
     MAX_BODY_BYTES,
     ExactJSON,
     SizedRequest,
+    check_encodings,
     check_paths,
     close_requests,
 )
@@ -136,6 +137,7 @@ def create_app(service: Solward) -> Quart:
         middleware.check_hosts(app, service.settings)
     authenticate(app, service.settings, service.credentials, context.traffic)
     check_paths(app)
+    check_encodings(app)
     close_requests(app, PREFIX)
     handle_errors(app, service.settings.dashboard_address)
     for make_blueprint in BLUEPRINTS:

@@ -120,6 +120,8 @@ def test_a_change_reads_only_what_it_names_and_keeps_other_guardrails() -> None:
     ) == {"name": "Bo", "guardrails": AgentGuardrails(2 * SOL, 2, 10 * SOL)}
     with pytest.raises(InvalidRequest, match="walletId cannot be changed"):
         read_update({"walletId": "w2"}, MODELS, AGENT)
+    # As everywhere, null is no value.
+    assert read_update({"walletId": None, "strategy": "x"}, MODELS, AGENT) == {"strategy": "x"}
     with pytest.raises(InvalidRequest, match="strategy must have 1 to"):
         read_update({"strategy": ""}, MODELS, AGENT)
 

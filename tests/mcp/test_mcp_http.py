@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api, serving_api
+from werkzeug.datastructures import Headers
 
 from solward.support import jsontext
+from solward_server.openapi.schema import JSON
 
 BUILT_IN = {
     "get_limits",
@@ -84,6 +86,75 @@ async def test_the_tools_are_the_skills(shared_api: Api) -> None:
         assert schema["required"] == ["wallet", *skill["parameters"].get("required", [])]
         assert listed[name]["description"] == skill["description"]
         assert listed[name]["annotations"]["readOnlyHint"] is (skill["effects"] == "read")
+
+
+@promise("mcp-over-http-negotiates")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ([], 200),
+        ([""], 200),
+        (["*/*"], 200),
+        (["application/*;q=0.5"], 200),
+        (["text/event-stream", "application/json"], 200),
+        (["text/html"], 406),
+        (["text/event-stream"], 406),
+    ],
+)
+async def test_a_client_that_says_nothing_of_what_it_accepts_takes_json(
+    shared_api: Api, accept: list[str], status: int
+) -> None:
+    headers = Headers([("Authorization", f"Bearer {SECRET}"), ("Content-Type", JSON)])
+    for value in accept:
+        headers.add("Accept", value)
+    for params in ({}, envelope("2026-07-28")):
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+        answer = await shared_api.app.test_client().open(
+            "/mcp", method="POST", headers=headers, data=jsontext.dumps(message).encode()
+        )
+        assert answer.status_code == status
+        headers["MCP-Protocol-Version"] = "2026-07-28"
+        headers["Mcp-Method"] = "tools/list"
+
+
+def envelope(version: str) -> dict[str, Any]:
+    """Parameters as the protocol of 2026 has them."""
+    prefix = "io.modelcontextprotocol"
+    return {"_meta": {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": {}}}
+
+
+LATER = ("2026-07-29", "2099-01-01")
+
+
+@promise("mcp-over-http-negotiates")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("version", [*LATER, "2026-07-28", "x"])
+async def test_the_handshake_negotiates_whatever_version_the_client_has(
+    shared_api: Api, version: str
+) -> None:
+    client = {"capabilities": {}, "clientInfo": {"name": "later", "version": "1"}}
+    for headers in ({}, {"MCP_Protocol_Version": version}):
+        params = client | {"protocolVersion": version}
+        answer = await post(shared_api, "initialize", params, **headers)
+        assert answer.status == 200, answer.text
+        assert answer.json["result"]["protocolVersion"] == "2025-11-25"
+
+
+@promise("mcp-over-http-negotiates")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_later_version_of_a_message_is_read_as_one_that_is_known(shared_api: Api) -> None:
+    for version in LATER:
+        assert "result" in (await post(shared_api, MCP_Protocol_Version=version)).json
+        named = {"MCP_Protocol_Version": version, "Mcp_Method": "tools/list"}
+        answer = await post(shared_api, params=envelope(version), **named)
+        # By this the client of such a version chooses another.
+        assert (answer.status, answer.json["error"]["data"]["supported"]) == (400, ["2026-07-28"])
+    for version in ("2020-01-01", "x"):
+        assert (await post(shared_api, MCP_Protocol_Version=version)).status == 400
+    for data in (b"{", b"[]", b'{"params": 1}', b'{"params": {"_meta": []}}'):
+        answer = await post(shared_api, data=data, MCP_Protocol_Version=LATER[0])
+        assert answer.status == 400
 
 
 @promise("mcp-host-within-its-token")
@@ -194,6 +265,23 @@ async def test_what_is_no_message_is_an_error_of_the_protocol(
     answer = await post(shared_api, data=data)
     assert answer.status == 400
     assert answer.json["error"]["code"] == code
+
+
+@promise("mcp-over-http-negotiates")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "", "../../../etc/passwd"])
+async def test_a_message_without_an_id_is_a_notification_or_refused(
+    shared_api: Api, method: str
+) -> None:
+    """It was taken without an answer, whatever it asked for."""
+    for version in ({}, {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": method}):
+        message = {"jsonrpc": "2.0", "method": method, "params": {}}
+        answer = await post(shared_api, data=jsontext.dumps(message).encode(), **version)
+        assert (answer.status, "id" in answer.json) == (400, False)
+        assert answer.json["error"]["code"] == -32600
+        message["method"] = "notifications/initialized"
+        told = await post(shared_api, data=jsontext.dumps(message).encode(), **version)
+        assert (told.status, told.text) == (202, "")
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -20,6 +20,7 @@ from tests.support.services import Api, Described, serving_api, target
 from solward import SkillSpec
 from solward.notify.webhook import REFUSALS
 from solward.plugins import load_registry
+from solward.plugins.schema import checked_schema
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, access_of
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX
@@ -117,24 +118,115 @@ def test_a_third_partys_skill_and_provider_are_described_too() -> None:
     assert f"{PREFIX}/wallets/{{walletId}}/skills/tip_jar" not in describe(loaded, PREFIX)["paths"]
 
 
-def test_every_example_fits_its_schema_and_every_body_has_one(document: dict[str, Any]) -> None:
-    registry = Registry().with_resource("urn:d", Resource(document, DRAFT202012))
-    count = 0
-    for where, found in media(document):
-        if where.startswith("post /mcp"):
-            continue  # the protocol's own messages
-        named = [each["value"] for each in found.get("examples", {}).values()]
-        examples = [*named, *([found["example"]] if "example" in found else [])]
-        assert examples, where
-        schema = {"$id": "urn:d:example"} | _absolute(found["schema"])
-        for example in examples:
-            errors = [
-                error.message
-                for error in Draft202012Validator(schema, registry=registry).iter_errors(example)
-            ]
-            assert not errors, (where, errors)  # fmt: skip
-            count += 1
-    assert count > 300
+@promise("description-fits-generators")
+def test_every_example_fits_its_schema_and_every_body_has_one() -> None:
+    """Defaults too; of bodies, answers, parameters, headers and schemas."""
+    for document in described_variants():
+        registry = Registry().with_resource("urn:d", Resource(document, DRAFT202012))
+        for where, found in media(document):
+            # The protocol's own messages have one in the body alone.
+            assert {"example", "examples"} & found.keys() or "/mcp " in where, where
+        found = list(examples_of(document))
+        assert len(found) > 500
+        for where, schema, example in found:
+            validator = Draft202012Validator(
+                {"$id": "urn:d:example"} | _absolute(schema),
+                registry=registry,
+                format_checker=Draft202012Validator.FORMAT_CHECKER,
+            )
+            assert [error.message for error in validator.iter_errors(example)] == [], where
+
+
+def described_variants() -> Iterator[dict[str, Any]]:
+    """The documents of a demo, of a service, of one without plugins, and of one with others'."""
+    loaded = load_registry(("*",))
+    yield describe(load_registry(("*",), demo=True), PREFIX)
+    yield describe(loaded, PREFIX)
+    yield describe(replace(loaded, skills={}, providers={}), PREFIX)
+    spec = SkillSpec(name="tip_jar", description="Tips.", parameters=checked_schema(ODD))
+    theirs = replace(loaded.skills["wait"], spec=spec, distribution="tip-jar")
+    only_theirs = {"llama": loaded.providers["openai"]}
+    yield describe(replace(loaded, skills={"tip_jar": theirs}, providers=only_theirs), PREFIX)
+
+
+PAIR = {
+    "type": "array",
+    "prefixItems": [{"type": "string"}, {"type": "integer"}],
+    "items": False,
+    "contains": True,
+}
+# A schema that a plugin may have; its fields are named as keywords are.
+ODD = {
+    "type": "object",
+    "properties": {
+        "pair": PAIR,
+        "not": {"anyOf": [PAIR, {"type": "null"}], "not": False},
+        "items": {"type": "boolean", "default": True, "enum": [True], "if": True, "else": False},
+        "default": {"type": "object", "properties": {"in": PAIR}, "additionalProperties": False},
+    },
+    "propertyNames": True,
+    "additionalProperties": False,
+}
+
+
+def examples_of(node: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every example and default below a node of the document, with where it is and its schema."""
+    if isinstance(node, list):
+        for number, each in enumerate(node):
+            yield from examples_of(each, f"{where}/{number}")
+    if not isinstance(node, dict):
+        return
+    is_schema = isinstance(node.get("type"), str | list) and "in" not in node
+    schema = node if is_schema else node.get("schema")
+    if isinstance(schema, dict):
+        named = node.get("examples", {})
+        several = named if isinstance(named, list) else [each["value"] for each in named.values()]
+        for name in ("example", "default"):
+            several = [*several, *([node[name]] if name in node else [])]
+        for each in several:
+            yield where, schema, each
+    for name, each in node.items():
+        if name not in ("example", "examples", "default") or where.endswith("/properties"):
+            yield from examples_of(each, f"{where}/{name}")
+
+
+@promise("description-fits-generators")
+def test_no_schema_is_a_boolean_and_the_document_says_where_the_service_is() -> None:
+    for document in described_variants():
+        assert document["servers"][0]["url"] == "/"
+        for schema in schemas_of(document):
+            assert isinstance(schema, dict)
+    # The last has a plugin's schemas.
+    validate(document)
+
+
+ONE = ("items", "contains", "not", "if", "then", "else", "propertyNames")
+SEVERAL = ("allOf", "anyOf", "oneOf", "prefixItems")
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs")
+
+
+def schemas_of(node: Any, *, is_schema: bool = False) -> Iterator[Any]:
+    """Every schema of the document but `additionalProperties`, which may be true or false."""
+    if is_schema:
+        yield node
+        if isinstance(node, dict):
+            below = [node[name] for name in ONE if name in node]
+            below += [each for name in SEVERAL for each in node.get(name, ())]
+            below += [each for name in NAMED for each in node.get(name, {}).values()]
+            if isinstance(node.get("additionalProperties"), dict):
+                below.append(node["additionalProperties"])
+            for each in below:
+                yield from schemas_of(each, is_schema=True)
+    elif isinstance(node, list):
+        for each in node:
+            yield from schemas_of(each)
+    elif isinstance(node, dict):
+        for name, each in node.items():
+            if name == "schemas":
+                for schema in each.values():
+                    yield from schemas_of(schema, is_schema=True)
+            elif name not in ("example", "examples"):
+                yield from schemas_of(each, is_schema=name == "schema")
 
 
 def _absolute(schema: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import pytest_asyncio
 from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
+
+from solward_server.resources import PREFIX
 
 # One service for all: nothing here changes what another test sees.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -65,6 +68,32 @@ async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
         413,
         "The request body must not be larger than 64 KiB",
     )
+
+
+@promise("encoded-body-is-415")
+@pytest.mark.parametrize("coding", ["gzip", "GZip", "deflate", "br", "zstd", "identity, gzip", "x"])
+async def test_an_encoded_body_is_415_and_nothing_is_done(api: Api, coding: str) -> None:
+    plain = b'{"name": "encoded"}'
+    data = gzip.compress(plain) if "gzip" in coding.lower() else plain
+    before = (await api.get("/wallets")).json
+    headers = {"Content-Encoding": coding, "Content-Type": "application/json"}
+    for path, prefix in (("/wallets", PREFIX), ("/freeze", PREFIX), ("/mcp", "")):
+        answer = await api.post(path, data=data, headers=headers, prefix=prefix)
+        assert (answer.status, answer.error) == (
+            415,
+            "The request body must not be encoded: leave out Content-Encoding. Nothing was done",
+        )
+        assert answer.headers["Accept-Encoding"] == "identity"
+    assert (await api.post("/wallets", data=data, headers=headers, token="wrong")).status == 401
+    assert (await api.get("/wallets", headers=headers)).json == before
+    assert (await api.get("/freeze")).json["frozen"] is False
+
+
+@promise("encoded-body-is-415")
+@pytest.mark.parametrize("coding", ["identity", "Identity", "", "identity,identity"])
+async def test_a_body_that_is_said_to_be_plain_is_read(api: Api, coding: str) -> None:
+    answer = await api.post("/wallets", {"name": "plain"}, headers={"Content-Encoding": coding})
+    assert answer.status == 200
 
 
 @promise("400-names-its-field")

@@ -566,6 +566,14 @@ def test_what_is_no_site_of_a_seller_is_refused_by_name(text: str) -> None:
         Settings(_env_file=None, payments_private_sites=text)
 
 
+def test_resources_of_sites_are_two_sites() -> None:
+    listed = Settings(_env_file=None, payments_resource_sites="a.example=b.example:80, a.example=c")
+    assert listed.payments_resource_sites == ("a.example=b.example", "a.example=c")
+    for text in ("a.example", "a.example=", "a=b=c", "a.example=http://b.example", "a=B", "=", "*"):
+        with pytest.raises(ConfigError, match="PAYMENTS_RESOURCE_SITES: expected ASKED=NAMED"):
+            Settings(_env_file=None, payments_resource_sites=text)
+
+
 @pytest.mark.parametrize("name", ["all_proxy", "http_proxy", "HTTPS_PROXY"])
 def test_a_socks_proxy_is_refused_where_a_node_is_asked(
     monkeypatch: pytest.MonkeyPatch, name: str

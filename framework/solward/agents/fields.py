@@ -129,7 +129,7 @@ def read_update(
     Raises:
         InvalidRequest: naming the field; also for `walletId`, which cannot change.
     """
-    if "walletId" in body:
+    if body.get("walletId") is not None:
         raise InvalidRequest("walletId cannot be changed; create another agent for another wallet")
     changed: dict[str, Any] = {}
     if "name" in body:

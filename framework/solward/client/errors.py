@@ -9,7 +9,7 @@
         ├── Held              a person is asked before the transaction is made: nothing was sent
         ├── BadSignature      a webhook's delivery is not from the service, or is old
         └── ApiError          the service refused: `status` and its error text
-            ├── BadRequest        400, 405, 413, 422
+            ├── BadRequest        400, 405, 413, 415, 422
             ├── Unauthorized      401
             ├── Forbidden         403
             ├── NotFoundError     404
@@ -156,6 +156,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     405: BadRequest,
     409: Conflict,
     413: BadRequest,
+    415: BadRequest,
     422: BadRequest,
 }
 

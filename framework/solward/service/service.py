@@ -295,6 +295,7 @@ class Solward:
                 sites=Sites(settings.payments_private_sites),
                 answers_max_bytes=settings.payment_answers_max_mb * MB,
                 localnet_as=settings.payments_localnet_as,
+                resource_sites=settings.payments_resource_sites,
             )
             stack.push_async_callback(payments.close)
             payments.use_protocols(registry.payments)

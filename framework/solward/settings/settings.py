@@ -55,7 +55,7 @@ from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of
 from solward.types.errors import ConfigError, InvalidRequest
 from solward.types.money import COUNTED_MAX, U64_MAX, lamports_to_sol, sol_to_lamports
 from solward.types.provider import ProviderContext, ProviderSpec
-from solward.types.site import read_site
+from solward.types.site import read_site, without_default_port
 from solward.types.venue import BEST_VENUE, VenueSpec
 
 # Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
@@ -233,6 +233,8 @@ class Settings(AccessSettings, VendorSettings):
     payments_localnet_as: Literal["devnet"] | None = None
     # Sellers on this machine or a private network, as grants name sites.
     payments_private_sites: Annotated[tuple[str, ...], NoDecode] = ()
+    # asked=named: another site that a seller may name as its own in an offer.
+    payments_resource_sites: Annotated[tuple[str, ...], NoDecode] = ()
 
     model_processes: int = Field(1, ge=1, le=64)
     models_folder: Path = Field(default_factory=default_models_folder)
@@ -390,6 +392,7 @@ class Settings(AccessSettings, VendorSettings):
         "regulated_mints",
         "price_sources",
         "payments_private_sites",
+        "payments_resource_sites",
         "alert_webhook_names",
         mode="before",
     )
@@ -465,6 +468,20 @@ class Settings(AccessSettings, VendorSettings):
             if site.startswith(_METADATA):
                 raise ValueError(f"{site} is where a cloud tells a machine its secrets, no seller")
         return value
+
+    @field_validator("payments_resource_sites")
+    @classmethod
+    def _resource_sites(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        pairs = [tuple(part.strip() for part in pair.split("=")) for pair in value]
+        if any(len(pair) != 2 for pair in pairs):
+            raise ValueError("expected ASKED=NAMED, two sites, separated by commas")
+        try:
+            return tuple(
+                "=".join(without_default_port(read_site(site, "a site")) for site in pair)
+                for pair in pairs
+            )
+        except InvalidRequest as error:
+            raise ValueError(f"expected ASKED=NAMED, two sites; {error}") from None
 
     @field_validator("jupiter_api_url", "coingecko_api_url")
     @classmethod

@@ -41,6 +41,11 @@ def read_site(text: str, path: str) -> str:
     return text
 
 
+def without_default_port(site: str) -> str:
+    """A site without the port of http either, for what only compares hosts."""
+    return site.removesuffix(":80")
+
+
 def _is_host(host: str) -> bool:
     if host.startswith("["):
         try:

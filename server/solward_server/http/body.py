@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from quart import Quart, Request, Response, current_app, request
 from quart.json.provider import JSONProvider
+from werkzeug.exceptions import UnsupportedMediaType
 from werkzeug.sansio.response import Response as BaseResponse
 
 from solward.support import jsontext
@@ -73,6 +74,17 @@ def check_paths(app: Quart) -> None:
     async def check() -> None:
         if "\x00" in request.path:
             raise InvalidRequest(NUL_IN_PATH)
+
+
+def check_encodings(app: Quart) -> None:
+    """Refuse an encoded body, such as gzip's, after the credential was checked."""
+
+    @app.before_request
+    async def check() -> None:
+        lines = request.headers.getlist("Content-Encoding")
+        codings = {coding.strip().lower() for line in lines for coding in line.split(",")}
+        if codings - {"", "identity"} and request.method not in ("GET", "HEAD", "OPTIONS"):
+            raise UnsupportedMediaType
 
 
 def max_body_bytes(path: str) -> int:

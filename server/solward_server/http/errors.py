@@ -78,6 +78,7 @@ HTTP_TEXTS = {
     405: "Method not allowed",
     408: "The request body took too long to arrive",
     413: too_large(MAX_BODY_BYTES),
+    415: "The request body must not be encoded: leave out Content-Encoding. Nothing was done",
 }
 
 
@@ -200,6 +201,8 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         if status == 413:
             # Unread bytes of the body make the connection useless: a client must not reuse it.
             response.headers["Connection"] = "close"
+        if status == 415:
+            response.headers["Accept-Encoding"] = "identity"
         methods = getattr(error, "valid_methods", None)
         if methods:
             response.headers["Allow"] = ", ".join(sorted(methods))

@@ -568,37 +568,34 @@ SCHEMAS: dict[str, Schema] = {
         optional=["error"],
     ),
     "MemoryEntry": response_object(_MEMORY),
-    "Observation": {
-        "oneOf": [
-            response_object(
-                {
-                    "walletName": text("The wallet's."),
-                    "walletAddress": address("The wallet's."),
-                    "solBalance": sol("SOL."),
-                    "tokenBalances": array(
-                        response_object(
-                            {
-                                "mint": address("The mint."),
-                                "symbol": text("Where the mint is known."),
-                                "uiBalance": number("Whole tokens.", minimum=0),
-                            },
-                            optional=["symbol"],
-                        )
-                    ),
-                    "recentTransactions": array({"type": "object"}, "The 5 newest.", 5),
-                    "cycle": whole("From 1.", 1),
-                    "timestamp": timestamp("When it was observed."),
-                }
+    "Observed": response_object(
+        {
+            "walletName": text("The wallet's."),
+            "walletAddress": address("The wallet's."),
+            "solBalance": sol("SOL."),
+            "tokenBalances": array(
+                response_object(
+                    {
+                        "mint": address("The mint."),
+                        "symbol": text("Where the mint is known."),
+                        "uiBalance": number("Whole tokens.", minimum=0),
+                    },
+                    optional=["symbol"],
+                )
             ),
-            response_object(
-                {
-                    "error": text("Why the wallet could not be observed."),
-                    "cycle": whole("From 1.", 1),
-                    "timestamp": timestamp("When."),
-                }
-            ),
-        ]
-    },
+            "recentTransactions": array({"type": "object"}, "The 5 newest.", 5),
+            "cycle": whole("From 1.", 1),
+            "timestamp": timestamp("When it was observed."),
+        }
+    ),
+    "NotObserved": response_object(
+        {
+            "error": text("Why the wallet could not be observed."),
+            "cycle": whole("From 1.", 1),
+            "timestamp": timestamp("When."),
+        }
+    ),
+    "Observation": {"oneOf": [ref("Observed"), ref("NotObserved")]},
     "Decision": response_object(
         {"agentId": identifier("The agent."), "observations": ref("Observation")}
         | _MEMORY

@@ -109,7 +109,9 @@ def _access_errors(access: Access) -> Errors:
 
 
 def _body_errors(body: Operation | None) -> Errors:
-    return {} if body is None else {400: NOT_JSON, 408: HTTP_TEXTS[408], 413: HTTP_TEXTS[413]}
+    if body is None:
+        return {}
+    return {400: NOT_JSON} | {status: HTTP_TEXTS[status] for status in (408, 413, 415)}
 
 
 def _path_errors(parameters: Sequence[Parameter]) -> Errors:

@@ -13,6 +13,11 @@ ADDRESS = "^[1-9A-HJ-NP-Za-km-z]{32,44}$"
 TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
 DIGITS = r"^\d+$"
 
+# Keywords whose value is a schema, several, or several by name.
+_SCHEMA = frozenset({"contains", "else", "if", "items", "not", "propertyNames", "then"})
+_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED = frozenset({"dependentSchemas", "patternProperties", "properties"})
+
 
 def ref(name: str) -> Schema:
     """A schema of `components/schemas`."""
@@ -53,6 +58,23 @@ def nullable(schema: Schema) -> Schema:
         enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         return schema | {"type": [schema["type"], "null"]} | enum
     return {"anyOf": [schema, {"type": "null"}]}
+
+
+def without_booleans(schema: Any) -> Any:
+    """An equal schema without true and false in a schema's place: client generators refuse them.
+
+    `additionalProperties` stays true or false, which they read.
+    """
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    found = dict(schema)
+    for keyword in _SCHEMA.intersection(found):
+        found[keyword] = without_booleans(found[keyword])
+    for keyword in _SCHEMAS.intersection(found):
+        found[keyword] = [without_booleans(each) for each in found[keyword]]
+    for keyword in _NAMED.intersection(found):
+        found[keyword] = {name: without_booleans(each) for name, each in found[keyword].items()}
+    return found
 
 
 def text(description: str, longest: int | None = None, **more: Any) -> Schema:

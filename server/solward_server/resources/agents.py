@@ -230,14 +230,8 @@ def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
             },
         ],
     )
-    example = {
-        "name": "saver",
-        "walletId": WALLET,
-        "llmProvider": "rules",
-        "llmModel": "rules",
-        "strategy": "always do wait",
-        "guardrails": {"maxSolPerTransaction": 0.5},
-    }
+    # It names no provider: any may not be loaded.
+    example = {"name": "saver", "strategy": "always do wait", "maxSolPerTransaction": 0.5}
     created = response_object(
         {
             "id": identifier("The agent."),
@@ -276,11 +270,14 @@ def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
     }
 
 
+_NO_WALLET = {"type": "null", "description": "It cannot be changed."}
+
+
 def _one(provider: Schema) -> dict[str, Operation]:
     # PATCH refuses null in these fields.
     not_null = {name: _FIELDS[name] for name in ("name", "llmModel", "strategy")}
     change = request_object({"llmProvider": provider} | _FIELDS)
-    change["properties"] |= not_null | {"llmProvider": provider, "walletId": False}
+    change["properties"] |= not_null | {"llmProvider": provider, "walletId": _NO_WALLET}
     return {
         "get": operation(
             "getAgent",

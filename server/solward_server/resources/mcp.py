@@ -58,9 +58,9 @@ _OTHER_RESPONSES = {
     202: "Taken; there is nothing to answer.",
     400: "No message of the protocol.",
     403: "The page's origin may not call the service.",
-    406: "Accept must have application/json and text/event-stream.",
+    406: "Accept, where there is one, must have application/json.",
     413: "The request body is larger than 64 KiB.",
-    415: "Content-Type must be application/json.",
+    415: "Content-Type must be application/json, and Content-Encoding absent.",
     421: "The Host is no name of the service.",
 }
 

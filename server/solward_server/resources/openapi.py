@@ -286,6 +286,8 @@ def describe(
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        # Relative to where the document is: only its reader knows the service's address.
+        "servers": [{"url": "/", "description": "The service that serves this document."}],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {

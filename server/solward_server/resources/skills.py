@@ -23,7 +23,7 @@ from solward_server.openapi.manifest import MANIFEST
 from solward_server.openapi.money import REPLAYED
 from solward_server.openapi.operation import Operation, operation, request_body, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID
-from solward_server.openapi.schema import array, choice, response_object, text
+from solward_server.openapi.schema import array, choice, response_object, text, without_booleans
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -194,7 +194,7 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
         response_object({"result": text("The skill's own text.")}),
         {"result": "Waited: no action this cycle."},
     )
-    schema = dict(spec.parameters)
+    schema = without_booleans(spec.parameters)
     example = _EXAMPLES.get(spec.name, None if schema.get("required") else {})
     return operation(
         f"skill_{spec.name}",

@@ -171,6 +171,20 @@ async def test_a_receipt_is_not_believed(shop: Shop) -> None:
     assert found.payment.signature is None
 
 
+@promise("resource-of-its-host")
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_seller_that_names_another_scheme_or_a_path_is_paid(
+    shop: Shop, version: int
+) -> None:
+    """As one behind a TLS proxy does, which is called by http itself."""
+    shop.version = version
+    for number, named in enumerate((f"https://{shop.seller.site}/weather", "/weather"), 1):
+        asks = shop.asks(resource=named)
+        shop.seller.answer = lambda asked, asks=asks: shop.sells(asked) if asked.paid else asks
+        assert (await shop.buys()).status == 200
+        assert await shop.earned() == number * PRICE
+
+
 @promise("payment-shown-to-its-site")
 @pytest.mark.usefixtures("impatient")
 async def test_a_payment_is_shown_to_nobody_by_a_redirect(shop: Shop) -> None:

@@ -11,7 +11,7 @@ import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.market import BONK, USDC
-from tests.support.payments import OWNER, SPONSOR, Shop, charge, mpp, open_shop
+from tests.support.payments import OWNER, SPONSOR, Shop, charge, mpp, open_shop, shop_on
 from tests.support.sellers import DEVNET, Reply, encoded, requirement
 
 from solward.operations.payments.offers import Asset, Assets, Terms, acceptable
@@ -31,6 +31,14 @@ from solward.vault.money.request import Actor
 # Fixed: test workers must name their cases alike.
 STRANGER = str(Keypair.from_seed(bytes(31) + b"\x23").pubkey())
 MAINNET = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
+# What a protocol reads of an offer that may be paid.
+GOOD: dict[str, Any] = {
+    "network": "localnet",
+    "asset": USDC,
+    "units": 10,
+    "pay_to": str(OWNER.pubkey()),
+    "modes": (PaymentMode.PUSH,),
+}
 
 
 @pytest.fixture
@@ -112,12 +120,16 @@ async def test_an_amount_in_another_form_is_no_amount(shop: Shop, version: int, 
 RESOURCES = (
     "https://evil.example/weather",
     "http://127.0.0.1:1/weather",
-    "https://127.0.0.1:PORT/weather",
+    "http://127.0.0.1/weather",
     "http://localhost:PORT/weather",
     "http://127.0.0.1:PORT.evil.example/",
     "http://user@127.0.0.1:PORT/",
-    "//127.0.0.1:PORT/weather",
-    "/weather",
+    "//evil.example/weather",
+    "evil.example/weather",
+    " http://127.0.0.1:PORT/weather",
+    " https://evil.example/weather",
+    "https:/evil.example/weather",
+    "mcp://tool/weather",
 )
 
 
@@ -126,7 +138,66 @@ async def test_an_offer_for_another_site_is_refused(shop: Shop) -> None:
     for resource in RESOURCES:
         named = resource.replace("PORT", str(shop.seller.port))
         shop.seller.says(shop.asks(resource=named))
-        await refuses(shop, "resource_mismatch")
+        text = await refuses(shop, "resource_mismatch")
+        assert json.dumps(named.strip()) in text
+        assert f"which is not of {shop.seller.site}" in text
+
+
+HTTPS = "https://api.example.com/a/b"
+NAMED = {
+    "by http behind a TLS proxy": (HTTPS, "http://api.example.com/a/b"),
+    "with the port of http": (HTTPS, "http://api.example.com:80/a"),
+    "with the port of https": (HTTPS, "https://api.example.com:443/a"),
+    "by http with the port of https": (HTTPS, "http://api.example.com:443/a"),
+    "in capitals": (HTTPS, "HTTP://API.Example.COM/a"),
+    "without a scheme": (HTTPS, "//api.example.com/a"),
+    "as a path": (HTTPS, "/a/b"),
+    "as a path of the same folder": (HTTPS, "b?day=1"),
+    "as a path of the folder above": (HTTPS, "../b.json"),
+    "as a query": (HTTPS, "?day=1"),
+    "by http with another port": ("https://api.example.com:8443/", "http://api.example.com:8443/a"),
+    "in ASCII": ("https://bücher.example/a", "http://xn--bcher-kva.example/a"),
+    "by an address": ("https://[2001:db8::1]/a", "http://[2001:db8::1]:80/a"),
+}
+
+
+@promise("resource-of-its-host")
+async def test_the_scheme_and_default_port_of_a_resource_do_not_count(shop: Shop) -> None:
+    for how, (asked, named) in NAMED.items():
+        assert await accepts(shop, asked, named), how
+        is_relative = how.startswith("as ")
+        assert await accepts(shop, "https://evil.example/a", named) is is_relative, how
+
+
+@promise("resource-of-its-host")
+async def test_the_operator_lists_what_a_site_may_name(shop: Shop, tmp_path: Path) -> None:
+    listed = "api.example.com=backend.internal:80, api.example.com=10.0.0.5:8080"
+    await shop.close()
+    async with shop_on(tmp_path / "home", shop.seller, payments_resource_sites=listed) as later:
+        later.wallet, later.address = shop.wallet, shop.address
+        for named in ("http://backend.internal/a", "https://backend.internal", "//10.0.0.5:8080"):
+            assert await accepts(later, HTTPS, named)
+            assert not await accepts(later, "https://other.example/a", named)
+        for named in ("http://backend.internal:8080/", "http://10.0.0.5/", "http://a.internal/"):
+            assert not await accepts(later, HTTPS, named)
+        later.seller.says(later.asks(resource="http://backend.internal/a"))
+        text = await refuses(later, "resource_mismatch")
+        assert f"PAYMENTS_RESOURCE_SITES may list {later.seller.site}=backend.internal" in text
+
+
+async def accepts(shop: Shop, asked: str, named: str) -> bool:
+    """Whether a good offer that names this resource may be paid at this address."""
+    payments = shop.service.payments
+    wallet = await shop.service.wallets.get(shop.wallet)
+    request = read_request(PayRequest(asked), needs_most=False)
+    terms = await payments._terms(wallet, request, [])
+    try:
+        await acceptable(PaymentOffer(**GOOD, resource=named), terms, payments._assets)
+    except PaymentRefused as error:
+        if error.code != "resource_mismatch":
+            raise
+        return False
+    return True
 
 
 @promise("wrong-offer-refused")
@@ -327,21 +398,14 @@ LIES: dict[str, tuple[str, dict[str, Any]]] = {
 @promise("wrong-offer-refused")
 async def test_a_plugin_that_lies_is_bounded_by_the_core(shop: Shop) -> None:
     """The registry checks what plugins answer; here nothing is left of that."""
-    good: dict[str, Any] = {
-        "network": "localnet",
-        "asset": USDC,
-        "units": 10,
-        "pay_to": str(OWNER.pubkey()),
-        "modes": (PaymentMode.PUSH,),
-    }
     payments = shop.service.payments
     wallet = await shop.service.wallets.get(shop.wallet)
     asked = read_request(PayRequest(shop.url), needs_most=False)
     terms = await payments._terms(wallet, asked, [])
     for code, fields in LIES.values():
-        offer = PaymentOffer(**(good | fields))
+        offer = PaymentOffer(**(GOOD | fields))
         with pytest.raises(PaymentRefused) as error:
             await acceptable(offer, terms, payments._assets)
         assert error.value.code == code
-    asset, modes = await acceptable(PaymentOffer(**good), terms, payments._assets)
+    asset, modes = await acceptable(PaymentOffer(**GOOD), terms, payments._assets)
     assert (asset.mint, asset.decimals, modes) == (USDC, 6, (PaymentMode.PUSH,))

@@ -4,12 +4,14 @@ says is the seller's word.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import httpx
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
@@ -40,6 +42,7 @@ from solward.types.manifest import site_name
 from solward.types.money import SOL_DECIMALS, format_amount, from_units
 from solward.types.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address, offer_json
 from solward.types.record import TransactionType
+from solward.types.site import without_default_port
 from solward.vault.money.request import Draft, Payment
 
 # Micro-lamports for a compute unit: the least that a payment sets.
@@ -56,6 +59,9 @@ _REFUSED_EXTENSIONS: Final = frozenset(
 # A sponsored one costs nothing. Push is the last: who is paid before he says whether he takes it
 # keeps the money, and sellers of MPP do not say that they take none; by default some do not.
 _PREFERENCE: Final = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED, PaymentMode.PUSH)
+
+# A relative address that begins as a host does may be meant as that host, such as evil.example/a.
+_LIKE_A_HOST: Final = re.compile(r"[^/?#.]+\.")
 
 # Of a memo that only makes equal payments distinct: as hexadecimal digits.
 _NONCE_BYTES = 16
@@ -139,6 +145,7 @@ class Terms:
         networks: names and CAIP-2 ids of the service's own ledger.
         wallet: the payer's address.
         managed: keys of wallets of this service, of those that the offers name as sponsors.
+        resource_sites: see PAYMENTS_RESOURCE_SITES.
     """
 
     request: SellerRequest
@@ -146,6 +153,7 @@ class Terms:
     wallet: str
     tokens: TokenList
     managed: Collection[str]
+    resource_sites: Collection[str] = ()
 
     def most_of(self) -> tuple[Most, str] | None:
         """`max` and the asset that it names: `SOL` or a mint.
@@ -183,7 +191,7 @@ async def acceptable(
             "asset_mismatch",
             f"it asks for {terms.name_of(offer.asset)}, and max is in {terms.name_of(most[1])}",
         )
-    _check_resource(offer, terms.request)
+    _check_resource(offer, terms)
     if offer.expires_ms is not None and offer.expires_ms <= time.time() * 1000:
         raise PaymentRefused("offer_expired", "its time to be paid has ended")
     if offer.opens_accounts:
@@ -283,18 +291,27 @@ def _check_words(offer: PaymentOffer) -> None:
         raise PaymentRefused("offer_too_large", f"it has more than {MAX_RAW_BYTES >> 10} KiB")
 
 
-def _check_resource(offer: PaymentOffer, request: SellerRequest) -> None:
-    if offer.resource is None or offer.resource == request.url:
+def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
+    """Refuse an offer for another site. The scheme and its default port do not count: a seller
+    behind a TLS proxy is itself called by http."""
+    request, named = terms.request, offer.resource
+    if named is None or named == request.url:
         return
+    asked = without_default_port(site_name(request.site))
+    listing = ""
     try:
-        site = address_of(offer.resource, "resource")[1]
-    except InvalidRequest:
-        site = None
-    if site != request.site:
-        raise PaymentRefused(
-            "resource_mismatch",
-            f"it is for {shown(offer.resource)}, which is not of {site_name(request.site)}",
-        )
+        if named.isprintable() and named == named.strip() and not _LIKE_A_HOST.match(named):
+            url = str(httpx.URL(request.url).join(named))
+            found = without_default_port(site_name(address_of(url, "resource")[1]))
+            listing = f"{asked}={found}"
+    except (InvalidRequest, httpx.InvalidURL, ValueError):
+        pass
+    if listing in terms.resource_sites or listing == f"{asked}={asked}":
+        return
+    hint = f"; PAYMENTS_RESOURCE_SITES may list {listing}" if listing else ""
+    raise PaymentRefused(
+        "resource_mismatch", f"it is for {shown(named)}, which is not of {asked}{hint}"
+    )
 
 
 def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import codecs
-from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -156,6 +156,7 @@ class Payments:
     Attributes:
         answers_max_bytes: of sellers' answers, of all principals together; see `ONE_IN`.
         localnet_as: whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
+        resource_sites: see PAYMENTS_RESOURCE_SITES.
     """
 
     engine: Engine
@@ -167,6 +168,7 @@ class Payments:
     sites: Sites
     answers_max_bytes: int
     localnet_as: str | None = None
+    resource_sites: Collection[str] = ()
     _protocols: Mapping[str, PaymentProtocol] = field(default_factory=dict, init=False)
     _assets: Assets = field(init=False)
     _chain: str | None = field(default=None, init=False)
@@ -412,7 +414,8 @@ class Payments:
             networks |= {self.localnet_as, CHAIN_IDS[self.localnet_as]}
         payers = {each.fee_payer for each in offers if each.fee_payer is not None}
         managed = await self._managed(payers - self._strangers)
-        return Terms(request, networks, wallet.address, self.tokens, managed)
+        sites = self.resource_sites
+        return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
     async def _managed(self, payers: Set[str]) -> frozenset[str]:
         """Those that are keys of wallets of this service. A reservation asks again: who is none
