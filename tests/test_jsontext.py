@@ -66,10 +66,20 @@ def test_what_contains_itself_or_goes_too_deep_is_an_error_and_no_crash() -> Non
         deep = [deep]
     with pytest.raises(RecursionError):
         jsontext.dumps(deep)
+    for levels in (65, 900, 100_000):
+        # Brackets within texts are no levels.
+        hidden = '["]",' * levels + "1" + ',"["]' * levels
+        for text in (hidden, "[" * levels + "]" * levels, '{"a":' * levels + "1" + "}" * levels):
+            with pytest.raises(jsontext.Unfit, match="at most 64 arrays and objects"):
+                jsontext.read(text)
+            with pytest.raises((ValueError, RecursionError)):
+                jsontext.read_fast(text.encode())
     for text in ("[" * 100_000, '{"a":' * 100_000):
-        with pytest.raises(RecursionError):
-            jsontext.loads(text, unique_keys=True)
-        assert jsontext.unfit_number(text.encode()) is None
+        with pytest.raises(ValueError, match=r"\S") as refused:
+            jsontext.read(text)
+        assert not isinstance(refused.value, jsontext.Unfit)
+        with pytest.raises((ValueError, RecursionError)):
+            jsontext.read_fast(text.encode())
 
 
 # Recorded from simplejson 4.3.0, which wrote and read the texts of earlier releases. Stored hashes
@@ -213,14 +223,14 @@ def test_what_this_process_made_is_the_same_text(value: object, canonical: bool)
 )
 def test_a_key_that_stands_twice_is_named(text: str, path: str) -> None:
     with pytest.raises(jsontext.DuplicateKey) as refused:
-        jsontext.loads(text, unique_keys=True)
+        jsontext.read(text)
     assert refused.value.path == path
     assert isinstance(jsontext.loads(text), dict | list)
 
 
 def test_keys_may_stand_again_in_another_object() -> None:
     text = '{"a":{"a":1.5},"b":[{"a":1},{"a":2}]}'
-    assert jsontext.loads(text, unique_keys=True) == jsontext.loads(text)
+    assert jsontext.read(text) == jsontext.loads(text)
 
 
 @pytest.mark.parametrize(
@@ -251,13 +261,17 @@ def test_what_nothing_can_hold_is_named(text: str, said: str | None) -> None:
 def test_an_exponent_that_no_number_has_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="exponent"):
         jsontext.loads(f'{{"a":{text}}}')
-    assert str(jsontext.unfit_number(f'{{"a":{text}}}'.encode())).startswith("a must be a number")
+    with pytest.raises(jsontext.Unfit, match=r"^a must be a number of at most 400 digits"):
+        jsontext.read(f'{{"a":{text}}}')
 
 
-def test_only_a_number_is_why_a_text_with_one_is_refused() -> None:
-    assert jsontext.unfit_number(b'{"a":1') is None
-    assert jsontext.unfit_number(b"\xff") is None
-    assert str(jsontext.unfit_number(b"9" * 5_000)).startswith("The value must be a number")
+def test_a_number_is_named_only_where_it_is_why_a_text_is_refused() -> None:
+    with pytest.raises(jsontext.Unfit, match=r"^The value must be a number of at most 400 digits"):
+        jsontext.read(b"9" * 5_000)
+    for text in (b'{"a":1', b"\xff", b"[1e5,"):
+        with pytest.raises(ValueError, match=r"\S") as refused:
+            jsontext.read(text)
+        assert not isinstance(refused.value, jsontext.Unfit)
 
 
 def test_no_process_knows_the_mark_of_another_that_was_forked_beside_it() -> None:

@@ -6,6 +6,7 @@ No session, stream or task outlives the request.
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,11 @@ import httpx
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from solward.client import SolwardClient
+from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.held import HeldCalls
 from solward_mcp.negotiation import is_stray, negotiable
+from solward_mcp.protocol import refusal_of
 from solward_mcp.scope import WalletScope
 from solward_mcp.server import mcp_server
 
@@ -53,6 +56,11 @@ async def reply(
         headers: the request's, names in lower case.
         max_bytes: of a body.
     """
+    refusal = refusal_of(body, max_bytes)
+    if refusal is not None:
+        told = jsontext.dumps(refusal).encode()
+        return Reply(400, [(b"content-type", b"application/json")], told)
+    body = body.removeprefix(codecs.BOM_UTF8)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with SolwardClient(_BASE_URL, token, timeout_s=TIMEOUT_S, transport=transport) as client:
         manager = StreamableHTTPSessionManager(

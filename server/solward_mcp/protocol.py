@@ -1,10 +1,16 @@
-"""Errors of the protocol, apart from the SDK: its releases 1 and 2 write them differently."""
+"""Messages and errors of the protocol, apart from the SDK: its releases 1 and 2 write them
+differently."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
+from solward.support import jsontext
+
 # JSON-RPC 2.0, 5.1.
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
@@ -19,3 +25,62 @@ class ProtocolError(Exception):
         super().__init__(message)
         self.code = code
         self.data = data
+
+
+def refusal_of(data: bytes, max_bytes: int) -> Json | None:
+    """Returns the error response to what the SDK must not see; None if `data` is one message.
+
+    The SDK takes the last of a key that stands twice, and loses requests with an id that it does
+    not know. The response to a notification has no `id`: only HTTP, which needs a response to each
+    request, sends it.
+    """
+    try:
+        message = jsontext.read(data, max_bytes=max_bytes, has_nul=True)
+    except ValueError as error:
+        return _refusal(PARSE_ERROR, f"Parse error: {error}", {"id": _id_despite(error, data)})
+    said = _fault(message)
+    if said is None:
+        return None
+    named = message if isinstance(message, dict) else {}
+    id_ = named.get("id")
+    is_notification = "id" not in named and isinstance(named.get("method"), str)
+    answered = {} if is_notification else {"id": id_ if _is_id(id_) else None}
+    return _refusal(INVALID_REQUEST, f"Invalid request: {said}", answered)
+
+
+_IN_PARAMS: Final = ("params.", "params must ")
+
+
+def _id_despite(error: ValueError, data: bytes) -> str | int | None:
+    """The id of a request that is JSON, and is refused for something in its params."""
+    with contextlib.suppress(ValueError, RecursionError):
+        message = jsontext.loads(data)
+        id_ = message.get("id") if isinstance(message, dict) else None
+        if str(error).startswith(_IN_PARAMS) and _is_id(id_) and jsontext.unfit(id_) is None:
+            return id_
+    return None
+
+
+def _fault(message: Any) -> str | None:
+    if not isinstance(message, dict):
+        return "a message is one JSON object; the messages of a batch are sent one by one"
+    if message.get("jsonrpc") != "2.0":
+        return 'jsonrpc must be "2.0"'
+    if "method" not in message and not message.keys().isdisjoint(("result", "error")):
+        # The client's response to a request.
+        return None
+    if not isinstance(message.get("method"), str):
+        return "method must be a string"
+    if "id" in message and not _is_id(message["id"]):
+        return "id must be a string or a whole number; a notification has none"
+    if not isinstance(message.get("params"), dict | None):
+        return "params must be an object"
+    return None
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) or type(value) is int
+
+
+def _refusal(code: int, message: str, answered: Json) -> Json:
+    return {"jsonrpc": "2.0", **answered, "error": {"code": code, "message": message}}

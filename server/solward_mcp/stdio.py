@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
+from typing import IO, Any, Final, cast
 
+import anyio
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
 
 from solward.client import SolwardClient
+from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
+from solward_mcp.protocol import refusal_of
 from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
+
+# As the service's largest body, that of a payment.
+_MAX_MESSAGE_BYTES: Final = 2 << 20
 
 
 async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], None]) -> None:
@@ -35,10 +45,45 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
         notifier = RecoveryNotifier(client)
         server = _server(WalletScope(client, wallet, asks_key=wallet is None), notifier)
         notifications = NotificationOptions(tools_changed=True, resources_changed=True)
-        async with stdio_server() as (incoming, outgoing), notifier.running():
+        output = _protocol_output()
+        lines = anyio.wrap_file(cast(IO[str], _CheckedLines(sys.stdin.buffer, output)))
+        answers = anyio.wrap_file(io.TextIOWrapper(output, "utf-8"))
+        async with stdio_server(lines, answers) as (incoming, outgoing), notifier.running():
             await server.run(
                 incoming, outgoing, server.create_initialization_options(notifications)
             )
+
+
+def _protocol_output() -> io.BufferedWriter:
+    """Returns standard output; what else this process prints goes to standard error."""
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return output
+
+
+class _CheckedLines(io.TextIOBase):
+    """The lines of standard input that are messages. The others are answered here."""
+
+    def __init__(self, source: IO[bytes], output: io.BufferedWriter) -> None:
+        super().__init__()
+        self._source, self._output = source, output
+
+    def readline(self, _size: int | None = -1) -> str:  # type: ignore[override]
+        """Returns the next message, empty at the end; the SDK calls it in a thread."""
+        while line := self._source.readline(_MAX_MESSAGE_BYTES + 1):
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = self._source.readline(_MAX_MESSAGE_BYTES)
+            if not line.strip():
+                continue
+            refusal = refusal_of(line, _MAX_MESSAGE_BYTES)
+            if refusal is None:
+                return line.removeprefix(codecs.BOM_UTF8).decode()
+            if "id" in refusal:
+                # A buffered writer takes whole lines of several threads.
+                self._output.write(jsontext.dumps(refusal).encode() + b"\n")
+                self._output.flush()
+        return ""
 
 
 def _server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:

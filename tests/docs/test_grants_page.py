@@ -95,7 +95,7 @@ NAMES = Names()
 
 def read_example(text: str) -> GrantPolicy:
     """The policy of an example's text."""
-    return read_policy(jsontext.loads(text, unique_keys=True), NAMES)
+    return read_policy(jsontext.read(text), NAMES)
 
 
 def sentences(policy: GrantPolicy) -> list[str]:

@@ -110,6 +110,26 @@ def test_a_large_body_is_413_however_it_is_sent(client: httpx.Client) -> None:
     assert client.get("/health").status_code == 200
 
 
+@promise("body-max-64-kib")
+@pytest.mark.parametrize("path", ["/api/v1/wallets", "/mcp"])
+def test_a_large_body_is_413_to_a_client_that_writes_all_of_it_first(
+    contract: Service, path: str
+) -> None:
+    part = bytes(64 * 1024)
+    for framing, before, after, end in (
+        (f"Content-Length: {160 * len(part)}", b"", b"", b""),
+        ("Transfer-Encoding: chunked", b"10000\r\n", b"\r\n", b"0\r\n\r\n"),
+    ):
+        with socket.create_connection(("127.0.0.1", contract.port), 30) as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{contract.port}\r\n{framing}\r\n"
+            kind = "Content-Type: application/json\r\n"
+            connection.sendall(f"{head}{kind}Authorization: Bearer {SECRET}\r\n\r\n".encode())
+            for _ in range(160):
+                connection.sendall(before + part + after)
+            connection.sendall(end)
+            assert connection.makefile("rb").readline().startswith(b"HTTP/1.1 413 ")
+
+
 @pytest.mark.parametrize("limit", ["0", "501", "x", "1.5"])
 def test_a_limit_outside_1_to_500_is_400(client: httpx.Client, limit: str) -> None:
     answer = client.get("/transactions", params={"limit": limit})

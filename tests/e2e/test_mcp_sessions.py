@@ -264,13 +264,14 @@ def test_standard_output_is_the_protocols_alone(service: Service) -> None:
         process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
     process.stdin.write("no json\n")
     process.stdin.flush()
-    lines = [process.stdout.readline() for _ in range(3)]
+    lines = [process.stdout.readline() for _ in range(4)]
     rest, log = process.communicate(timeout=30)
     assert (process.returncode, rest) == (0, "")
     answers = {answer["id"]: answer for answer in map(json.loads, lines)}
     assert answers[1]["result"]["serverInfo"]["name"] == "solward"
     assert "solward up" in answers[2]["error"]["message"]
     assert answers[3]["error"]["code"] == -32601
+    assert answers[None]["error"]["code"] == -32700
     assert SECRET not in log
     assert "debug" in log
     assert "SOLWARD_API_KEY is not set: this session has the operator's rights" in log

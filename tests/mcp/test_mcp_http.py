@@ -257,7 +257,7 @@ async def test_a_body_over_the_limit_is_not_read(shared_api: Api) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
-    ("data", "code"), [(b"{nonsense", -32700), (b"", -32700), (b"[1]", -32602), (b"{}", -32602)]
+    ("data", "code"), [(b"{nonsense", -32700), (b"", -32700), (b"[1]", -32600), (b"{}", -32600)]
 )
 async def test_what_is_no_message_is_an_error_of_the_protocol(
     shared_api: Api, data: bytes, code: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,22 @@ async def stdio_session(
         transport = stdio_client(server, errlog=log)
         async with Client(transport, mode=mode, cache=None, **options) as client:
             yield client
+
+
+@contextmanager
+def stdio_process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`solward mcp` of a service that is not there, which `ping` does not need."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "solward_cli", "mcp", "--url", "http://127.0.0.1:9"],
+        env={"SOLWARD_API_KEY": SECRET, "SOLWARD_HOME": str(folder / "nobody")},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
 
 
 @asynccontextmanager

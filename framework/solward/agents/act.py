@@ -85,6 +85,8 @@ async def act(
     try:
         params = exact(_parsed(call.arguments))
         text = jsontext.dumps(params)
+    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+        return Act(storable(f"{call.name}(…)"), storable(f"Not executed: arguments: {error}"))
     except (ValueError, TypeError, RecursionError):
         return Act(storable(f"{call.name}(…)"), "Not executed: the arguments are not valid JSON")
     action = storable(f"{call.name}({text})")
@@ -154,7 +156,7 @@ def _parsed(arguments: Any) -> Any:
     """Some vendors send the arguments as JSON text; no arguments mean an empty object."""
     if arguments is None or arguments == "":
         return {}
-    return jsontext.loads(arguments) if isinstance(arguments, str) else arguments
+    return jsontext.read(arguments, has_nul=True) if isinstance(arguments, str) else arguments
 
 
 async def _outcome(work: Awaitable[str]) -> str:

@@ -345,7 +345,7 @@ def read_heads(path: Path) -> dict[str, Head]:
         ConfigError: it cannot be read, or is no such file.
     """
     try:
-        ends = json.loads(path.read_bytes())
+        ends = jsontext.read(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:

@@ -260,7 +260,7 @@ def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
     size = int.from_bytes(source.read(4), "big")
     header = source.read(size) if size <= _MAX_HEADER else b""
     try:
-        fields = jsontext.loads(header.decode())
+        fields = jsontext.read(header)
         version = fields["format"]
         if type(version) is not int:
             raise TypeError

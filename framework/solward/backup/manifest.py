@@ -60,7 +60,7 @@ def parse_manifest(data: bytes) -> Manifest:
     """The manifest in `data`; raises `BackupError`."""
     unknown = "The backup's manifest is not one this version reads"
     try:
-        fields: dict[str, Any] = jsontext.loads(data)
+        fields: dict[str, Any] = jsontext.read(data)
         manifest = Manifest(**{name: fields[name] for name in Manifest.__slots__})
         known = DATABASE in manifest.files and all(
             name in FILES or is_path(name) for name in manifest.files

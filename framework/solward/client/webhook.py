@@ -177,7 +177,7 @@ def _delivered(
     seconds, delivery_id = _verified(secret, headers, body, clock)
     sent_at = datetime.fromtimestamp(seconds, UTC)
     try:
-        return answer_of(kind, jsontext.loads(body), id=delivery_id, sent_at=sent_at)
+        return answer_of(kind, jsontext.read(body), id=delivery_id, sent_at=sent_at)
     except (ValueError, KeyError, TypeError):
         raise InvalidRequest("body is signed, but it is no delivery of this version") from None
 

@@ -197,12 +197,12 @@ class Webhook(Sender):
 
 def _read(body: bytes) -> tuple[str, str | None]:
     try:
-        fields = jsontext.loads(body, unique_keys=True)
-    except (ValueError, RecursionError):
-        raise InvalidRequest("The request body must be valid JSON that says a field once") from None
-    unfit = jsontext.unfit(fields)
-    if unfit is not None:
-        raise InvalidRequest(unfit)
+        fields = jsontext.read(body)
+    except jsontext.Unfit as error:
+        raise InvalidRequest(str(error)) from None
+    except ValueError as error:
+        said = f"The request body must be valid JSON that says a field once: {error}"
+        raise InvalidRequest(said) from None
     if isinstance(fields, dict):
         refuse_unknown(fields, ("decision", "note"))
     decision = fields.get("decision") if isinstance(fields, dict) else None

@@ -186,7 +186,7 @@ def read_result(path: Path, public: str) -> CheckResult:
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        raw = jsontext.loads(data, unique_keys=True)
+        raw = jsontext.read(data)
         said, key, signature = raw["result"], raw["key"], bytes.fromhex(raw["signature"])
         same = data == _file({"key": key, "result": said, "signature": signature.hex()})
     except (ValueError, KeyError, TypeError, RecursionError):

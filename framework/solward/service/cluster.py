@@ -421,7 +421,7 @@ async def _answer(
             body += part
             if len(body) > _MOST_BYTES:
                 raise NotPrices("too long")
-    answer = jsontext.loads(bytes(body))
+    answer = jsontext.read(bytes(body), any_number=True)
     if not isinstance(answer, dict):
         raise NotPrices("no object")
     return answer

@@ -100,7 +100,7 @@ def parse_published(data: bytes, network: str) -> list[Offered]:
         InvalidRequest: it is in neither format; names the entry.
     """
     try:
-        found = jsontext.loads(data)
+        found = jsontext.read(data)
     except ValueError as error:
         raise InvalidRequest(f"The token list is not JSON: {error}") from None
     if isinstance(found, list):

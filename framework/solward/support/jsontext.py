@@ -1,7 +1,11 @@
-"""JSON text in and out with exact numbers: fractions are Decimal, NaN and Infinity are refused."""
+"""JSON text in and out with exact numbers: fractions are Decimal, NaN and Infinity are refused.
+
+`read` and `read_fast` read what comes from outside; `loads` reads what this service wrote.
+"""
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -20,12 +24,13 @@ class _Ambiguous(dict[str, Any]):
     twice: str  # A key that stands twice in the object.
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(ambiguous: list[_Ambiguous], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
     marked = _Ambiguous(value)
     marked.twice = max(Counter(key for key, _ in pairs).items(), key=lambda each: each[1])[0]
+    ambiguous.append(marked)
     return marked
 
 
@@ -62,7 +67,6 @@ def _marked(value: object) -> str:
 # Made once: the library's own `loads` and `dumps` make these for every text.
 _decoder = partial(json.JSONDecoder, parse_constant=_refuse)
 _DECODER = _decoder(parse_float=Decimal)
-_UNIQUE = _decoder(parse_float=Decimal, object_pairs_hook=_object)
 _encoder = partial(json.JSONEncoder, allow_nan=False, default=_marked)
 _ASCII = _encoder(separators=(",", ":"))
 _ENCODER = _encoder(separators=(",", ":"), ensure_ascii=False)
@@ -77,7 +81,10 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_@*-]{1,60}")
 # before and after its point, and arrays and objects within each other.
 MAX_DIGITS = 400
 MAX_DEPTH = 64
+# Of a text: what a node of the ledger may answer.
+MAX_BYTES = 32 << 20
 _TOO_LARGE: int = 10**MAX_DIGITS
+_LESS_DEEP = f"have at most {MAX_DEPTH} arrays and objects within each other"
 _FEWER_DIGITS = f"be a number of at most {MAX_DIGITS} digits before its point and after it"
 _OUTERMOST = re.compile(r"[.\[]")
 
@@ -96,37 +103,127 @@ class DuplicateKey(ValueError):
         self.path = path
 
 
-def loads(text: str | bytes, *, unique_keys: bool = False) -> Any:
-    """Parse JSON; raises ValueError on malformed text, NaN, Infinity or non-UTF-8 bytes.
+class Unfit(ValueError):
+    """The text is JSON that no store and no calculation can hold; says what, and where."""
+
+
+def loads(text: str | bytes) -> Any:
+    """Parse JSON that this service wrote; of a key that stands twice the last value wins.
+
+    Raises:
+        ValueError: malformed text, NaN, Infinity or bytes that are not UTF-8.
+    """
+    return _decoded(_DECODER, text.decode() if isinstance(text, bytes) else text)
+
+
+def read(
+    text: str | bytes,
+    *,
+    max_bytes: int = MAX_BYTES,
+    has_nul: bool = False,
+    any_number: bool = False,
+) -> Any:
+    """Parse JSON that comes from outside this service, without a byte order mark that it begins
+    with.
 
     Args:
-        unique_keys: raise `DuplicateKey` where an object has a key twice, of which the last would
-            win here and another program may have read the first.
+        has_nul, any_number: as of `unfit`.
+
+    Raises:
+        DuplicateKey: an object has a key twice. The last would win here, and another program may
+            have read the first.
+        Unfit: it has more than `max_bytes`, or what `unfit` finds.
+        ValueError: it is no JSON in UTF-8. NaN and Infinity are none.
     """
-    if isinstance(text, bytes):
-        text = text.decode("utf-8")
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > max_bytes:
+        raise Unfit(f"The value must have at most {max_bytes} bytes")
     try:
-        # Some editors begin a file with a byte order mark.
-        value = (_UNIQUE if unique_keys else _DECODER).decode(text.removeprefix("\ufeff"))
-    except InvalidOperation:
-        raise ValueError("a number has an exponent that no number has") from None
-    keys = _twice(value) if unique_keys else None
-    if keys is not None:
-        raise DuplicateKey(reduce(member, keys, ""))
+        value = _unique(text if isinstance(text, str) else text.decode())
+        is_suspect = _MAY_BE_UNFIT.search(data) or _is_deep(data, value)
+        found = unfit(value, has_nul=has_nul, any_number=any_number) if is_suspect else None
+    except RecursionError:
+        if not data.rstrip().endswith((b"]", b"}")):
+            raise ValueError("its arrays and objects do not end") from None
+        found = f"The value must {_LESS_DEEP}"
+    if found is not None:
+        raise Unfit(found)
     return value
 
 
-def unfit_number(text: bytes) -> str | None:
-    """What is wrong with a JSON text that `loads` refuses for the size of a number; None where that
-    is not why."""
+def read_fast(data: bytes) -> Any:
+    """Parse JSON of a node of the ledger; fractions are floats, and NUL is allowed.
+
+    msgspec takes a key that stands twice, and any depth. Text that it writes again as the same
+    bytes, as most answers are, has no key twice; the others are parsed once more.
+
+    Raises:
+        ValueError, RecursionError: as `read`.
+    """
+    data = data.removeprefix(codecs.BOM_UTF8).rstrip(b" \t\r\n")
+    value = msgspec.json.decode(data)
+    if _is_deep(data, value):
+        raise Unfit(f"The value must {_LESS_DEEP}")
+    if msgspec.json.encode(value) != data:
+        _unique(data.decode())
+    return value
+
+
+def _unique(text: str) -> Any:
+    ambiguous: list[_Ambiguous] = []
+    decoder = _decoder(parse_float=Decimal, object_pairs_hook=partial(_object, ambiguous))
     try:
-        return unfit(_ANY_SIZE.decode(text.decode("utf-8-sig")))
+        value = _decoded(decoder, text)
+    except ValueError:
+        if (found := _unfit_number(text)) is not None:
+            raise Unfit(found) from None
+        raise
+    if ambiguous:
+        raise DuplicateKey(reduce(member, _twice(value) or (), ""))
+    return value
+
+
+def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
+    try:
+        # Some editors begin a file with a byte order mark.
+        return decoder.decode(text.removeprefix("\ufeff"))
+    except InvalidOperation:
+        raise ValueError("a number has an exponent that no number has") from None
+
+
+def _unfit_number(text: str) -> str | None:
+    """What is wrong with a JSON text that cannot be parsed for the size of a number; None where
+    that is not why."""
+    try:
+        return unfit(_ANY_SIZE.decode(text.removeprefix("\ufeff")))
     except (ValueError, RecursionError):
         return None
 
 
+# An escape is the only way to write NUL or half of a surrogate pair in UTF-8. Most texts have none.
+_MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|[0-9]{%d}" % MAX_DIGITS)
+
+
+def _is_deep(data: bytes, value: object) -> bool:
+    """Whether a value has more than `MAX_DEPTH` levels; `data` is its text."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return False
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        members = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for inner in members for each in inner if type(each) in (dict, list)]
+        if not level:
+            return False
+    return True
+
+
 def unfit(
-    value: Any, path: str = "", deepest: int = MAX_DEPTH, *, has_nul: bool = False
+    value: Any,
+    path: str = "",
+    deepest: int = MAX_DEPTH,
+    *,
+    has_nul: bool = False,
+    any_number: bool = False,
 ) -> str | None:
     """What of a parsed value no store and no calculation can hold, by its path, such as
     `grants[0].note must not contain a NUL character`; None where there is nothing of that.
@@ -136,23 +233,24 @@ def unfit(
 
     Args:
         has_nul: text may have NUL characters, which are escapes where it is stored as JSON.
+        any_number: the caller bounds each number that it takes.
     """
     if isinstance(value, str):
         said = _unfit_text(value, has_nul)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
-        said = None if _is_plain(value) else _FEWER_DIGITS
+        said = None if any_number or _is_plain(value) else _FEWER_DIGITS
     elif not isinstance(value, dict | list):
         return None
     elif not deepest:
         path = _OUTERMOST.split(path)[0]
-        said = f"have at most {MAX_DEPTH} arrays and objects within each other"
+        said = _LESS_DEEP
     else:
         for key, each in _items(value):
             where = member(path, key)
             said = _unfit_text(key, has_nul) if isinstance(key, str) else None
             if said:
                 return f"The key {where} must {said}"
-            found = unfit(each, where, deepest - 1, has_nul=has_nul)
+            found = unfit(each, where, deepest - 1, has_nul=has_nul, any_number=any_number)
             if found:
                 return found
         return None

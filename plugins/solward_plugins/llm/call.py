@@ -33,12 +33,14 @@ from typing import Any, Final, TypeVar
 from solward import (
     Completion,
     CompletionRequest,
+    InvalidRequest,
     ModelPrice,
     ProviderContext,
     ProviderError,
     ToolCall,
     Usage,
     json_safe,
+    read_json,
     tool_definitions,
 )
 from solward_plugins.llm.failures import (
@@ -360,18 +362,14 @@ def _call(function: Any) -> ToolCall:
 
 
 def _arguments(sent: Any) -> Any:
-    """The JSON value with exact numbers; text that is no JSON stays text, and the agent's act phase
-    refuses it."""
+    """The JSON value with exact numbers; text that cannot be read stays text, and the agent's act
+    phase refuses it."""
     if not isinstance(sent, str) or not sent:
         return sent
     try:
-        return json.loads(sent, parse_float=Decimal, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        return read_json(sent, "arguments")
+    except InvalidRequest:
         return sent
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict[str, Any]:

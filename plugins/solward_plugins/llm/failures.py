@@ -27,7 +27,15 @@ from typing import Any, Final
 
 import httpx
 
-from solward import CompletionRequest, ModelRefused, ProviderContext, ProviderError, Usage
+from solward import (
+    CompletionRequest,
+    InvalidRequest,
+    ModelRefused,
+    ProviderContext,
+    ProviderError,
+    Usage,
+    read_json,
+)
 from solward_plugins.llm.vendor import Vendor
 
 # Statuses after which the same request may succeed: RFC 9110, and Anthropic's 529 "overloaded".
@@ -42,6 +50,7 @@ _FILTERED: Final = "content_filter"
 _WORD = re.compile(r"[a-z][a-z_]{2,59}")
 # As much as an error may carry out of a plugin host.
 _MOST: Final = 2_000
+_MAX_ANSWER_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +240,8 @@ class RefusalWatch:
         """
         filtered = finish_reason == _FILTERED
         if isinstance(self._whole, str) and (filtered or is_empty) and not self._said:
-            with suppress(ValueError, RecursionError):
-                self._read(json.loads(self._whole))
+            with suppress(InvalidRequest):
+                self._read(read_json(self._whole, "The answer", _MAX_ANSWER_BYTES))
         if not filtered and not self._refused:
             return None
         return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]

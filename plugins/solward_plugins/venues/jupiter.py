@@ -41,6 +41,8 @@ from solward import (
     VenueContext,
     VenueSpec,
     hookimpl,
+    read_json,
+    write_json,
 )
 
 _BUILD, _ORDER = "/swap/v2/build", "/swap/v2/order"
@@ -71,6 +73,9 @@ _FUNDS_FIRST = "funds_first"
 # addresses follow the header.
 _ACTIVE_TABLE = (1).to_bytes(4, "little") + b"\xff" * 8
 _TABLE_HEADER_BYTES = 56
+
+# A swap's instructions with the addresses of their lookup tables take 100 KiB.
+_MAX_ANSWER_BYTES = 4 << 20
 
 # Wrong shapes, as any of the readers below meets them.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, InvalidOperation)
@@ -410,11 +415,14 @@ async def ask(
         InvalidRequest: the API refuses the request; `NeedsFunds` because of the taker's balances.
         LedgerUnavailable: it did not answer, or not in the documented shape.
     """
+    sent: dict[str, Any] = {}
+    if body is not None:
+        sent = {"content": write_json(body), "headers": {"Content-Type": "application/json"}}
     deadline = time.monotonic() + PATIENCE_S
     paused = False
     while True:
         try:
-            response = await context.http.request(method, path, params=query, json=body)
+            response = await context.http.request(method, path, params=query, **sent)
         except httpx.HTTPError as error:
             kind = type(error).__name__
             raise LedgerUnavailable(f"The swap venue did not answer ({kind})") from None
@@ -476,8 +484,8 @@ def _limited(wait: float) -> LedgerUnavailable:
 
 def _object(response: httpx.Response) -> dict[str, Any]:
     try:
-        body = response.json()
-    except (ValueError, RecursionError):
+        body = read_json(response.content, "The answer", _MAX_ANSWER_BYTES)
+    except InvalidRequest:
         body = None
     status = response.status_code
     if status in _REFUSALS:

@@ -285,13 +285,13 @@ class HostFile:
         # What a link stands for is written, not in its place.
         path = Path(os.path.realpath(path))
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = path.read_bytes()
         except FileNotFoundError:
-            text = ""
-        except (OSError, UnicodeDecodeError) as error:
+            text = b""
+        except OSError as error:
             raise InvalidRequest(f"{path} cannot be read: {error}") from None
         try:
-            content = jsontext.loads(text, unique_keys=True) if text.strip() else {}
+            content = jsontext.read(text) if text.strip() else {}
         except ValueError as error:
             raise InvalidRequest(
                 f"{path} is not plain JSON ({error}), so it is not changed: leave out --write, and"

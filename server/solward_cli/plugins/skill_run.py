@@ -87,7 +87,7 @@ def _object(text: str, option: str) -> dict[str, Any]:
     from solward.support import jsontext
 
     try:
-        value = jsontext.loads(text)
+        value = jsontext.read(text)
     except ValueError as error:
         raise click.BadParameter(f"no JSON: {error}", param_hint=option) from None
     assert isinstance(value, dict)
@@ -95,11 +95,14 @@ def _object(text: str, option: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A value as it was typed: JSON, and what is none a text."""
+    """A value as it was typed: JSON, and what is none a text; raises `click.BadParameter` for JSON
+    that has a key twice, or that nothing can hold."""
     from solward.support import jsontext
 
     try:
-        return jsontext.loads(text)
+        return jsontext.read(text)
+    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+        raise click.BadParameter(str(error)) from None
     except ValueError:
         return text
 

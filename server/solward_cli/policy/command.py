@@ -145,15 +145,17 @@ def _read(text: str) -> dict[str, Any]:
         return {"grants": [text]}
     try:
         with click.open_file(text, encoding="utf-8") as file:
-            read = jsontext.loads(file.read(), unique_keys=True)
+            read = jsontext.read(file.read())
     except jsontext.DuplicateKey as error:
         fail(f"{text} is ambiguous: {error}")
+    except jsontext.Unfit as error:
+        fail(f"{text} is no policy: {error}")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         fail(
             f"{text!r} cannot be read ({why}); a JSON file, -, or a sentence in quotes is expected"
         )
-    except (ValueError, RecursionError):
+    except ValueError:
         fail(f"{text} is no JSON")
     if isinstance(read, list):
         return {"grants": read}

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 
-from solward.support.jsontext import loads
+from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_dashboard.forms.fields import Field, Kind, fields_of
 from solward_dashboard.recipients import HINT, Recipients
@@ -433,7 +433,7 @@ def _parse(field: Field, text: str) -> Any:
         return _number(text)
     if field.kind is Kind.JSON:
         try:
-            return loads(text)
+            return jsontext.read(text)
         except ValueError as error:
             raise ValueError(f"must be JSON: {error}") from None
     if field.kind is not Kind.SIMPLE:

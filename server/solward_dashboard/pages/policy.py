@@ -283,4 +283,4 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
 def written_grant(text: str) -> Any:
     """JSON where it begins so, else the sentence; raises `ValueError` where it is not JSON."""
     text = text.strip()
-    return jsontext.loads(text) if text.startswith("{") else text
+    return jsontext.read(text) if text.startswith("{") else text

@@ -507,8 +507,6 @@ def to_json(value: object) -> str:
     """
     try:
         plain = _plain(value)
-        if _too_deep(plain):
-            raise ValueError(f"nested deeper than {_MOST_DEEP} levels")
         if unfit := jsontext.unfit(plain, has_nul=True):
             raise ValueError(unfit)
         return jsontext.dumps(plain)
@@ -523,33 +521,11 @@ def from_json(text: str) -> Any:
         Unreadable: it is no JSON, nested too deep, or has text or a number that nobody can store.
     """
     try:
-        value = jsontext.loads(text)
-    except (ValueError, ArithmeticError, RecursionError) as error:
+        return jsontext.read(text, has_nul=True)
+    except (jsontext.DuplicateKey, jsontext.Unfit) as error:
+        raise Unreadable(f"not storable JSON: {error}") from None
+    except ValueError as error:
         raise Unreadable(f"not JSON: {type(error).__name__}") from None
-    if _too_deep(value):
-        raise Unreadable(f"JSON nested deeper than {_MOST_DEEP} levels")
-    if unfit := jsontext.unfit(value, has_nul=True):
-        raise Unreadable(f"not storable JSON: {unfit}")
-    return value
-
-
-# What is deeper, somebody's recursion cannot walk.
-_MOST_DEEP: Final = 32
-
-
-def _too_deep(value: object) -> bool:
-    level = [value]
-    for _ in range(_MOST_DEEP + 1):
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 def instruction_to_wire(instruction: SoldersInstruction) -> Instruction:

@@ -277,8 +277,8 @@ def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
     given = call.arguments
     if isinstance(given, str):
         try:
-            given = jsontext.loads(given or "{}")
-        except (ValueError, RecursionError):
+            given = jsontext.read(given or "{}")
+        except ValueError:
             return f"calls {call.name} with arguments that are no JSON: {call.arguments!r:.60}"
     if given is not None and not isinstance(given, Mapping):
         kind = type(given).__name__

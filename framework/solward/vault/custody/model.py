@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from solders.keypair import Keypair
 
+from solward.support import jsontext
 from solward.support.base58 import is_address
 from solward.support.clock import iso
 from solward.types.errors import InvalidRequest
@@ -114,8 +114,8 @@ def parse_keypair_file(text: str) -> Keypair:
     """
     expected = "keypair must be a Solana CLI keypair file: a JSON array of 64 numbers"
     try:
-        numbers = json.loads(text)
-    except (ValueError, RecursionError):
+        numbers = jsontext.read(text)
+    except ValueError:
         raise InvalidRequest(expected) from None
     if not isinstance(numbers, list) or len(numbers) != _KEYPAIR_BYTES:
         raise InvalidRequest(expected)

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-import msgspec
-
+from solward.support import jsontext
 from solward.telemetry.scrub import scrub_text
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.patience import NodeBusy, NodeDenies
@@ -27,7 +26,7 @@ OPTIONAL: Final = frozenset({"getProgramAccounts"})
 _LATER = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 402, 403})
 # Of the body of an answer: an account of Solana's largest size, 10 MiB, takes 14 in base64.
-MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
+MOST_ANSWER_BYTES: Final = jsontext.MAX_BYTES
 
 # Codes that providers send in the body for "over your rate"; with HTTP status 200, too.
 RATE_CODES: Final = frozenset({429, -32429, -32029})
@@ -78,7 +77,7 @@ def request(number: int, method: str, params: bytes) -> bytes:
 def parsed(body: bytes) -> Any:
     """The JSON of a body, None where it is none."""
     try:
-        return msgspec.json.decode(body)
+        return jsontext.read_fast(body)
     except (ValueError, RecursionError):
         return None
 

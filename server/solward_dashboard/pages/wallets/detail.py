@@ -391,7 +391,7 @@ async def _new_fields(wallet: Wallet, skills: Sequence[Skill]) -> dict[str, Any]
             with suppress(FormError):
                 values = form.values()
                 try:
-                    values["parameters"] = jsontext.loads(values.get("parameters") or "{}")
+                    values["parameters"] = jsontext.read(values.get("parameters") or "{}")
                 except ValueError as error:
                     form.show_error(f"parameters: no JSON: {error}")
                     return
