@@ -14,7 +14,6 @@ from solward_dashboard.people import People
 from solward_dashboard.wording import exact, value_text
 
 _NUMBERS: Final = (("asked", "Asked"), ("limit", "Allowed"), ("left", "Left"), ("used", "Used"))
-_OF_MINT: Final = "tokens of mint "
 # The first of these in a record's details is what was asked for, and in what.
 _AMOUNTS: Final = ("amount", "inputAmount", "supply")
 _ASSETS: Final = ("inputToken", "mint", "symbol")
@@ -45,7 +44,8 @@ def rule_text(rule: str) -> str:
 
 def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
     """`Asked 3 SOL`, `Allowed 2 SOL`, as far as a refusal says them."""
-    unit = unit_text(numbers.get("unit", ""), tokens)
+    mint = numbers.get("mint")
+    unit = (tokens.symbol_of(mint) if mint else None) or numbers.get("unit", "")
     window = numbers.get("window", "")
     texts = []
     for name, title in _NUMBERS:
@@ -54,14 +54,6 @@ def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
             in_window = name == "limit" and bool(window)
             texts.append(f"{text} in {_period(window)}" if in_window else text)
     return texts
-
-
-def unit_text(unit: str, tokens: TokenList) -> str:
-    """A refusal's unit, with the symbol of a token that has one."""
-    if not unit.startswith(_OF_MINT):
-        return unit
-    mint = unit.removeprefix(_OF_MINT)
-    return tokens.symbol_of(mint) or unit
 
 
 def _period(window: str) -> str:

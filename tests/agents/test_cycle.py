@@ -240,6 +240,16 @@ async def test_a_refusal_is_a_failed_cycle_with_its_reason_what_was_said_and_its
     assert silent.decisions[0].reasoning == "No explicit reasoning was given."
 
 
+async def test_an_answer_that_cannot_be_read_fails_the_cycle_by_name_with_its_usage() -> None:
+    notebook, usage = Notebook(), Usage(900, 4, 7)
+    unreadable = ProviderError("the model's answer cannot be read", usage=usage, may_cost=True)
+
+    await run_cycle("a1", 1, parts(Scripted(unreadable), notebook))
+
+    [decision] = notebook.decisions
+    assert (decision.action, decision.outcome, decision.usage) == (None, str(unreadable), usage)
+
+
 @promise("three-failures-show-error")
 async def test_three_failures_in_a_row_show_error_and_one_success_ends_it() -> None:
     def entered(failures: int) -> Notebook:
@@ -300,7 +310,7 @@ async def test_text_no_database_takes_is_mended_and_runaway_text_cut() -> None:
     await run_cycle("a1", 1, parts(Scripted(Completion("a\x00\ud800" + "b" * 20_000)), notebook))
 
     reasoning = notebook.decisions[0].reasoning
-    assert reasoning.startswith("a?bbb")
+    assert reasoning.startswith("a\ufffd\ufffdbbb")
     assert len(reasoning) <= 10_000
 
 

@@ -183,10 +183,13 @@ async def test_what_a_call_without_an_answer_costs(
     assert await fails(ModelRefused("no", reason="safety", usage=Usage(0, 0, -(10**12)))) == (
         Decimal("4.1")
     )
+    # An answer that cannot be read costs what the vendor counted.
+    unreadable = ProviderError("the model's answer cannot be read", usage=dime, may_cost=True)
+    assert await fails(unreadable) == Decimal("4.2")
     # An answer of which the vendor reports no usage.
     host.answer = lambda: Completion("Hi.")
     await talk(service, agent, streamed=streamed)
-    assert (await used(service, agent))["usd"] == Decimal("5.1")
+    assert (await used(service, agent))["usd"] == Decimal("5.2")
 
 
 OUT_OF_RANGE = [

@@ -77,8 +77,12 @@ def test_numbers_are_said_in_units() -> None:
     assert number_texts(whole, TOKENS) == [
         "Asked 0.75 SOL", "Allowed 10 SOL in 24 hours", "Left 0.5 SOL", "Used 9.5 SOL",
     ]  # fmt: skip
-    of_token = {"asked": "3", "limit": "2", "unit": f"tokens of mint {USDC}"}
+    # The mint is a field of its own: nothing is read out of the words of the unit.
+    of_token = {"asked": "3", "limit": "2", "unit": "tokens of a mint", "mint": USDC}
     assert number_texts(of_token, TOKENS) == ["Asked 3 USDC", "Allowed 2 USDC"]
+    unknown = of_token | {"mint": PAPER}
+    words = "tokens of a mint"
+    assert number_texts(unknown, TOKENS) == [f"Asked 3 {words}", f"Allowed 2 {words}"]
     assert number_texts({"limit": "5", "unit": "transactions", "window": "minute"}, TOKENS) == [
         "Allowed 5 transactions in a minute"
     ]

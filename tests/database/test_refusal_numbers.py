@@ -138,7 +138,9 @@ BUILT_IN = {
     ),
     "day": day("daily_limit", limits=ScopeLimits(daily_lamports=10 * SOL)),
     "day of a token": day_of_tokens(
-        "tokens", {"asked": "3", "limit": "50", "left": "2", "used": "48"}, decimals={MINT: 1}
+        "tokens",
+        {"asked": "3", "limit": "50", "left": "2", "used": "48", "mint": MINT},
+        decimals={MINT: 1},
     ),
     "day of units": day_of_tokens(
         "smallest units", {"asked": "30", "limit": "500", "left": "20", "used": "480"}
@@ -179,7 +181,7 @@ BUILT_IN = {
     "leaves tokens": Case(
         "simulated_effects",
         (INTENT, replace(EFFECTS, tokens_out={MINT: 25}, decimals={MINT: 1})),
-        {"asked": "2.5", "limit": "0", "unit": f"tokens of mint {MINT}"},
+        {"asked": "2.5", "limit": "0", "unit": f"tokens of mint {MINT}", "mint": MINT},
     ),
     "could leave SOL": Case(
         "simulated_effects",
@@ -298,7 +300,9 @@ OF_GRANTS = {
         SwapBounds(impact_bps=100), {"asked": "2.5%", "limit": "1%", "unit": "price impact"},
         price_impact_bps=250,
     ),
-    "slippage not known": swap(SwapBounds(slippage_bps=100), {}),
+    "slippage not known": swap(
+        SwapBounds(slippage_bps=100), {"limit": "1%", "unit": "slippage"}
+    ),
     "no costs": granted(lines(1), {}, replace(usdc(8_000_000), costs_lamports=0)),
     "no grant": granted(lines(1), {}, grant(AGENT, SOL=limit("SOL", 1))),
 }  # fmt: skip

@@ -17,7 +17,16 @@ from tests.promises import promise
 from tests.support.hosts import Hosted, opened_hosts
 from tests.support.plugins import Shelf, shelf, skill_source
 
-from solward import CompletionRequest, Message, ProviderContext, QuoteRequest, Usage, VenueContext
+from solward import (
+    Completion,
+    CompletionRequest,
+    Message,
+    ProviderContext,
+    ProviderError,
+    QuoteRequest,
+    Usage,
+    VenueContext,
+)
 from solward.hosts import plugins
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -593,6 +602,77 @@ async def test_a_providers_key_never_reaches_its_host(shelf: Shelf, opened: Open
         with pytest.raises(SkillError, match="no manifest"):
             await providers["other"].complete(request, {}, context)
         assert len(seen) == 1
+
+
+ODD_PROVIDER = """
+import os
+from solward import Completion, ProviderSpec, ToolCall, Usage, hookimpl
+
+ODD = "a\\ud800\\0b"
+DEEP = []
+for _ in range(40):
+    DEEP = [DEEP]
+ANSWERS = {
+    "odd": Completion(ODD, (ToolCall(ODD + "n" * 300, {"note": ODD}),), Usage(3, 4)),
+    "NaN": Completion(None, (ToolCall("wait", {"n": float("nan")}),)),
+    "deep": Completion(None, (ToolCall("wait", DEEP),)),
+    "huge": Completion("x" * (5 << 20), (ToolCall("wait", "x" * (5 << 20)),)),
+    "many": Completion(None, (ToolCall("wait", "unreadable"),) * 2_000),
+    "number": Completion(5, usage=Usage(3, 4)),
+    "no name": Completion(None, (ToolCall(None, {}),), Usage(3, 4)),
+    "count": Completion("x", usage=Usage(2**60, 0)),
+    "none": None,
+}
+
+@hookimpl
+def provider_spec():
+    return ProviderSpec("odd", "m", {"type": "object", "properties": {},
+        "additionalProperties": False})
+
+@hookimpl
+async def provider_complete(request, options, context):
+    if request.model == "pid":
+        return Completion(str(os.getpid()))
+    return ANSWERS[request.model]
+
+@hookimpl
+async def provider_stream(request, options, context):
+    yield ODD
+"""
+
+
+@promise("model-text-cleaned")
+async def test_odd_answers_of_a_provider_are_cleaned_or_told_and_end_no_host(
+    shelf: Shelf, opened: Opened
+) -> None:
+    shelf.install("dist-o", {"odd": ODD_PROVIDER}, "solward.providers")
+    async with opened() as hosted:
+        provider = hosted.stand.service.registry.providers["odd"]
+
+        def request(model: str) -> CompletionRequest:
+            return CompletionRequest(model, "system", (Message("user", "hi"),))
+
+        async def answer(model: str) -> Completion:
+            return await provider.complete(request(model), {}, ProviderContext())
+
+        pid = (await answer("pid")).text
+        odd = await answer("odd")
+        [called] = odd.tool_calls
+        assert (odd.text, odd.usage) == ("a\ufffd\ufffdb", Usage(3, 4))
+        assert called.name == ("a\ufffd\ufffdb" + "n" * 300)[:200]
+        # Arguments that cannot travel are no object, and an agent does not run them.
+        for model in ("odd", "NaN", "deep", "huge", "many"):
+            assert {call.arguments for call in (await answer(model)).tool_calls} == {"unreadable"}
+        for model, usage in {
+            "number": Usage(3, 4), "no name": Usage(3, 4), "count": None, "none": None,
+        }.items():  # fmt: skip
+            with pytest.raises(ProviderError, match="The model's answer cannot be read: ") as told:
+                await answer(model)
+            assert (told.value.retryable, told.value.may_cost) == (False, True)
+            assert told.value.usage == usage
+        stream = provider.stream(request("m"), {}, ProviderContext())
+        assert [piece async for piece in stream] == ["a\ufffd\ufffdb"]
+        assert (await answer("pid")).text == pid
 
 
 # A client of the localnet's own market.

@@ -294,6 +294,7 @@ ERRORS: list[errors.SolwardError] = [
     errors.ScheduleBusy(is_running=True),
     errors.MayNotDecide("no"),
     errors.ProviderError("busy", retryable=True, may_cost=True),
+    errors.ProviderError("unreadable", may_cost=True, usage=provider.Usage(3, 2, 1)),
     errors.ProviderError("wrong key"),
     errors.ModelRefused(
         "no", reason="safety", said="Never.", usage=provider.Usage(3, 2, 1), may_cost=True

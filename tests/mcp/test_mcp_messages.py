@@ -45,7 +45,6 @@ REFUSED: dict[bytes, tuple[int, Any]] = {
 NOTIFICATIONS = [
     b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
     b'{"jsonrpc":"2.0","method":"notifications/unknown","params":{}}',
-    b'{"jsonrpc":"2.0","method":"tools/list"}',
     b'{"jsonrpc":"2.0","id":9,"result":{}}',
 ]
 

@@ -122,9 +122,10 @@ async def test_a_stream_reset_in_the_middle_is_told(vendor: Vendor) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @every_vendor
 async def test_a_page_of_html_is_no_answer(vendor: Vendor, stream: bool) -> None:
-    error = await refused(vendor, "garbage", Waits(), stream=stream)
-    assert str(error).startswith(vendor.company)
-    assert error.retryable
+    clock = Waits()
+    error = await refused(vendor, "garbage", clock, stream=stream)
+    assert f"{vendor.company} answered, and the model's answer cannot be read: " in str(error)
+    assert (error.retryable, error.may_cost, clock.waits) == (False, True, [])
     assert "<html>" not in str(error)
 
 

@@ -21,6 +21,7 @@ from tests.support.hosts import in_memory_of, model_hosts
 from tests.support.models import KEY, VENDORS, WAIT, asked_of
 from tests.support.repository import ROOT
 from tests.support.vendors.server import VendorServer, vendor_server
+from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
 from solward import Completion, ProviderContext, ProviderError, Usage
 from solward.hosts.models import ModelHosts
@@ -67,6 +68,29 @@ async def test_an_answer_comes_from_a_confined_process(two: Both, server: Vendor
     running = [host for host in two[0].hosts if host.pid is not None]
     assert all(host.confined for host in running)
     assert os.getpid() not in {host.pid for host in running}
+
+
+@promise("model-text-cleaned")
+async def test_text_that_nobody_can_store_is_cleaned_and_no_host_ends(two: Both) -> None:
+    odd = "a\ud800\x00\x1bb"
+    calls = (Call(odd, {"note": odd}), Call("w" * 300, {"deep": json.loads("[" * 50 + "]" * 50)}))
+
+    def script(request: CapturedRequest) -> Answer:
+        return Answer(text=odd, calls=() if request.stream else calls)
+
+    async with vendor_server(script) as server:
+        await ask(two, server)
+        before = {host.pid for host in two[0].hosts}
+        completion = await ask(two, server)
+        stream = two[1]["openai"].stream(REQUEST, {}, lent(server))
+        pieces = [piece async for piece in stream if isinstance(piece, str)]
+        assert {host.pid for host in two[0].hosts} == before
+    clean = "a\ufffd\ufffd\ufffdb"
+    assert (completion.text, "".join(pieces)) == (clean, clean)
+    assert [call.name for call in completion.tool_calls] == [clean, "w" * 200]
+    # Arguments are not changed: what cannot be stored does not run.
+    assert all(isinstance(call.arguments, str) for call in completion.tool_calls)
+    assert completion.usage is not None
 
 
 async def test_many_at_once_each_get_their_own_answer_from_two_processes(

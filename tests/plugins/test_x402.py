@@ -245,11 +245,11 @@ MALFORMED: list[tuple[Any, str]] = [
     ([REQUIRED], "JSON object"),
     ("{", "must be JSON"),
     ('{"x402Version": NaN}', "must be JSON"),
-    ('{"x402Version": "\\ud800"}', "must be JSON"),
+    ('{"x402Version": "\\ud800"}', "half of a surrogate pair"),
     (json.dumps(REQUIRED)[:-1] + ', "accepts": []}', "accepts stands twice"),
     (json.dumps(entry())[:-3] + f', "payTo": "{SPONSOR}"}}]}}', "must be JSON|stands twice"),
     ({**REQUIRED, "pad": "x" * (64 << 10)}, "at most 65536 bytes"),
-    ("[" * 30_000 + "]" * 30_000, "JSON"),
+    ("[" * 30_000 + "]" * 30_000, "at most 64 arrays and objects"),
     ({**REQUIRED, "extensions": {"a": json.loads("[" * 40 + "]" * 40)}}, "raw must be"),
 ]
 

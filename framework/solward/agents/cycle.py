@@ -262,8 +262,8 @@ async def _decide_and_act(
         )
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
     progress.reserved = thought.reserved
-    if thought.refused is not None:
-        raise thought.refused
+    if thought.failure is not None:
+        raise thought.failure
     parts.hook(agent.id, Phase.THOUGHT)
     spends = thought.call is not None and parts.spends(thought.call.name)
     with tracing.span("agent.act"):

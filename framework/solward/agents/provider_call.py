@@ -16,7 +16,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -24,6 +24,7 @@ from solward.agents.agent import Agent
 from solward.hosts.wire.failures import HostBug
 from solward.plugins import LoadedProvider, Registry
 from solward.settings import Settings
+from solward.support.clean_text import cleaned
 from solward.telemetry import metrics, tracing
 from solward.telemetry.scrub import scrub_text
 from solward.types.errors import (
@@ -41,6 +42,9 @@ from solward.types.provider import (
     ModelPrice,
     ProviderContext,
     Usage,
+    checked_completion,
+    checked_usage,
+    is_count,
 )
 
 # Built-in providers have deadlines of their own; this one holds for plugins that have none.
@@ -69,11 +73,7 @@ async def complete(
         tracing.span("provider.complete", provider=name, model=request.model),
     ):
         async with asyncio.timeout(timeout_s):
-            completion = await provider(request)
-    if not isinstance(completion, Completion):
-        text = f"Provider {name!r} did not answer with a Completion"
-        raise ProviderError(text, may_cost=True)
-    _check_usage(name, completion.usage)
+            completion = checked_completion(await provider(request))
     _count_usage(name, completion.usage)
     return completion
 
@@ -104,9 +104,10 @@ async def stream(
                 if not isinstance(piece, str | Usage):
                     raise ProviderError(f"Provider {name!r} streamed something that is no text")
                 if isinstance(piece, Usage):
-                    _check_usage(name, piece)
-                    _count_usage(name, piece)
-                yield piece
+                    _count_usage(name, checked_usage(piece))
+                    yield piece
+                else:
+                    yield cleaned(piece)
     finally:
         if isinstance(source, AsyncGenerator):
             await source.aclose()
@@ -129,12 +130,11 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         raise
     except ProviderError as error:
         # Vendors quote keys in their errors, and this text is stored and displayed.
-        error.args = (scrub_text(str(error)),)
+        error.args = (cleaned(scrub_text(str(error))),)
         if isinstance(error, ModelRefused):
             outcome = "refused"
-            error.said = scrub_text(error.said)
-            _check_usage(name, error.usage)
-            _count_usage(name, error.usage)
+            error.said = cleaned(scrub_text(error.said))
+        _count_usage(name, checked_usage(error.usage))
         raise error from None
     except SolwardError:
         raise
@@ -144,32 +144,6 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         raise ProviderError(text, may_cost=True) from error
     finally:
         metrics.PROVIDER_CALLS.labels(name, outcome).inc()
-
-
-def _check_usage(provider: str, usage: Usage | None) -> None:
-    """Raises `ProviderError`: out of range it would make a budget grow, or overflow its count."""
-    if usage is None:
-        return
-    if not isinstance(usage, Usage):
-        text = f"Provider {provider!r} answered with a usage that is no Usage"
-        raise ProviderError(text, may_cost=True)
-    for name, most in _USAGE.items():
-        value = getattr(usage, name)
-        unknown = value is None and name == "cost_nanousd"
-        if not unknown and not _within(value, most):
-            text = f"Provider {provider!r} answered with a usage whose {name} is not 0 to {most}"
-            raise ProviderError(text, may_cost=True)
-
-
-_USAGE: Final = {
-    "input_tokens": MAX_TOKENS,
-    "output_tokens": MAX_TOKENS,
-    "cost_nanousd": MAX_NANOUSD,
-}
-
-
-def _within(value: object, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
 
 
 def _count_usage(provider: str, usage: Usage | None) -> None:
@@ -224,10 +198,10 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
         return None
     if not isinstance(found, ModelPrice):
         return None
-    prices_fit = _within(found.input_nanousd, MAX_NANOUSD) and _within(
+    prices_fit = is_count(found.input_nanousd, MAX_NANOUSD) and is_count(
         found.output_nanousd, MAX_NANOUSD
     )
-    if prices_fit and _within(found.max_output_tokens, MAX_TOKENS):
+    if prices_fit and is_count(found.max_output_tokens, MAX_TOKENS):
         return found
     _log.warning("provider_price_out_of_range", agent_id=agent.id, provider=agent.llm_provider)
     return None

@@ -66,7 +66,6 @@ from solward.support.clock import now_ms
 from solward.types.errors import (
     AgentNotFound,
     InvalidRequest,
-    ModelRefused,
     NotFound,
     ProviderError,
 )
@@ -346,11 +345,10 @@ class AgentService:
         try:
             completion = await reply(agent, request, provider)
         except ProviderError as error:
-            usage = error.usage if isinstance(error, ModelRefused) else None
-            if usage is None:
+            if error.usage is None:
                 await self._parts.budget.failed(reserved, error)
             else:
-                await self._add_usage(agent, reserved, usage)
+                await self._add_usage(agent, reserved, error.usage)
             raise
         await self._add_usage(agent, reserved, completion.usage)
         return completion.text or ""
@@ -371,7 +369,7 @@ class AgentService:
                     elif piece:
                         yield piece
         except BaseException as error:
-            if usage is None and isinstance(error, ModelRefused):
+            if usage is None and isinstance(error, ProviderError):
                 usage = error.usage
             # Of an answer that its reader broke off, what was reserved stays counted.
             if usage is None:

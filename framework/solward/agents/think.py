@@ -17,6 +17,7 @@ from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import chat_message, cycle_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
+from solward.support.clean_text import cleaned
 from solward.types.errors import ModelRefused, ProviderError
 from solward.types.provider import (
     Completion,
@@ -39,14 +40,14 @@ class Thought:
     Attributes:
         call: the tool call it chose; None is to wait.
         reserved: of the model's budget, to be settled to `usage`.
-        refused: the model would not answer; the reasoning is what it said to that.
+        failure: the model gave no answer; the reasoning is what it said to that.
     """
 
     reasoning: str
     call: ToolCall | None
     usage: Usage | None = None
     reserved: Reserved | None = None
-    refused: ModelRefused | None = None
+    failure: ProviderError | None = None
 
 
 async def think(
@@ -69,7 +70,6 @@ async def think(
         permissions: for the prompt, and for which of the tools are offered.
 
     Raises:
-        ProviderError: no usable answer.
         TokenBudgetReached: no request was made.
     """
     request = CompletionRequest(
@@ -83,15 +83,12 @@ async def think(
     request, reserved = await budget.reserve(agent, request)
     try:
         completion = await provider_call.complete(agent, provider, request, timeout_s)
-    except ModelRefused as error:
+    except ProviderError as error:
         if error.usage is None:
             await budget.failed(reserved, error)
             reserved = None
-        said = storable(error.said.strip()) or NO_REASONING
-        return Thought(said, None, error.usage, reserved, error)
-    except ProviderError as error:
-        await budget.failed(reserved, error)
-        raise
+        said = error.said.strip() if isinstance(error, ModelRefused) else ""
+        return Thought(storable(said) or NO_REASONING, None, error.usage, reserved, error)
     text = (completion.text or "").strip()
     return Thought(
         storable(text) or NO_REASONING,
@@ -103,9 +100,7 @@ async def think(
 
 def storable(text: str) -> str:
     """`text` cut to `MAX_TEXT` characters, without characters that a database refuses."""
-    # A model's JSON can hold lone surrogates, which are not UTF-8; PostgreSQL refuses NUL.
-    text = text[:MAX_TEXT].replace("\x00", "")
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return cleaned(text[:MAX_TEXT])
 
 
 def chat_request(
@@ -133,7 +128,7 @@ async def reply(
 ) -> Completion:
     """The model's answer, its text without surrounding space; raises `ProviderError`."""
     completion = await provider_call.complete(agent, provider, request, timeout_s)
-    return Completion(_utf8((completion.text or "").strip()), usage=completion.usage)
+    return Completion((completion.text or "").strip(), usage=completion.usage)
 
 
 async def stream_reply(
@@ -148,9 +143,4 @@ async def stream_reply(
     """
     async with aclosing(provider_call.stream(agent, provider, request, timeout_s)) as pieces:
         async for piece in pieces:
-            yield _utf8(piece) if isinstance(piece, str) else piece
-
-
-def _utf8(text: str) -> str:
-    # A model's JSON can hold lone surrogates, which cannot be encoded in a response.
-    return text.encode("utf-8", "replace").decode("utf-8")
+            yield piece

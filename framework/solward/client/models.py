@@ -234,7 +234,7 @@ class Trial(DryRun):
         held: whether a person would be asked.
         rule: the rule that refuses it.
         reason: why it is not allowed.
-        numbers: `asked`, `limit`, `left`, `used`, `unit` and `window`, as far as the reason says.
+        numbers: `asked`, `limit`, `left`, `used`, `unit`, `window`, `mint`: what the reason says.
         effects: the simulated effects (docs/transactions.md), where the simulation ran.
     """
 
@@ -378,7 +378,7 @@ class Judged(Answer):
     Attributes:
         rule: None where nothing refused it.
         reason: in the rule's words; empty where nothing refused it.
-        numbers: `asked`, `limit`, `left`, `used`, `unit` and `window`, as far as the reason says.
+        numbers: `asked`, `limit`, `left`, `used`, `unit`, `window`, `mint`: what the reason says.
         could_leave: None where it was not judged by its bytes.
     """
 

@@ -28,6 +28,7 @@ from solward.schedules.schedule import (
     schedule_of,
 )
 from solward.schedules.store import action_prefix
+from solward.support.clean_text import cleaned
 from solward.support.clock import iso
 from solward.support.durations import HOUR_MS, MINUTE_MS
 from solward.telemetry.scrub import concealed, scrub_text
@@ -434,5 +435,4 @@ def _check_skill(schedule: Schedule, skill: LoadedSkill | None) -> None:
 
 def storable(text: str) -> str:
     """`text` cut to `MAX_TEXT` characters, without characters that a database refuses."""
-    cut = text[:MAX_TEXT].replace("\x00", "")
-    return cut.encode("utf-8", "replace").decode("utf-8")
+    return cleaned(text[:MAX_TEXT])

@@ -252,12 +252,21 @@ class ProviderError(SolwardError):
         retryable: whether the same call may succeed later.
         may_cost: whether the vendor may charge for it all the same, as for an answer that came too
             late: what was reserved for it stays counted.
+        usage: what the vendor counted, a `Usage`; None where it is not known.
     """
 
-    def __init__(self, message: str, *, retryable: bool = False, may_cost: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        may_cost: bool = False,
+        usage: Any = None,
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.may_cost = may_cost
+        self.usage = usage
 
 
 class ModelRefused(ProviderError):
@@ -267,7 +276,6 @@ class ModelRefused(ProviderError):
         reason: the vendor's word for why, such as `safety`; it repeats nothing of the prompt.
         said: the model's or the vendor's own sentences, empty without any. As an answer they are
             shown and stored, and not logged.
-        usage: what the vendor counted, a `Usage`; None where it is not known.
     """
 
     def __init__(
@@ -279,10 +287,9 @@ class ModelRefused(ProviderError):
         usage: Any = None,
         may_cost: bool = False,
     ) -> None:
-        super().__init__(message, may_cost=may_cost)
+        super().__init__(message, may_cost=may_cost, usage=usage)
         self.reason = reason
         self.said = said
-        self.usage = usage
 
 
 class LedgerError(SolwardError):

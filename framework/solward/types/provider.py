@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from solward.support.clean_text import cleaned
+from solward.types.errors import ProviderError
 from solward.types.manifest import Manifest
 
 
@@ -158,3 +160,64 @@ class Completion:
     text: str | None
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
+
+
+# Characters and calls. More, or a longer name, does not travel out of a plugin host.
+_MAX_ANSWER: Final = 1 << 20
+_MAX_NAME: Final = 200
+_MAX_CALLS: Final = 1_024
+
+
+def checked_completion(answer: object) -> Completion:
+    """A provider's answer, its text and the names of its calls cleaned, and cut where they are too
+    long.
+
+    Raises:
+        ProviderError: it cannot be read. The vendor may charge for it all the same.
+    """
+    if not isinstance(answer, Completion):
+        raise _unreadable(f"the provider answers a {type(answer).__name__}, not a Completion")
+    usage, text = checked_usage(answer.usage), answer.text
+    try:
+        calls = tuple(
+            ToolCall(cleaned(call.name[:_MAX_NAME]), call.arguments)
+            for call in answer.tool_calls[:_MAX_CALLS]
+        )
+        return Completion(None if text is None else cleaned(text[:_MAX_ANSWER]), calls, usage)
+    except (AttributeError, TypeError):
+        raise _unreadable("its text, or the name of a call, is not text", usage) from None
+
+
+def checked_usage(usage: object) -> Usage | None:
+    """The usage of an answer.
+
+    Raises:
+        ProviderError: it is none, or out of range, which would make a budget grow or overflow.
+    """
+    if usage is None:
+        return None
+    if not isinstance(usage, Usage):
+        raise _unreadable("its usage is not a Usage")
+    for name, most in _MAX_USAGE.items():
+        value = getattr(usage, name)
+        unknown = value is None and name == "cost_nanousd"
+        if not unknown and not is_count(value, most):
+            raise _unreadable(f"it has a usage whose {name} is not 0 to {most}")
+    return usage
+
+
+_MAX_USAGE: Final = {
+    "input_tokens": MAX_TOKENS,
+    "output_tokens": MAX_TOKENS,
+    "cost_nanousd": MAX_NANOUSD,
+}
+
+
+def is_count(value: object, most: int) -> bool:
+    """Whether a value is an integer of 0 to `most`."""
+    return type(value) is int and 0 <= value <= most
+
+
+def _unreadable(reason: str, usage: Usage | None = None) -> ProviderError:
+    text = f"The model's answer cannot be read: {reason}"
+    return ProviderError(text, may_cost=True, usage=usage)

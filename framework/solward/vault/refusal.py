@@ -5,7 +5,7 @@ A rule makes the numbers first and its sentence of them, so that the two cannot 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class RefusalNumbers:
         used: what of it was used.
         unit: of these four, such as `SOL`; None where they begin with `$`.
         window: the time that the limit is for, such as `24 hours`.
+        mint: of the token that the amounts are whole ones of, where the unit names it by its mint.
     """
 
     asked: str | None = None
@@ -27,18 +28,11 @@ class RefusalNumbers:
     used: str | None = None
     unit: str | None = None
     window: str | None = None
+    mint: str | None = None
 
     def to_json(self) -> dict[str, str]:
         """As records have them and answers show them: what is None is left out."""
-        named = (
-            ("asked", self.asked),
-            ("limit", self.limit),
-            ("left", self.left),
-            ("used", self.used),
-            ("unit", self.unit),
-            ("window", self.window),
-        )
-        return {name: value for name, value in named if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

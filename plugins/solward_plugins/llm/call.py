@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 from solward import (
@@ -49,7 +50,8 @@ from solward_plugins.llm.failures import (
     failure_of,
     refused,
     too_late,
-    unusable,
+    unreadable,
+    with_text_of_parts,
 )
 from solward_plugins.llm.library import library
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
@@ -190,7 +192,7 @@ async def stream(
             if piece := piece_of(chunk):
                 streamed = True
                 yield piece
-            following = await _next(vendor, request, context, chunks, policy, ends_at)
+            following = await _next(vendor, request, context, chunks, policy, ends_at, watch)
             # Raised here and not in `_next`, where its context would be the vendor's own error.
             if isinstance(following, Failure):
                 raise following.error
@@ -205,7 +207,7 @@ async def stream(
     if refusal is not None:
         raise refused(vendor, *refusal, may_cost=True)
     if usage is None and not streamed:
-        raise unusable(vendor, context)
+        raise unreadable(vendor, context, "it has no text")
 
 
 def litellm_arguments(
@@ -265,6 +267,16 @@ async def _opened(
         made = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
         return {"tools": made} if made else {}
 
+    def read_again(watch: RefusalWatch) -> Any:
+        # Mistral sends a list of parts for a content, which litellm does not read.
+        answer = watch.answer()
+        if isinstance(answer, dict) and with_text_of_parts(answer):
+            with suppress(Exception):
+                return litellm, litellm.ModelResponse(**answer), watch
+        usage = usage_of(vendor, request.model, counted_in(answer), litellm.model_cost)
+        reason = "it is not JSON" if answer is None else "it is not in the vendor's format"
+        return Failure(unreadable(vendor, context, reason, usage))
+
     async def attempt() -> Any:
         sent = with_cache({**arguments, **tools()}) if vendor.caches_on_request else arguments
         sent = adapted(vendor, sent, litellm.model_cost)
@@ -277,6 +289,8 @@ async def _opened(
                 if arguments.get("stream"):
                     await watch.follow(response)
             except Exception as error:
+                if watch.has_answer(error):
+                    return read_again(watch)
                 change = correction(sent, error)
                 if change is None or change in made:
                     return failure_of(vendor, request, context, error)
@@ -287,7 +301,7 @@ async def _opened(
             if not arguments.get("stream"):
                 return litellm, response, watch
             # With some vendors only the first chunk shows that the request was accepted.
-            first = await _next(vendor, request, context, response, policy, ends_at)
+            first = await _next(vendor, request, context, response, policy, ends_at, watch)
             return first if isinstance(first, Failure) else (litellm, (response, first), watch)
 
     with suppress(TimeoutError):
@@ -305,6 +319,7 @@ async def _next(
     chunks: AsyncIterator[Any],
     policy: RetryPolicy,
     ends_at: float,
+    watch: RefusalWatch,
 ) -> Any:
     """The next chunk, None after the last, or the failure."""
     try:
@@ -313,6 +328,8 @@ async def _next(
     except TimeoutError:
         return Failure(too_late(vendor, policy.deadline_s))
     except Exception as error:
+        if watch.has_answer(error):
+            return Failure(unreadable(vendor, context, "a piece is not in the vendor's format"))
         return failure_of(vendor, request, context, error)
 
 
@@ -402,6 +419,25 @@ def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict
 def forget() -> None:
     """Forget what was sent; for tests."""
     _sent.clear()
+
+
+# Of Chat Completions, of Anthropic and OpenAI's Responses, and of Gemini.
+_PROMPT_COUNT: Final = re.compile(r"prompt_tokens|promptTokenCount|(cache_\w+_)?input_tokens")
+_ANSWER_COUNT: Final = re.compile(r"(completion|output)_tokens|(candidates|thoughts)TokenCount")
+
+
+def counted_in(answer: Any) -> Any:
+    """The tokens that a vendor's own answer counts, under the names of litellm's `Usage`."""
+    found = answer if isinstance(answer, dict) else {}
+    counted = found.get("usage") or found.get("usageMetadata")
+    counts = counted.items() if isinstance(counted, dict) else ()
+
+    def total(names: re.Pattern[str]) -> int:
+        return sum(each for name, each in counts if names.fullmatch(name) and type(each) is int)
+
+    return SimpleNamespace(
+        prompt_tokens=total(_PROMPT_COUNT), completion_tokens=total(_ANSWER_COUNT)
+    )
 
 
 def usage_of(vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any]) -> Usage | None:

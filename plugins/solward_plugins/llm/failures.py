@@ -23,18 +23,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from inspect import iscoroutine
 from typing import Any, Final
 
 import httpx
 
 from solward import (
     CompletionRequest,
-    InvalidRequest,
     ModelRefused,
     ProviderContext,
     ProviderError,
     Usage,
-    read_json,
 )
 from solward_plugins.llm.vendor import Vendor
 
@@ -81,7 +80,7 @@ def failure_of(
     status, code = _status(error), _code(error)
     # For an answer that is no JSON litellm invents a status.
     if status is None or any(isinstance(each, json.JSONDecodeError) for each in causes):
-        return Failure(unusable(vendor, context, type(error).__name__))
+        return Failure(unreadable(vendor, context, "it is not JSON"))
     if (reason := _refusal(causes, code)) is not None:
         return Failure(refused(vendor, reason, may_cost=False))
     http = f"HTTP {status}" + (f", {code}" if code else "")
@@ -138,11 +137,13 @@ _BUSY: Mapping[int, str] = {
 }
 
 
-def unusable(vendor: Vendor, context: ProviderContext, kind: str | None = None) -> ProviderError:
-    """The vendor's answer is unusable; `kind` is the type of the resulting error."""
-    words = f"{vendor.company}'s answer could not be used" + (f" ({kind})" if kind else "")
-    where = f"; check {vendor.base_url_env}" if context.base_url else "; try again later"
-    return ProviderError(words + where, retryable=True, may_cost=True)
+def unreadable(
+    vendor: Vendor, context: ProviderContext, reason: str, usage: Usage | None = None
+) -> ProviderError:
+    """The vendor answered and billed, and the same question may be billed again for the same."""
+    words = f"{vendor.company} answered, and the model's answer cannot be read: {reason}"
+    advice = "; set another llmModel" + _at(vendor, context)
+    return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
 def _unreachable(vendor: Vendor, context: ProviderContext, *, may_cost: bool) -> ProviderError:
@@ -207,6 +208,7 @@ class RefusalWatch:
 
     def __init__(self) -> None:
         self._whole: object = None
+        self._has_failed = False
         self._refused = False
         self._reason: str | None = None
         self._said = ""
@@ -222,9 +224,30 @@ class RefusalWatch:
 
         def parsed(chunk: Any) -> Any:
             self._read(chunk)
-            return parse(chunk)
+            if isinstance(chunk, dict):
+                with_text_of_parts(chunk)
+            try:
+                return parse(chunk)
+            except Exception as error:
+                # What the vendor reports in a stream has a status.
+                self._has_failed = hasattr(error, "status_code")
+                raise
 
         source.chunk_parser = parsed
+
+    def has_answer(self, error: BaseException) -> bool:
+        """Whether `error` is of reading what came, for which litellm invents a vendor's failure."""
+        failed = any(isinstance(each, httpx.HTTPError) for each in _causes(error))
+        # A coroutine has not begun to ask for a stream.
+        came = self._whole is not None and not iscoroutine(self._whole)
+        return came and not failed and not self._has_failed
+
+    def answer(self) -> Any:
+        """The whole answer that the vendor sent, None where it is no JSON."""
+        with suppress(ValueError, RecursionError):
+            # As litellm reads it. Text is cleaned where the answer leaves the host.
+            return json.loads(str(self._whole))
+        return None
 
     def answered(self, message: Any) -> None:
         """Read a whole answer's message as litellm gives it."""
@@ -240,8 +263,7 @@ class RefusalWatch:
         """
         filtered = finish_reason == _FILTERED
         if isinstance(self._whole, str) and (filtered or is_empty) and not self._said:
-            with suppress(InvalidRequest):
-                self._read(read_json(self._whole, "The answer", _MAX_ANSWER_BYTES))
+            self._read(self.answer())
         if not filtered and not self._refused:
             return None
         return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
@@ -287,6 +309,28 @@ def refused(
         usage=usage,
         may_cost=may_cost,
     )
+
+
+def with_text_of_parts(answer: dict[str, Any]) -> bool:
+    """Put the text of its parts in place of a content of Chat Completions that is a list, in a
+    whole answer or a chunk of it; whether there was one."""
+    changed = False
+    for choice in _mappings(answer.get("choices")):
+        for name in ("message", "delta"):
+            message = choice.get(name)
+            if isinstance(message, dict) and isinstance(parts := message.get("content"), list):
+                texts = list(map(_text_of, parts))
+                if None not in texts:
+                    message["content"] = "".join(text or "" for text in texts)
+                    changed = True
+    return changed
+
+
+def _text_of(part: object) -> str | None:
+    """The text of a part, empty for what a model thought; None where it is no text."""
+    fields = _mapping(part)
+    text = "" if fields.get("type") == "thinking" else fields.get("text", part)
+    return text if isinstance(text, str) else None
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -241,6 +241,7 @@ _NUMBERS = {
     "used": "What of it was used.",
     "unit": "Of these, such as `SOL`; where there is none they begin with `$` or end with `%`.",
     "window": "The time that the limit is for, such as `24 hours`.",
+    "mint": "Of the token, where the unit names it by its mint and not by its symbol.",
 }
 _HOLD: dict[str, Schema] = {
     "id": identifier("The hold."),

@@ -65,10 +65,17 @@ from solward.plugins.hooks import (
 )
 from solward.plugins.problems import Rejected, described
 from solward.support import jsontext
+from solward.support.clean_text import cleaned
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
 from solward.types.guardrail import Hold
 from solward.types.payment import PaymentOffer, PaymentReceipt
-from solward.types.provider import Completion, ModelPrice, ProviderContext, Usage
+from solward.types.provider import (
+    ModelPrice,
+    ProviderContext,
+    Usage,
+    checked_completion,
+    checked_usage,
+)
 from solward.types.venue import Quote, SwapInstructions, SwapTransaction, VenueContext
 
 T = TypeVar("T")
@@ -213,7 +220,7 @@ class Plugins:
                 context=self._provider_context(request),
             ),
         )
-        return COMPLETION.to_wire(_of_type(completion, Completion, "provider_complete"))
+        return COMPLETION.to_wire(checked_completion(completion))
 
     async def provider_stream(
         self, incoming: Incoming
@@ -231,9 +238,10 @@ class Plugins:
             async with aclosing(contained_stream(pieces)) as every:
                 async for piece in every:
                     if isinstance(piece, Usage):
+                        checked_usage(piece)
                         yield methods.CompletionPiece(usage=USAGE.to_wire(piece))
                         continue
-                    text = _of_type(piece, str, "provider_stream")
+                    text = cleaned(_of_type(piece, str, "provider_stream"))
                     for start in range(0, len(text), _PIECE_CHARACTERS):
                         yield methods.CompletionPiece(text[start : start + _PIECE_CHARACTERS])
 

@@ -78,8 +78,8 @@ _ATTRIBUTES: Final[dict[type[SolwardError], dict[str, str]]] = {
     errors.TransactionError: {"record": "record"},
     errors.Held: {"hold": "hold"},
     errors.PolicyChanged: {"version": "version"},
-    errors.ProviderError: {"retryable": "retryable", "may_cost": "may_cost"},
-    errors.ModelRefused: {"reason": "reason", "said": "said", "usage": "usage"},
+    errors.ProviderError: {"retryable": "retryable", "may_cost": "may_cost", "usage": "usage"},
+    errors.ModelRefused: {"reason": "reason", "said": "said"},
     errors.LedgerRejected: {"code": "rpc_code", "data": "rpc_data"},
 }
 # They may be None; without another one the error is unreadable.

@@ -55,10 +55,11 @@ class Wire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 Name = Annotated[str, Meta(max_length=200)]
 Address = Annotated[str, Meta(max_length=64)]
 Text = Annotated[str, Meta(max_length=128 << 10)]
-LongText = Annotated[str, Meta(max_length=4 << 20)]
+_MAX_LONG: Final = 4 << 20
+LongText = Annotated[str, Meta(max_length=_MAX_LONG)]
 Json = Annotated[str, Meta(max_length=128 << 10, extra={_JSON: True})]
 """A JSON-like value as JSON text."""
-LongJson = Annotated[str, Meta(max_length=4 << 20, extra={_JSON: True})]
+LongJson = Annotated[str, Meta(max_length=_MAX_LONG, extra={_JSON: True})]
 """The same, for what the service sends."""
 Bytes = Annotated[bytes, Meta(max_length=MAX_TRANSACTION)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -639,6 +640,19 @@ class _ToolPair(Pair[provider.ToolDefinition, "ToolDefinition"]):
         return found
 
 
+class _CallPair(Pair[provider.ToolCall, "ToolCall"]):
+    """A model's tool call. Arguments that cannot travel become text that is no JSON, which the
+    agent does not run: the rest of the answer is read."""
+
+    def to_wire(self, value: provider.ToolCall) -> ToolCall:
+        try:
+            arguments = to_json(value.arguments)
+        except InvalidRequest:
+            arguments = _NO_JSON
+        return ToolCall(value.name, arguments if len(arguments) <= _MAX_LONG else _NO_JSON)
+
+
+_NO_JSON: Final = '"unreadable"'
 _KEPT_TOOLS: Final = 1_024
 
 
@@ -749,7 +763,7 @@ SKILL_SPEC = Pair(skill.SkillSpec, SkillSpec)
 PROVIDER_SPEC = Pair(provider.ProviderSpec, ProviderSpec)
 VENUE_SPEC = Pair(venue.VenueSpec, VenueSpec)
 USAGE = Pair(provider.Usage, Usage)
-TOOL_CALL = Pair(provider.ToolCall, ToolCall)
+TOOL_CALL = _CallPair(provider.ToolCall, ToolCall)
 COMPLETION = Pair(provider.Completion, Completion)
 MODEL_PRICE = Pair(provider.ModelPrice, ModelPrice)
 MESSAGE = Pair(provider.Message, Message)

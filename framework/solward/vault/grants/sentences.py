@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -703,19 +704,11 @@ def _costs(finding: Finding, names: Names) -> Refusal:
     return Refusal(f"{grant} has {_left(n)}{_within(n)}; {n.asked} is asked" + _room(finding), n)
 
 
-def _slippage(finding: Finding, names: Names) -> Refusal:
-    return _bound("slippage", finding, names)
-
-
-def _impact(finding: Finding, names: Names) -> Refusal:
-    return _bound("price impact", finding, names)
-
-
 def _bound(what: str, finding: Finding, names: Names) -> Refusal:
     most = _percent(finding.limit or 0)
     if finding.requested is None:
-        grant = _grant(finding, names)
-        return Refusal(f"The {what} is not known; {grant} allows at most {most}.")
+        grant, n = _grant(finding, names), RefusalNumbers(limit=most, unit=what)
+        return Refusal(f"The {n.unit} is not known; {grant} allows at most {n.limit}.", n)
     n = RefusalNumbers(asked=_percent(finding.requested), limit=most, unit=what)
     gives = _gives(finding, names)
     return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {gives}.", n)
@@ -757,8 +750,8 @@ _FINDINGS: Final[Mapping[Why, Callable[[Finding, Names], Refusal]]] = {
     Why.WINDOW: _window,
     Why.RATE: _rate,
     Why.COSTS: _costs,
-    Why.SLIPPAGE: _slippage,
-    Why.IMPACT: _impact,
+    Why.SLIPPAGE: partial(_bound, "slippage"),
+    Why.IMPACT: partial(_bound, "price impact"),
     Why.INTO: _into,
     Why.DECIMALS: _decimals,
     Why.PRICE: _price,

@@ -7,7 +7,7 @@ All amounts are integers of the smallest unit; addresses are base58 text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from solders.pubkey import Pubkey
@@ -488,6 +488,7 @@ class _Unit:
 
     name: str
     decimals: int | None
+    mint: str | None = None
 
     def amount(self, units: int) -> str:
         """Smallest units as whole SOL or tokens, or unchanged where the decimals are not known."""
@@ -497,18 +498,14 @@ class _Unit:
 
     def numbers(self, asked: int, limit: int) -> RefusalNumbers:
         """Of smallest units, for one transaction."""
-        return RefusalNumbers(asked=self.amount(asked), limit=self.amount(limit), unit=self.name)
+        return RefusalNumbers(
+            self.amount(asked), self.amount(limit), unit=self.name, mint=self.mint
+        )
 
     def of_day(self, asked: int, limit: int, left: int, used: int) -> RefusalNumbers:
         """Of smallest units, for a rolling 24 hours."""
-        return RefusalNumbers(
-            asked=self.amount(asked),
-            limit=self.amount(limit),
-            left=self.amount(left),
-            used=self.amount(used),
-            unit=self.name,
-            window="24 hours",
-        )
+        n = self.numbers(asked, limit)
+        return replace(n, left=self.amount(left), used=self.amount(used), window="24 hours")
 
 
 _SOL: Final = _Unit("SOL", SOL_DECIMALS)
@@ -516,7 +513,9 @@ _SOL: Final = _Unit("SOL", SOL_DECIMALS)
 
 def _token_unit(mint: str, effects: TransactionEffects) -> _Unit:
     known = SOL_DECIMALS if mint == WRAPPED_SOL_MINT else effects.decimals.get(mint)
-    return _Unit(f"{'smallest units' if known is None else 'tokens'} of mint {mint}", known)
+    if known is None:
+        return _Unit(f"smallest units of mint {mint}", None)
+    return _Unit(f"tokens of mint {mint}", known, mint)
 
 
 def _first_violation(effects: TransactionEffects, rule: str) -> Refusal | None:
