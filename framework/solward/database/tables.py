@@ -594,7 +594,7 @@ credentials = Table(
     Column("rate_limit", Integer, nullable=False),
     Column("spending_limit_lamports", BigInteger, nullable=False),
     Column("max_costs_lamports", BigInteger, nullable=False),
-    Column("read_only", Boolean, nullable=False),
+    Column("read_only", Boolean, nullable=False, default=False),
     Index(None, "previous_hash"),
     Index(None, "name"),
     _partial("role IS NOT NULL", "uq_credentials_admin", "name", unique=True),

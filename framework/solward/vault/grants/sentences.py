@@ -871,7 +871,8 @@ def _line(line: Line, names: Names, own_id: str | None) -> str:
 def _doing(line: Line, names: Names, amount: str | None = None) -> str:
     what = amount or _unit(line.asset, names)
     if line.operation is Operation.LAUNCH:
-        return f"make, mint or give up token {_unit(line.asset, names)}"
+        token = _unit(line.asset, names)
+        return "launch a token" if amount is None else f"make, mint or give up token {token}"
     if line.operation is Operation.FUND:
         return f"fund an own wallet with {what}"
     return f"{line.operation.value} {what}"

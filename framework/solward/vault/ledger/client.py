@@ -540,7 +540,10 @@ def _program_account(item: Any) -> tuple[str, Account]:
 
 
 def _slot_fee(item: Any) -> tuple[int, int]:
-    return _u64(item["slot"]), _u64(item["prioritizationFee"])
+    fee = _int(item["prioritizationFee"])
+    if fee < 0:
+        raise _malformed("getRecentPrioritizationFees")
+    return _int(item["slot"]), fee
 
 
 def _vote_account(item: Any) -> VoteAccount:
