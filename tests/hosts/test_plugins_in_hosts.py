@@ -610,7 +610,7 @@ from solward import Completion, ProviderSpec, ToolCall, Usage, hookimpl
 
 ODD = "a\\ud800\\0b"
 DEEP = []
-for _ in range(40):
+for _ in range(70):
     DEEP = [DEEP]
 ANSWERS = {
     "odd": Completion(ODD, (ToolCall(ODD + "n" * 300, {"note": ODD}),), Usage(3, 4)),

@@ -73,7 +73,7 @@ async def test_an_answer_comes_from_a_confined_process(two: Both, server: Vendor
 @promise("model-text-cleaned")
 async def test_text_that_nobody_can_store_is_cleaned_and_no_host_ends(two: Both) -> None:
     odd = "a\ud800\x00\x1bb"
-    calls = (Call(odd, {"note": odd}), Call("w" * 300, {"deep": json.loads("[" * 50 + "]" * 50)}))
+    calls = (Call(odd, {"note": odd}), Call("w" * 300, {"deep": json.loads("[" * 70 + "]" * 70)}))
 
     def script(request: CapturedRequest) -> Answer:
         return Answer(text=odd, calls=() if request.stream else calls)
