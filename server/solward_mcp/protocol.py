@@ -14,6 +14,10 @@ INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
+# Of a request; of one that calls a tool. What else stands there would bind nothing.
+_REQUEST: Final = frozenset({"id", "jsonrpc", "method", "params"})
+_CALL: Final = frozenset({"_meta", "arguments", "name", "task"})
+
 Json = dict[str, Any]
 """An object of the protocol, in the protocol's own fields."""
 
@@ -71,10 +75,15 @@ def _fault(message: Any) -> str | None:
         return None
     if not isinstance(message.get("method"), str):
         return "method must be a string"
+    if unknown := message.keys() - _REQUEST:
+        return f"{min(unknown)} is none of: {', '.join(sorted(_REQUEST))}"
     if "id" in message and not _is_id(message["id"]):
         return "id must be a string or a whole number; a notification has none"
-    if not isinstance(message.get("params"), dict | None):
+    params = message.get("params")
+    if not isinstance(params, dict | None):
         return "params must be an object"
+    if params and message["method"] == "tools/call" and (unknown := params.keys() - _CALL):
+        return f"params.{min(unknown)} is none of: {', '.join(sorted(_CALL))}"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api, serving_api
 from werkzeug.datastructures import Headers
@@ -116,6 +117,30 @@ async def test_a_client_that_says_nothing_of_what_it_accepts_takes_json(
         assert answer.status_code == status
         headers["MCP-Protocol-Version"] = "2026-07-28"
         headers["Mcp-Method"] = "tools/list"
+
+
+@promise("no-bounds-in-query")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("where", ["query", "header"])
+async def test_what_binds_elsewhere_binds_no_call_and_nothing_is_done(
+    shared_api: Api, where: str
+) -> None:
+    wallet = await shared_api.wallet(1)
+    headers = Headers([("Authorization", f"Bearer {SECRET}"), ("Content-Type", JSON)])
+    if where == "header":
+        headers["Idempotency-Key"] = "once"
+    arguments = {"to": str(Keypair().pubkey()), "amount": 0.1, "wallet": wallet}
+    call = {"name": "transfer", "arguments": arguments}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    answer = await shared_api.app.test_client().open(
+        "/mcp?dryRun=true" if where == "query" else "/mcp",
+        method="POST",
+        headers=headers,
+        data=jsontext.dumps(message).encode(),
+    )
+    assert answer.status_code == 400
+    assert "Nothing was done" in (await answer.get_data(as_text=True))
+    assert [each["type"] for each in await shared_api.records(wallet)] == ["airdrop"]
 
 
 def envelope(version: str) -> dict[str, Any]:

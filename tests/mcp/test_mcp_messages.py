@@ -42,6 +42,18 @@ REFUSED: dict[bytes, tuple[int, Any]] = {
         for each in (b"null", b"1.5", b"1.0", b"1e2", b"true", b"{}", b"[1]")
     },
 }
+REFUSED |= {
+    b'{"jsonrpc":"2.0","id":3,"method":"ping","error":{"code":1,"message":"x"}}': (
+        INVALID_REQUEST,
+        3,
+    ),
+    b'{"jsonrpc":"2.0","id":3,"method":"ping","result":{}}': (INVALID_REQUEST, 3),
+    b'{"jsonrpc":"2.0","id":3,"method":"ping","dryRun":true}': (INVALID_REQUEST, 3),
+    b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","dry_run":true}}': (
+        INVALID_REQUEST,
+        3,
+    ),
+}
 NOTIFICATIONS = [
     b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
     b'{"jsonrpc":"2.0","method":"notifications/unknown","params":{}}',

@@ -13,7 +13,7 @@ from tests.promises import promise
 from tests.support.http import served
 from tests.support.models import KEY, VENDORS, WAIT, Waits, asked_of
 
-from solward import Completion, ProviderContext, ProviderError, Usage
+from solward import Completion, ModelRefused, ProviderContext, ProviderError, Usage
 from solward_plugins.llm import call
 
 GROK, ANTHROPIC, GEMINI = VENDORS["grok"], VENDORS["anthropic"], VENDORS["gemini"]
@@ -82,6 +82,9 @@ async def test_a_list_of_parts_is_read_as_its_text() -> None:
     assert (completion.usage.input_tokens, completion.usage.output_tokens) == (10, 5)
     # Cleaned later, where the answer leaves the host.
     assert (await whole(message([{"type": "text", "text": "a\ud800"}]))).text == "a\ud800"
+    # A refusal stands beside it as beside text.
+    with pytest.raises(ModelRefused):
+        await whole(message(PARTS, refusal="I will not."))
     asked = list[Any]()
     body = events(*(piece([part]) for part in PARTS), piece(None, finish_reason="stop"))
     async with answering(body, asked) as context:

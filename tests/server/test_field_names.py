@@ -123,7 +123,7 @@ async def test_no_part_of_an_agent_has_unknown_fields(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("body", ["no JSON", "[]", "1", '{"a": 1, "a": 1}'])
+@pytest.mark.parametrize("body", ["no JSON", "[]", "1", '{"a": 1, "a": 1}', "\x0b", "\x0c \n"])
 async def test_a_body_that_nothing_reads_is_no_other_text(shared_api: Api, body: str) -> None:
     token, key = await shared_api.key()
     answer = await shared_api.call("DELETE", f"/keys/{key}", data=body.encode())
@@ -131,6 +131,14 @@ async def test_a_body_that_nothing_reads_is_no_other_text(shared_api: Api, body:
     for nothing in (b"", b"{}", b" "):
         assert (await shared_api.call("DELETE", f"/keys/{key}x", data=nothing)).status == 404
     assert (await shared_api.get("/wallets", token=token)).status == 200
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("body", [b"\x0b", b"\x0c \n", "\u00a0".encode()])
+async def test_bytes_that_are_no_json_are_no_absent_body(shared_api: Api, body: bytes) -> None:
+    answer = await shared_api.call("POST", "/freeze", data=body)
+    assert (answer.status, answer.error) == (400, "The request body must be valid JSON")
+    assert (await shared_api.get("/freeze")).json["frozen"] is False
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -14,6 +14,7 @@ from tests.support.services import Api
 
 from solward_cli import main
 from solward_server.http.auth import Access, ReadOnlyKey, access_of
+from solward_server.resources import skills
 
 REFUSED = str(ReadOnlyKey())
 WARNING = "Solward-Warning"
@@ -60,6 +61,19 @@ async def test_a_read_only_key_calls_nothing_that_changes_something(shared_api: 
     details = (await shared_api.get("/keys/self", token=token)).json["key"]
     assert (details["id"], details["readOnly"]) == (key, True)
     assert (details["spendingLimitSol"]["limit"], details["maxCostsSolPerDay"]["limit"]) == (0, 0)
+
+
+@promise("read-only-key-changes-nothing")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_plugins_skill_that_declares_read_may_write_its_state_and_is_refused(
+    shared_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wallet = await shared_api.wallet()
+    token, _ = await shared_api.key(readOnly=True)
+    # As if another distribution had brought it.
+    monkeypatch.setattr(skills, "BUILT_IN", "another")
+    answer = await shared_api.post(f"/wallets/{wallet}/skills/check_balance", {}, token=token)
+    assert (answer.status, answer.error) == (403, REFUSED)
 
 
 @promise("read-only-key-changes-nothing")

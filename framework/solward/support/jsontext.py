@@ -201,7 +201,7 @@ def _unfit_number(text: str) -> str | None:
 
 
 # An escape is the only way to write NUL or half of a surrogate pair in UTF-8. Most texts have none.
-_MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|[0-9]{%d}" % MAX_DIGITS)
+_MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|(?<![0-9])[0-9]{%d}" % MAX_DIGITS)
 
 
 def _is_deep(data: bytes, value: object) -> bool:

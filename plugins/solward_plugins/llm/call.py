@@ -271,6 +271,7 @@ async def _opened(
         # Mistral sends a list of parts for a content, which litellm does not read.
         answer = watch.answer()
         if isinstance(answer, dict) and with_text_of_parts(answer):
+            watch.read(answer)
             with suppress(Exception):
                 return litellm, litellm.ModelResponse(**answer), watch
         usage = usage_of(vendor, request.model, counted_in(answer), litellm.model_cost)

@@ -49,7 +49,6 @@ _FILTERED: Final = "content_filter"
 _WORD = re.compile(r"[a-z][a-z_]{2,59}")
 # As much as an error may carry out of a plugin host.
 _MOST: Final = 2_000
-_MAX_ANSWER_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +73,8 @@ def failure_of(
 ) -> Failure:
     """The failure of an attempt that raised `error`."""
     causes = list(_causes(error))
+    if any(map(_is_of_answer, causes)):
+        return Failure(unreadable(vendor, context, "it is encoded, or too large"))
     if any(isinstance(each, httpx.TransportError | OSError) for each in causes):
         unsent = any(isinstance(each, httpx.ConnectError | httpx.ConnectTimeout) for each in causes)
         return Failure(_unreachable(vendor, context, may_cost=not unsent))
@@ -104,6 +105,16 @@ def failure_of(
         "and the length of its strategy"
     )
     return Failure(ProviderError(words))
+
+
+def _is_of_answer(cause: BaseException) -> bool:
+    """Whether an answer came, and the client of the host did not take it."""
+    code = getattr(cause, "code", None)
+    return (
+        isinstance(cause, httpx.DecodingError)
+        or code == "encoded_answer"
+        or (code == "too_large" and "answer" in str(cause))
+    )
 
 
 def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
@@ -223,7 +234,7 @@ class RefusalWatch:
         parse = source.chunk_parser
 
         def parsed(chunk: Any) -> Any:
-            self._read(chunk)
+            self.read(chunk)
             if isinstance(chunk, dict):
                 with_text_of_parts(chunk)
             try:
@@ -263,12 +274,12 @@ class RefusalWatch:
         """
         filtered = finish_reason == _FILTERED
         if isinstance(self._whole, str) and (filtered or is_empty) and not self._said:
-            self._read(self.answer())
+            self.read(self.answer())
         if not filtered and not self._refused:
             return None
         return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
 
-    def _read(self, answer: object) -> None:
+    def read(self, answer: object) -> None:
         """Read a vendor's whole answer, or one chunk of it."""
         if not isinstance(answer, Mapping):
             return

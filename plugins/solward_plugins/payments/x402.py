@@ -199,7 +199,7 @@ def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str 
         resource = optional_text(entry.get("resource"), f"{where}.resource")
         return resource, shown(entry.get("description"))
     if "resource" not in beside:
-        return None, ""
+        return optional_text(entry.get("resource"), f"{where}.resource"), ""
     url = text_of(beside["resource"].get("url"), f"{_REQUIRED}: resource.url")
     return url, shown(beside["resource"].get("description"))
 

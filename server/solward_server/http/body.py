@@ -22,6 +22,8 @@ from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest, refuse_unknown
 
 JSON = "application/json"
+# Of JSON (RFC 8259): other bytes are a body.
+_SPACE: Final = b" \t\r\n"
 MAX_BODY_BYTES = 64 * 1024
 # Holds a book of 1,000 addresses and 1,000 grants, written out.
 MAX_POLICY_BYTES = 1024 * 1024
@@ -122,7 +124,7 @@ async def read_body() -> Body:
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
     assert isinstance(data, bytes)
-    if not data.strip():
+    if not data.strip(_SPACE):
         return {}
     body = _object(data)
     names: RoutesFields = current_app.extensions[_EXTENSION]
@@ -318,9 +320,11 @@ def close_requests(app: Quart, prefix: str) -> None:
         # A skill's own route is described by the skill's name, and refuses what its schema lacks.
         fields = names.get((request.method, rule.rule), RouteFields((), ()))
         refuse_unknown(request.args, fields.query, after=" in the query")
-        if fields.body is None and (data := await request.get_data(as_text=False)).strip():
+        if fields.body is None:
+            data: str | bytes = await request.get_data(as_text=False)
             assert isinstance(data, bytes)
-            refuse_unknown(_object(data), ())
+            if data.strip(_SPACE):
+                refuse_unknown(_object(data), ())
 
 
 def wants_dry_run(body: Body) -> bool:

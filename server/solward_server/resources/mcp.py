@@ -14,6 +14,7 @@ from typing import Any
 from quart import Quart, Response, request
 
 from solward.settings import Settings
+from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.roles import Role
 from solward_server.http.auth import Access, bearer, caller, keyed
 from solward_server.http.body import MAX_BODY_BYTES
@@ -34,6 +35,12 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
     @keyed(Role.READ)
     async def mcp() -> Response:
         check()
+        refuse_unknown(request.args, (), after=" in the query")
+        if request.headers.get("Idempotency-Key") is not None:
+            raise InvalidRequest(
+                "Idempotency-Key is no header of MCP: a call's key is solward/idempotencyKey in its"
+                " _meta. Nothing was done"
+            )
         body: str | bytes = await request.get_data(cache=False, as_text=False)
         assert isinstance(body, bytes)
         if _MCP_MODULE not in sys.modules:

@@ -125,6 +125,12 @@ RESOURCES = (
     "http://127.0.0.1:PORT.evil.example/",
     "http://user@127.0.0.1:PORT/",
     "//evil.example/weather",
+    "///evil.example/weather",
+    "http:///evil.example/weather",
+    "/\\evil.example/weather",
+    "evil%2Eexample/weather",
+    "evil\u3002example/weather",
+    "[::1]/weather",
     "evil.example/weather",
     " http://127.0.0.1:PORT/weather",
     " https://evil.example/weather",
@@ -139,7 +145,7 @@ async def test_an_offer_for_another_site_is_refused(shop: Shop) -> None:
         named = resource.replace("PORT", str(shop.seller.port))
         shop.seller.says(shop.asks(resource=named))
         text = await refuses(shop, "resource_mismatch")
-        assert json.dumps(named.strip()) in text
+        assert json.dumps(named.strip(), ensure_ascii=False) in text
         assert f"which is not of {shop.seller.site}" in text
 
 

@@ -60,8 +60,11 @@ _REFUSED_EXTENSIONS: Final = frozenset(
 # keeps the money, and sellers of MPP do not say that they take none; by default some do not.
 _PREFERENCE: Final = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED, PaymentMode.PUSH)
 
-# A relative address that begins as a host does may be meant as that host, such as evil.example/a.
-_LIKE_A_HOST: Final = re.compile(r"[^/?#.]+\.")
+# An address with a host, or a path, a query or a plain first segment. Programs read others in
+# different ways: ///evil.example/a, /\\evil.example/a and evil.example/a may each mean that host.
+_RESOURCE: Final = re.compile(
+    r"(?:(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[A-Za-z0-9\[]|/(?!/)|\?|#|\.\.?/|[A-Za-z0-9_-]+(?=[/?#]|$))[!-\[\]-~]*"
+)
 
 # Of a memo that only makes equal payments distinct: as hexadecimal digits.
 _NONCE_BYTES = 16
@@ -300,7 +303,7 @@ def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
     asked = without_default_port(site_name(request.site))
     listing = ""
     try:
-        if named.isprintable() and named == named.strip() and not _LIKE_A_HOST.match(named):
+        if _RESOURCE.fullmatch(named):
             url = str(httpx.URL(request.url).join(named))
             found = without_default_port(site_name(address_of(url, "resource")[1]))
             listing = f"{asked}={found}"

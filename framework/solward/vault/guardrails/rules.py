@@ -232,7 +232,8 @@ def _spending_limit_check(
     """As `_daily_limit`, for API keys; one that may spend nothing signs nothing, fees included."""
     # Where another key pays the fee, the wallet signs all the same.
     if limits.daily_lamports == 0 and (effects.fee_lamports or effects.outflow is not None):
-        return Refusal("a key that may spend 0 SOL signs nothing")
+        n = RefusalNumbers(limit="0", unit=_SOL.name)
+        return Refusal(f"a key that may spend {n.limit} {n.unit} signs nothing", n)
     return _daily_limit(intent, effects, limits, usage)
 
 
