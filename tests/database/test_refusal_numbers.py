@@ -211,7 +211,7 @@ BUILT_IN = {
     "a key of nothing": Case(
         "spending_limit_check",
         (INTENT, EFFECTS),
-        {},
+        {"limit": "0", "unit": "SOL"},
         actor=Actor(KEY, limits=((KEY, ScopeLimits(None, None, 0)),)),
     ),
     "program": violated("program_allowlist"),
