@@ -250,11 +250,13 @@ def test_a_wallet_is_frozen_and_unfrozen_only_when_confirmed(
 
 
 def test_tags_are_changed_in_place(shown: Browser, api: httpx.Client, wallet: str) -> None:
-    for tag in ("hot", "<b>bold</b>"):
+    line = "input[aria-label=Tag]"
+    for lines, tag in enumerate(("hot", "<b>bold</b>"), 1):
         shown.click("Edit tags")
         shown.click("Add to tags")
-        shown.until(lambda: shown.all("[aria-label=Tag]"), "a line for the tag")
-        shown.all("input[aria-label=Tag]")[-1].send_keys(tag)
+        # The lines that were there are made anew with it.
+        shown.until(lambda lines=lines: len(shown.all(line)) == lines, "a line for the tag")
+        shown.all(line)[-1].send_keys(tag)
         shown.press("confirm")
         shown.wait_for(tag)
     assert api.get(f"/wallets/{wallet}").json()["tags"] == ["hot", "<b>bold</b>"]
