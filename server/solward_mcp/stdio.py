@@ -74,7 +74,7 @@ class _CheckedLines(io.TextIOBase):
             rest = line
             while rest and not rest.endswith(b"\n"):
                 rest = self._source.readline(_MAX_MESSAGE_BYTES)
-            if not line.strip(b" \t\r\n"):
+            if not line.strip(jsontext.SPACE):
                 continue
             refusal = refusal_of(line, _MAX_MESSAGE_BYTES)
             if refusal is None:

@@ -52,10 +52,11 @@ async def test_the_same_swap_is_one_hold_whatever_its_pocket_and_price(swaps: Sw
 async def test_a_dry_run_takes_no_turn_of_purchases(swaps: SwapBench) -> None:
     """No rate counts it: who may spend nothing could keep the operator out."""
     operations = swaps.operations()
-    trial = replace(KEY, dry_run=True)
-    async with asyncio.timeout(5), operations._turn(swaps.bench.wallet.id, USDC_POOL.mint):
+    trial, wallet = replace(KEY, dry_run=True), swaps.bench.wallet.id
+    swap = {"inputToken": "SOL", "outputToken": USDC, "amount": 1}
+    async with asyncio.timeout(5), operations._turn(wallet, USDC):
         with pytest.raises(TrialEnded):
-            await swaps.swap("SOL", USDC, 1, actor=trial)
+            await operations.perform("swap", wallet, trial, swap)
 
 
 async def test_it_brings_what_was_shown_though_the_price_is_a_little_worse(

@@ -81,6 +81,8 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_@*-]{1,60}")
 # before and after its point, and arrays and objects within each other.
 MAX_DIGITS = 400
 MAX_DEPTH = 64
+# White space of JSON (RFC 8259): a body of other bytes is a body.
+SPACE = b" \t\r\n"
 # Of a text: what a node of the ledger may answer.
 MAX_BYTES = 32 << 20
 _TOO_LARGE: int = 10**MAX_DIGITS
@@ -160,7 +162,7 @@ def read_fast(data: bytes) -> Any:
     Raises:
         ValueError, RecursionError: as `read`.
     """
-    data = data.removeprefix(codecs.BOM_UTF8).rstrip(b" \t\r\n")
+    data = data.removeprefix(codecs.BOM_UTF8).rstrip(SPACE)
     value = msgspec.json.decode(data)
     if _is_deep(data, value):
         raise Unfit(f"The value must {_LESS_DEEP}")

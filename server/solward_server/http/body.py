@@ -22,8 +22,6 @@ from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest, refuse_unknown
 
 JSON = "application/json"
-# Of JSON (RFC 8259): other bytes are a body.
-_SPACE: Final = b" \t\r\n"
 MAX_BODY_BYTES = 64 * 1024
 # Holds a book of 1,000 addresses and 1,000 grants, written out.
 MAX_POLICY_BYTES = 1024 * 1024
@@ -124,7 +122,7 @@ async def read_body() -> Body:
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
     assert isinstance(data, bytes)
-    if not data.strip(_SPACE):
+    if not data.strip(jsontext.SPACE):
         return {}
     body = _object(data)
     names: RoutesFields = current_app.extensions[_EXTENSION]
@@ -323,7 +321,7 @@ def close_requests(app: Quart, prefix: str) -> None:
         if fields.body is None:
             data: str | bytes = await request.get_data(as_text=False)
             assert isinstance(data, bytes)
-            if data.strip(_SPACE):
+            if data.strip(jsontext.SPACE):
                 refuse_unknown(_object(data), ())
 
 

@@ -40,11 +40,12 @@ def new_key(body: Body, max_costs_lamports: int, maker: Caller) -> tuple[str, Cr
         InvalidRequest: naming the field.
     """
     secret, hash_ = new_secret(KEY_PREFIX)
-    costs, read_only = body.get("maxCostsSolPerDay"), body_flag(body, "readOnly")
-    if read_only:
-        for field in ("spendingLimitSol", "maxCostsSolPerDay", "grants"):
-            if body.get(field):
-                raise InvalidRequest(f"{field} must be absent where readOnly is true")
+    read_only, limits = body_flag(body, "readOnly"), (0, 0)
+    if not read_only:
+        limits = _spending_limit(body), _costs_limit(body, max_costs_lamports)
+    for field in ("spendingLimitSol", "maxCostsSolPerDay", "grants") if read_only else ():
+        if body.get(field):
+            raise InvalidRequest(f"{field} must be absent where readOnly is true")
     key = Credential(
         hash=hash_,
         name=body_text(body, "name", longest=100),
@@ -53,14 +54,8 @@ def new_key(body: Body, max_costs_lamports: int, maker: Caller) -> tuple[str, Cr
         wallet_id=body_optional_text(body, "walletId"),
         permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
         rate_limit=body_whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, MAX_RATE_LIMIT),
-        spending_limit_lamports=0 if read_only else _spending_limit(body),
-        max_costs_lamports=(
-            0
-            if read_only
-            else max_costs_lamports
-            if costs is None
-            else sol_to_lamports(costs, "maxCostsSolPerDay")
-        ),
+        spending_limit_lamports=limits[0],
+        max_costs_lamports=limits[1],
         read_only=read_only,
         expires_ms=_expiry(body, maker.until_ms),
     )
@@ -103,6 +98,11 @@ def _spending_limit(body: Body) -> int:
     value = body_number(body, "spendingLimitSol", DEFAULT_SPENDING_LIMIT_SOL)
     # A limit of 0 makes a key that only reads; `sol_to_lamports` refuses 0.
     return 0 if value == 0 else sol_to_lamports(value, "spendingLimitSol")
+
+
+def _costs_limit(body: Body, default: int) -> int:
+    value = body.get("maxCostsSolPerDay")
+    return default if value is None else sol_to_lamports(value, "maxCostsSolPerDay")
 
 
 def _expiry(body: Body, until_ms: int | None) -> int | None:

@@ -117,6 +117,7 @@ async def test_a_seller_that_does_not_answer_is_waited_for_so_long(
     never.set()
 
 
+@promise("slow-seller-stops-nobody")
 async def test_who_asks_slow_sellers_often_keeps_only_itself_waiting(
     seller: FakeSeller, sites: Sites
 ) -> None:
