@@ -49,14 +49,16 @@ def piece(content: Any, **fields: Any) -> Any:
 
 
 @asynccontextmanager
-async def answering(body: Any, asked: list[Any]) -> AsyncIterator[ProviderContext]:
-    """A vendor that answers each request with 200 and `body`."""
+async def answering(
+    body: Any, asked: list[Any], headers: dict[str, str] | None = None
+) -> AsyncIterator[ProviderContext]:
+    """A vendor that answers each request with 200, `headers` and `body`."""
 
     async def answer(request: web.Request) -> web.Response:
         asked.append(await request.json())
         kind = "text/event-stream" if asked[-1].get("stream") else "application/json"
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return web.Response(body=data, content_type=kind)
+        return web.Response(body=data, content_type=kind, headers=headers)
 
     app = web.Application()
     app.router.add_route("POST", "/{path:.*}", answer)
@@ -72,6 +74,16 @@ async def whole(body: Any, vendor: Any = GROK) -> Completion:
             return await call.complete(vendor, asked_of(vendor, WAIT), {}, context, clock.policy())
         finally:
             assert (len(asked), clock.waits) == (1, [])
+
+
+@promise("unreadable-answer-once")
+@pytest.mark.parametrize("vendor", VENDORS.values(), ids=VENDORS)
+async def test_an_answer_whose_encoding_is_false_is_asked_for_once(vendor: Any) -> None:
+    asked, clock = list[Any](), Waits()
+    async with answering(message("All is well."), asked, {"Content-Encoding": "gzip"}) as context:
+        with pytest.raises(ProviderError, match="cannot be read: it is encoded") as told:
+            await call.complete(vendor, asked_of(vendor, WAIT), {}, context, clock.policy())
+    assert (len(asked), told.value.retryable, told.value.may_cost) == (1, False, True)
 
 
 @promise("unreadable-answer-once")
