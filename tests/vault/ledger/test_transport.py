@@ -10,7 +10,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+import httpcore
 import pytest
 from aiohttp import web
 from tests.promises import promise
@@ -201,6 +203,34 @@ async def test_a_request_has_the_addresss_path_and_credentials_and_asks_for_plai
     assert "Accept-Encoding: identity" in headers
     credentials = base64.b64encode(b"us@er:k:ey").decode()
     assert f"Authorization: Basic {credentials}" in headers
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_request_leaves_in_one_write_whose_failure_hides_no_answer(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    connect = httpcore.AnyIOBackend.connect_tcp
+    sizes: list[int] = []
+
+    async def recording(*args: Any) -> httpcore.AsyncNetworkStream:
+        stream = await connect(*args)
+        write = stream.write
+
+        async def count(buffer: bytes, timeout: float | None = None) -> None:
+            sizes.append(len(buffer))
+            await write(buffer, timeout)
+            if fails:
+                # As where the node closed the connection after its answer.
+                raise httpcore.WriteError
+
+        monkeypatch.setattr(stream, "write", count)
+        return stream
+
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", recording)
+    async with raw_node(_whole) as node, _transport(node.url) as transport:
+        assert await transport.call("getHealth", ["x" * 1000]) == 7
+    [size] = sizes
+    assert size > 1000
 
 
 async def test_connections_are_used_again_and_are_no_more_than_allowed(

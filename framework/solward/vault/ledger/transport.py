@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 import msgspec
 
-from solward.support.tls import tls_context
 from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.vault.ledger import connections
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
     NoAnswer,
@@ -35,18 +36,18 @@ from solward.vault.ledger.answers import (
     result,
     unanswered,
 )
+from solward.vault.ledger.connections import FAILURES
 
 # The origin of a ledger of our own process; no host is named so.
 IN_PROCESS: Final = "this process"
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
-# To one node; further calls wait. httpx looks at each pair of idle connections at every request, so
-# a hundred of them would cost milliseconds.
+# To one node; further calls wait.
 CONNECTIONS = 32
 # A connection that was idle for longer is closed.
 _IDLE_S = 15.0
 # Whatever a compressed answer becomes would have to be bounded.
-_HEADERS = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "identity"})
+_HEADERS = [(b"Content-Type", b"application/json"), (b"Accept-Encoding", b"identity")]
 # Bytes that each part of a body counts as at least: to read a shorter one takes as long.
 _LEAST_PART = 1024
 
@@ -143,11 +144,12 @@ class HttpTransport:
         together: whether calls may leave in batches.
         """
         self.origin = host_of(url)
-        # Parsed once: that costs as much as the rest of a request.
         self._url = httpx.URL(url)
+        self._asked, of_address = connections.target(self._url)
+        self._headers = [*of_address, *_HEADERS]
         self._timeout_s = timeout_s
         self._retries = retries
-        self._client: httpx.AsyncClient | None = None
+        self._pool: httpcore.AsyncConnectionPool | None = None
         self._together = TOGETHER | {SEND} if together else frozenset()
         self._batches = Batches(self._post)
         # Sends leave with sends: none waits for what others simulate.
@@ -169,46 +171,37 @@ class HttpTransport:
         """Close the connection pool."""
         await self._batches.close()
         await self._sends.close()
-        if self._client is not None:
-            await self._client.aclose()
+        if self._pool is not None:
+            await self._pool.aclose()
 
     async def _post(
         self, body: bytes, most: int = MOST_ANSWER_BYTES
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of an answer; raises `NoAnswer`, `TooLong` where the body has
         more than `most` bytes."""
-        if self._client is None:
-            self._client = _client()
+        if self._pool is None:
+            self._pool = connections.pool(self._url, most=CONNECTIONS, idle_s=_IDLE_S)
         retries = self._retries
         while True:
             try:
-                # Of the whole: httpx's own times are for each read.
+                # Of the whole: httpcore's own times are for each read.
                 async with asyncio.timeout(self._timeout_s):
-                    asked = httpx.Request("POST", self._url, headers=_HEADERS, content=body)
-                    got = await self._client.send(asked, stream=True)
-                    try:
-                        return got.status_code, got.headers, await _body(got, most)
-                    finally:
-                        await got.aclose()
-            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                    async with self._pool.stream(
+                        "POST", self._asked, headers=self._headers, content=body
+                    ) as got:
+                        headers = httpx.Headers(got.headers)
+                        return got.status, headers, await _body(headers, got, most)
+            except FAILURES as error:
                 if not retries:
                     raise NoAnswer(type(error).__name__) from None
                 retries -= 1
 
 
-def _client() -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        verify=tls_context(),
-        limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=_IDLE_S),
-        timeout=None,  # noqa: S113 - `_post` bounds the whole
-    )
-
-
-async def _body(got: httpx.Response, most: int) -> bytes:
-    if got.headers.get("Content-Encoding", "identity") != "identity":
+async def _body(headers: httpx.Headers, got: httpcore.Response, most: int) -> bytes:
+    if headers.get("Content-Encoding", "identity") != "identity":
         raise NoAnswer("its answer is compressed")
     found, parts = bytearray(), 0
-    async for part in got.aiter_raw():
+    async for part in got.aiter_stream():
         found += part
         parts += 1
         if max(len(found), parts * _LEAST_PART) > most:
