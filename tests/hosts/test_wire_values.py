@@ -22,7 +22,7 @@ from solders.pubkey import Pubkey
 from tests.promises import promise
 from tests.support.examples import examples
 
-from solward.hosts.wire import failures, values
+from solward.hosts.wire import failures, methods, values
 from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
@@ -338,6 +338,38 @@ def test_an_error_arrives_as_its_class_with_text_and_attributes(error: errors.So
     if isinstance(error, errors.GuardrailBlocked):
         assert isinstance(arrived, errors.GuardrailBlocked)
         assert arrived.retry_after_s == error.retry_after_s == 7
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ModelRefused("no", reason="safety", said="Never.", usage=provider.Usage(2**60)),
+        errors.ProviderError("x", may_cost=True, usage=provider.Usage(-1)),
+        errors.ProviderError("x", may_cost=True, usage="many"),  # type: ignore[arg-type]
+        errors.LedgerRejected(-32000, "x", ["y" * 300_000]),
+        errors.LedgerRejected(-32000, "x", object()),
+    ],
+    ids=["too many", "negative", "no usage", "too long", "no JSON"],
+)
+def test_what_an_error_may_lack_is_left_out_where_it_cannot_travel(
+    error: errors.ProviderError | errors.LedgerRejected,
+) -> None:
+    arrived = over_the_wire(error)
+    lost = "usage" if isinstance(error, errors.ProviderError) else "data"
+    assert (type(arrived), vars(arrived)) == (type(error), {**vars(error), lost: None})
+
+
+def test_arguments_that_are_too_long_together_are_not_run_and_the_rest_is_read() -> None:
+    long = provider.ToolCall("long", {"note": "\U0001f642" * (1 << 18)})
+    short = provider.ToolCall("short", {"a": 1})
+    answer = provider.Completion("\U0001f642" * (1 << 18), (long,) * 500 + (short,) * 500)
+    sent = values.COMPLETION.to_wire(answer)
+    assert len(msgspec.msgpack.encode(sent)) < methods.PROVIDER_COMPLETE.largest
+    arrived = values.COMPLETION.from_wire(sent)
+    assert arrived.text == answer.text
+    assert arrived.tool_calls[0] == long
+    assert arrived.tool_calls[499] == provider.ToolCall("long", "unreadable")
+    assert arrived.tool_calls[500:] == (short,) * 500
 
 
 def test_every_error_travels_but_for_the_one_with_an_object_of_the_registry() -> None:

@@ -164,8 +164,10 @@ async def test_what_cannot_be_read_is_said_counted_and_not_asked_for_again(name:
                 "usageMetadata": {"promptTokenCount": 10},
             },
         ),
+        # A proxy's, under the names of two vendors.
+        (GROK, message(5) | {"usage": {**COUNTED, "input_tokens": 10, "output_tokens": 5}}),
     ],
-    ids=["anthropic", "gemini"],
+    ids=["anthropic", "gemini", "both"],
 )
 async def test_other_vendors_tokens_are_counted_by_their_own_names(vendor: Any, body: Any) -> None:
     with pytest.raises(ProviderError, match="cannot be read") as told:

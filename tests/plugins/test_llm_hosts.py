@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -15,9 +16,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from tests.promises import promise
 from tests.support.clock import until
 from tests.support.hosts import in_memory_of, model_hosts
+from tests.support.http import served
 from tests.support.models import KEY, VENDORS, WAIT, asked_of
 from tests.support.repository import ROOT
 from tests.support.vendors.server import VendorServer, vendor_server
@@ -91,6 +94,39 @@ async def test_text_that_nobody_can_store_is_cleaned_and_no_host_ends(two: Both)
     # Arguments are not changed: what cannot be stored does not run.
     assert all(isinstance(call.arguments, str) for call in completion.tool_calls)
     assert completion.usage is not None
+
+
+LONG = b'{"choices":[' + b"{}," * 11_000_000 + b"{}]}"
+
+
+@promise("unreadable-answer-once")
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [(LONG, "identity"), (gzip.compress(LONG, 1), "gzip")],
+    ids=["long", "compressed"],
+)
+async def test_an_answer_that_is_too_long_ends_no_host(
+    two: Both, body: bytes, encoding: str
+) -> None:
+    asked: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.headers.get("Accept-Encoding"))
+        headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
+        return web.Response(body=body, headers=headers)
+
+    async with vendor_server() as server, served(answer, method="POST") as url:
+        await ask(two, server)
+        before = {host.pid for host in two[0].hosts}
+        # Without a key, which alone would forbid what is compressed.
+        with pytest.raises(
+            ProviderError, match="cannot be read: it is encoded, or too large"
+        ) as told:
+            await two[1]["openai"].complete(REQUEST, {}, ProviderContext(None, url))
+        assert (await ask(two, server)).text == "Fine."
+        assert {host.pid for host in two[0].hosts} == before
+    assert (told.value.retryable, told.value.may_cost) == (False, True)
+    assert asked == ["identity"]
 
 
 async def test_many_at_once_each_get_their_own_answer_from_two_processes(

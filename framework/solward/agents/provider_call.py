@@ -134,7 +134,11 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         if isinstance(error, ModelRefused):
             outcome = "refused"
             error.said = cleaned(scrub_text(error.said))
-        _count_usage(name, checked_usage(error.usage))
+        try:
+            _count_usage(name, checked_usage(error.usage))
+        except ProviderError:
+            # What a budget cannot count: the error is told as if the vendor had counted nothing.
+            error.usage = None
         raise error from None
     except SolwardError:
         raise

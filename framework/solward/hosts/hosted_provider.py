@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solward.hosts.capabilities import RunningCall, TenantHost
-from solward.hosts.egress import EgressCall
+from solward.hosts.egress import EgressCall, Limits
 from solward.hosts.wire import methods
 from solward.hosts.wire.values import (
     COMPLETION,
@@ -33,10 +33,15 @@ Lend = Callable[[], AbstractAsyncContextManager[TenantHost]]
 
 @dataclass(frozen=True, slots=True)
 class HostedProvider:
-    """One provider: each hook as a call into a host."""
+    """One provider: each hook as a call into a host.
+
+    Attributes:
+        whole: limits of the requests for an answer that does not stream, in place of all calls'.
+    """
 
     spec: ProviderSpec
     lend: Lend
+    whole: Limits | None = None
 
     def hooks(self) -> dict[str, Callable[..., Any]]:
         """By name, called as those of a provider in this process."""
@@ -52,6 +57,8 @@ class HostedProvider:
         """One completion; raises `ProviderError`, or `SkillError` where a request was refused."""
         async with self.lend() as tenant:
             call, running = self._completion_call(tenant, request, options, context)
+            assert running.egress is not None
+            running.egress.limits = self.whole
             with _as_provider():
                 answer = await tenant.call(methods.PROVIDER_COMPLETE, call, running)
             completion: Completion = _read(tenant, COMPLETION.from_wire, answer)

@@ -65,7 +65,10 @@ _SETTLED_NICE: Final = 10
 # Calls whose requests share connections. A pool's work for a request grows with the square of its
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8
-_EGRESS: Final = Limits(at_once=_LANE, requests=16)
+# A host reads the answers to all agents: its memory was at its end with 30 MB of JSON, and 8 MB of
+# empty objects took it half a minute. 128,000 tokens are about 1 MiB, and in a stream 300 bytes each.
+_EGRESS: Final = Limits(at_once=_LANE, requests=16, response_bytes=8 << 20, encoded=False)
+_WHOLE: Final = replace(_EGRESS, response_bytes=2 << 20)
 _KEPT_PRICES: Final = 1_024
 # The service serves first, which takes less: on two processors an import beside its start is felt.
 _WARM_AFTER_S: Final = 1.0
@@ -115,7 +118,7 @@ class ModelHosts:
         """
         self._modules[spec.name] = module
         self._specs[spec.name] = spec
-        provider = _ModelProvider(HostedProvider(spec, self._lent))
+        provider = _ModelProvider(HostedProvider(spec, self._lent, _WHOLE))
         return {
             "provider_complete": provider.complete,
             "provider_stream": provider.stream,

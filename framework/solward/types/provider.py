@@ -163,7 +163,7 @@ class Completion:
 
 
 # Characters and calls. More, or a longer name, does not travel out of a plugin host.
-_MAX_ANSWER: Final = 1 << 20
+_MAX_ANSWER: Final = 1 << 18
 _MAX_NAME: Final = 200
 _MAX_CALLS: Final = 1_024
 

@@ -422,22 +422,26 @@ def forget() -> None:
     _sent.clear()
 
 
-# Of Chat Completions, of Anthropic and OpenAI's Responses, and of Gemini.
-_PROMPT_COUNT: Final = re.compile(r"prompt_tokens|promptTokenCount|(cache_\w+_)?input_tokens")
-_ANSWER_COUNT: Final = re.compile(r"(completion|output)_tokens|(candidates|thoughts)TokenCount")
+# Of Chat Completions, of Anthropic and OpenAI's Responses, and of Gemini. A proxy may give the
+# same count under the names of two.
+_PROMPT_COUNTS: Final = (r"prompt_tokens", r"(cache_\w+_)?input_tokens", r"promptTokenCount")
+_ANSWER_COUNTS: Final = (r"completion_tokens", r"output_tokens", r"(candidates|thoughts)TokenCount")
 
 
 def counted_in(answer: Any) -> Any:
     """The tokens that a vendor's own answer counts, under the names of litellm's `Usage`."""
     found = answer if isinstance(answer, dict) else {}
     counted = found.get("usage") or found.get("usageMetadata")
-    counts = counted.items() if isinstance(counted, dict) else ()
+    counts = counted if isinstance(counted, dict) else {}
 
-    def total(names: re.Pattern[str]) -> int:
-        return sum(each for name, each in counts if names.fullmatch(name) and type(each) is int)
+    def total(names: str) -> int:
+        return sum(
+            each for name, each in counts.items() if re.fullmatch(names, name) and type(each) is int
+        )
 
     return SimpleNamespace(
-        prompt_tokens=total(_PROMPT_COUNT), completion_tokens=total(_ANSWER_COUNT)
+        prompt_tokens=max(map(total, _PROMPT_COUNTS)),
+        completion_tokens=max(map(total, _ANSWER_COUNTS)),
     )
 
 

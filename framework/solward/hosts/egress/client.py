@@ -79,6 +79,7 @@ class EgressCall:
         key: the variable of a provider's key, which configured addresses get in place of its sites.
         client: makes the requests to configured addresses, with headers of the operator's own;
             None for a client like any other.
+        limits: in place of those of all calls.
         deadline: the loop's time at which the call ends.
         refused: why a request of it was refused last, while it ran; None where none was.
     """
@@ -90,6 +91,7 @@ class EgressCall:
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     key: str | None = None
     client: httpx.AsyncClient | None = None
+    limits: Limits | None = None
     deadline: float | None = None
     requests: int = 0
     ended: bool = False
@@ -267,7 +269,7 @@ class Egress:
         async with waiting(until):
             await gate.acquire()
         pace = self._paces.setdefault(call.tenant, ReadPace(self._limits.chunks_a_second))
-        reading = AnswerReading(target.site, self._limits, pace)
+        reading = AnswerReading(target.site, call.limits or self._limits, pace)
         try:
             async with waiting(until):
                 current_reading.set(reading)
@@ -327,7 +329,7 @@ class Egress:
         self, answer: Answer, outgoing: Outgoing, until: float, reading: AnswerReading
     ) -> AsyncGenerator[HttpPiece, None]:
         site = reading.site
-        yield HttpPiece(head=answer_head(answer, site, outgoing.patterns, self._limits))
+        yield HttpPiece(head=answer_head(answer, site, outgoing.patterns, reading.limits))
         received, screen = 0, AnswerScreen(outgoing.patterns)
         while True:
             async with waiting(until):
@@ -336,8 +338,8 @@ class Egress:
                 chunk = await anext(answer.chunks, None)
                 await reading.pace.spend(1)
             received += len(chunk or b"")
-            if received > self._limits.response_bytes:
-                raise answer_too_large(site, self._limits)
+            if received > reading.limits.response_bytes:
+                raise answer_too_large(site, reading.limits)
             data = screen.end() if chunk is None else screen.take(chunk)
             for start in range(0, len(data), PIECE):
                 yield HttpPiece(data=data[start : start + PIECE])

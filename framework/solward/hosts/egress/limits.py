@@ -26,6 +26,8 @@ class Limits:
         connect_s: until there is a connection.
         head_bytes: as they come until an answer's head is there, so of all heads before it (1xx).
         chunks_a_second: of all answers of one tenant that are read at full speed; more wait.
+        encoded: whether answers may be compressed, to bytes that nobody here counts. One that has a
+            secret's site may not in any case.
     """
 
     request_bytes: int = 8 << 20
@@ -38,6 +40,7 @@ class Limits:
     connect_s: float = 15.0
     head_bytes: int = 64 << 10
     chunks_a_second: int = 2_000
+    encoded: bool = True
 
 
 LIMITS: Final = Limits()

@@ -95,6 +95,7 @@ def outgoing_request(
     patterns = {
         form: each.placeholder.encode() for each in placed for form in quoted_forms(each.value)
     } | {form: b"*" for value in own.values() for form in quoted_forms(value.decode("latin-1"))}
+    is_plain = bool(patterns) or not limits.encoded
     headers = [(b"Host", host_header(target.site))]
     size, lengths, chunked = 0, [], False
     for name, value in request.headers:
@@ -107,7 +108,7 @@ def outgoing_request(
         elif lower == b"transfer-encoding":
             chunked = True
         elif lower not in _HOP_BY_HOP and lower not in own:
-            if patterns and lower in _DISGUISES:
+            if is_plain and lower in _DISGUISES:
                 continue
             filled = fill_header(lower, value, placed)
             if filled != value and lower == b"authorization":
@@ -117,7 +118,7 @@ def outgoing_request(
         raise SkillError(
             "too_large", f"The headers are more than {limits.header_bytes} bytes together"
         )
-    if patterns:
+    if is_plain:
         headers.append((b"Accept-Encoding", b"identity"))
     length: int | None = 0
     if lengths:
@@ -249,11 +250,12 @@ def answer_head(
         lower = name.lower()
         if lower in _HOP_BY_HOP:
             continue
-        if patterns and lower == b"content-encoding" and value.lower() != b"identity":
+        is_encoded = lower == b"content-encoding" and value.lower() != b"identity"
+        if is_encoded and (patterns or not limits.encoded):
             raise SkillError(
                 "encoded_answer",
-                f"{site} answered in an encoding that was not asked for, in which its secret"
-                " could not be recognized",
+                f"{site} answered in an encoding that was not asked for, in which neither secrets"
+                " nor bytes could be counted on",
             )
         headers.append((screened(name), screened(value)))
         longest = max(len(headers[-1][0]) * 64, len(headers[-1][1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
@@ -82,7 +83,8 @@ _ATTRIBUTES: Final[dict[type[SolwardError], dict[str, str]]] = {
     errors.ModelRefused: {"reason": "reason", "said": "said"},
     errors.LedgerRejected: {"code": "rpc_code", "data": "rpc_data"},
 }
-# They may be None; without another one the error is unreadable.
+# They may be None, and are left out where they cannot travel; without another one the error is
+# unreadable.
 _OPTIONAL: Final = frozenset({"rpc_data", "usage"})
 # It carries an object of the registry.
 _STAYS = {errors.PluginError}
@@ -117,12 +119,12 @@ def to_wire(error: BaseException) -> tuple[str, str, ErrorData | None]:
         except Exception:
             return BUG, _name(type(error).__name__), None
         kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
-        try:
-            data = _data(error, kind)
-            from_wire(kind.__name__, text, data)
-        except Exception:
-            return SolwardError.__name__, text, None
-        return kind.__name__, text, data
+        for without in (frozenset[str](), _OPTIONAL):
+            with suppress(Exception):
+                data = _data(error, kind, without)
+                from_wire(kind.__name__, text, data)
+                return kind.__name__, text, data
+        return SolwardError.__name__, text, None
     name = error.type_name if isinstance(error, HostBug) else type(error).__name__
     return BUG, _name(name), None
 
@@ -158,12 +160,14 @@ def _attributes(kind: type[SolwardError]) -> dict[str, str]:
     return found
 
 
-def _data(error: SolwardError, kind: type[SolwardError]) -> ErrorData | None:
-    """The attributes as the other end will read them."""
+def _data(
+    error: SolwardError, kind: type[SolwardError], without: frozenset[str]
+) -> ErrorData | None:
+    """The attributes, but for those of `without`, as the other end will read them."""
     given = {
         there: _sent(there, getattr(error, own))
         for own, there in _attributes(kind).items()
-        if getattr(error, own) is not None
+        if there not in without and getattr(error, own) is not None
     }
     if not given:
         return None

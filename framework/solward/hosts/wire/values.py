@@ -646,13 +646,28 @@ class _CallPair(Pair[provider.ToolCall, "ToolCall"]):
 
     def to_wire(self, value: provider.ToolCall) -> ToolCall:
         try:
-            arguments = to_json(value.arguments)
+            return ToolCall(value.name, to_json(value.arguments))
         except InvalidRequest:
-            arguments = _NO_JSON
-        return ToolCall(value.name, arguments if len(arguments) <= _MAX_LONG else _NO_JSON)
+            return ToolCall(value.name, _NO_JSON)
+
+
+class _CompletionPair(Pair[provider.Completion, "Completion"]):
+    """A model's answer. Arguments that are too long together are as those that cannot travel."""
+
+    def to_wire(self, value: provider.Completion) -> Completion:
+        made = super().to_wire(value)
+        calls, room = [], _MAX_ARGUMENTS
+        for call in made.tool_calls:
+            size = len(call.arguments.encode())
+            fits = size <= room
+            room -= size if fits else len(_NO_JSON)
+            calls.append(call if fits else ToolCall(call.name, _NO_JSON))
+        return Completion(made.text, tuple(calls), made.usage)
 
 
 _NO_JSON: Final = '"unreadable"'
+# Bytes, in an answer of 4 MiB at most: its text and names are less than the other half.
+_MAX_ARGUMENTS: Final = 2 << 20
 _KEPT_TOOLS: Final = 1_024
 
 
@@ -764,7 +779,7 @@ PROVIDER_SPEC = Pair(provider.ProviderSpec, ProviderSpec)
 VENUE_SPEC = Pair(venue.VenueSpec, VenueSpec)
 USAGE = Pair(provider.Usage, Usage)
 TOOL_CALL = _CallPair(provider.ToolCall, ToolCall)
-COMPLETION = Pair(provider.Completion, Completion)
+COMPLETION = _CompletionPair(provider.Completion, Completion)
 MODEL_PRICE = Pair(provider.ModelPrice, ModelPrice)
 MESSAGE = Pair(provider.Message, Message)
 TOOL_DEFINITION = _ToolPair()
