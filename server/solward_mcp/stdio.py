@@ -6,6 +6,7 @@ import codecs
 import io
 import os
 import sys
+import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import IO, Any, Final, cast
@@ -17,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
-from solward_mcp.protocol import refusal_of
+from solward_mcp.protocol import Json, refusal_of
 from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
 
@@ -45,9 +46,9 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
         notifier = RecoveryNotifier(client)
         server = _server(WalletScope(client, wallet, asks_key=wallet is None), notifier)
         notifications = NotificationOptions(tools_changed=True, resources_changed=True)
-        output = _protocol_output()
-        lines = anyio.wrap_file(cast(IO[str], _CheckedLines(sys.stdin.buffer, output)))
-        answers = anyio.wrap_file(io.TextIOWrapper(output, "utf-8"))
+        messages = _Messages(_protocol_output())
+        lines = anyio.wrap_file(cast(IO[str], _CheckedLines(sys.stdin.buffer, messages)))
+        answers = anyio.wrap_file(cast(IO[str], messages))
         async with stdio_server(lines, answers) as (incoming, outgoing), notifier.running():
             await server.run(
                 incoming, outgoing, server.create_initialization_options(notifications)
@@ -61,12 +62,57 @@ def _protocol_output() -> io.BufferedWriter:
     return output
 
 
+class _Messages(io.TextIOBase):
+    """The messages of standard output, and the requests of either side that have no response yet.
+
+    The SDK ends what runs when its input ends, and a payment would be made without a response.
+    """
+
+    def __init__(self, output: io.BufferedWriter) -> None:
+        super().__init__()
+        self._output = output
+        self._changed = threading.Condition()
+        self._requests: set[Any] = set()
+        self._asked: set[Any] = set()
+
+    def write(self, line: str) -> int:
+        """Send a message; the SDK calls it in a thread."""
+        # A buffered writer takes whole lines of several threads.
+        self._output.write(line.encode())
+        self._output.flush()
+        self._note(jsontext.loads(line), self._asked, self._requests)
+        return len(line)
+
+    def passed_on(self, line: str) -> None:
+        """Note a message that the SDK is given."""
+        message = jsontext.loads(line)
+        self._note(message, self._requests, self._asked)
+        if message.get("method") == "notifications/cancelled":
+            with self._changed:
+                self._requests.discard((message.get("params") or {}).get("requestId"))
+
+    def await_responses(self) -> None:
+        """Wait for the response to each request, but for those that wait for the client's."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._requests) <= len(self._asked), TIMEOUT_S)
+
+    def _note(self, message: Json, requests: set[Any], answered: set[Any]) -> None:
+        if "id" not in message:
+            return
+        with self._changed:
+            if "method" in message:
+                requests.add(message["id"])
+            else:
+                answered.discard(message["id"])
+            self._changed.notify_all()
+
+
 class _CheckedLines(io.TextIOBase):
     """The lines of standard input that are messages. The others are answered here."""
 
-    def __init__(self, source: IO[bytes], output: io.BufferedWriter) -> None:
+    def __init__(self, source: IO[bytes], messages: _Messages) -> None:
         super().__init__()
-        self._source, self._output = source, output
+        self._source, self._messages = source, messages
 
     def readline(self, _size: int | None = -1) -> str:  # type: ignore[override]
         """Returns the next message, empty at the end; the SDK calls it in a thread."""
@@ -78,11 +124,12 @@ class _CheckedLines(io.TextIOBase):
                 continue
             refusal = refusal_of(line, _MAX_MESSAGE_BYTES)
             if refusal is None:
-                return line.removeprefix(codecs.BOM_UTF8).decode()
+                message = line.removeprefix(codecs.BOM_UTF8).decode()
+                self._messages.passed_on(message)
+                return message
             if "id" in refusal:
-                # A buffered writer takes whole lines of several threads.
-                self._output.write(jsontext.dumps(refusal).encode() + b"\n")
-                self._output.flush()
+                self._messages.write(jsontext.dumps(refusal) + "\n")
+        self._messages.await_responses()
         return ""
 
 

@@ -15,7 +15,16 @@ import pytest
 from mcp import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types import ToolListChangedNotification
-from tests.support.mcp import MODES, called, http_session, refusal, resource, stdio_session
+from tests.support.mcp import (
+    MODES,
+    STDIO,
+    called,
+    http_session,
+    refusal,
+    resource,
+    stdio_environment,
+    stdio_session,
+)
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
 from solward_mcp.tools import built_in
@@ -161,6 +170,36 @@ async def test_a_wrong_token_is_told_how_to_be_mended_on_stdio(service: Service)
         assert "SOLWARD_API_KEY" in text
         with pytest.raises(MCPError, match="Invalid API key"):
             await client.list_tools()
+
+
+def test_an_input_that_ends_loses_no_response(service: Service) -> None:
+    with service.client() as rest:
+        wallet = funded_wallet(rest, "piped", 1)
+        started = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "printf", "version": "1"},
+        }
+        pays = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+        sent = [
+            {"id": 1, "method": "initialize", "params": started},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": {"name": "transfer", "arguments": pays}},
+            {"id": "left", "method": "tools/list"},
+            {"method": "notifications/cancelled", "params": {"requestId": "left"}},
+        ]
+        done = subprocess.run(
+            STDIO,
+            input="".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in sent),
+            env=stdio_environment(service),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
+        [paid] = rest.get(f"/wallets/{wallet}/transactions?type=transfer").json()["transactions"]
+        assert paid["signature"] in json.dumps(answers[2]["result"])
 
 
 async def test_a_stdio_session_outlives_the_service(services: Any) -> None:

@@ -18,6 +18,7 @@ from tests.support.processes import SECRET, Service
 
 from solward.support import jsontext
 
+STDIO = (sys.executable, "-m", "solward_cli", "mcp")
 MODES = ("auto", "legacy")
 """The protocol of 2026, which has no handshake, and the one before it."""
 
@@ -28,27 +29,29 @@ async def stdio_session(
 ) -> AsyncIterator[Client]:
     """A client that started `solward mcp` as a host does; its log goes beside the service's."""
     folder: Path = service.home.parent
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "solward_cli", "mcp", *arguments],
-        env={
-            "SOLWARD_HOME": str(folder / "nobody"),
-            "SOLWARD_API_URL": service.url.removesuffix("/api/v1"),
-            "SOLWARD_API_KEY": token,
-        },
-        cwd=folder,
-    )
+    command, *arguments = [*STDIO, *arguments]
+    environment = stdio_environment(service, token)
+    server = StdioServerParameters(command=command, args=arguments, env=environment, cwd=folder)
     with (folder / "mcp.log").open("a") as log:
         transport = stdio_client(server, errlog=log)
         async with Client(transport, mode=mode, cache=None, **options) as client:
             yield client
 
 
+def stdio_environment(service: Service, token: str = SECRET) -> dict[str, str]:
+    """The environment of a `solward mcp` for the service."""
+    return {
+        "SOLWARD_HOME": str(service.home.parent / "nobody"),
+        "SOLWARD_API_URL": service.url.removesuffix("/api/v1"),
+        "SOLWARD_API_KEY": token,
+    }
+
+
 @contextmanager
 def stdio_process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`solward mcp` of a service that is not there, which `ping` does not need."""
     with subprocess.Popen(
-        [sys.executable, "-m", "solward_cli", "mcp", "--url", "http://127.0.0.1:9"],
+        [*STDIO, "--url", "http://127.0.0.1:9"],
         env={"SOLWARD_API_KEY": SECRET, "SOLWARD_HOME": str(folder / "nobody")},
         cwd=folder,
         stdin=subprocess.PIPE,
