@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solward.client import Skill
-from solward_mcp.protocol import Json
+from solward_mcp.protocol import EXACT_DIGITS, Json, too_many_digits
 
 READ = "read"
 DRY_RUN = "dry_run"
@@ -26,7 +26,6 @@ _WALLET_ALTERNATIVE = "solward_wallet"
 # Keywords about the number or names of properties: the wallet and `dry_run` are more of them. The
 # service validates the skill's own parameters by them.
 _PROPERTY_KEYWORDS = frozenset({"minProperties", "maxProperties", "propertyNames"})
-_EXACT_DIGITS = 15
 _MAX_KEY = 255
 
 IDEMPOTENCY_META = "solward/idempotencyKey"
@@ -257,9 +256,6 @@ def _number(value: float, field: str, money: bool) -> Decimal:
     if not math.isfinite(value):
         raise BadArgument(f"{field} must be a finite number")
     number = Decimal(repr(value))
-    if money and len(number.normalize().as_tuple().digits) > _EXACT_DIGITS:
-        raise BadArgument(
-            f"{field} must have at most {_EXACT_DIGITS} digits: JSON numbers of MCP carry no more "
-            "exactly"
-        )
+    if money and len(number.normalize().as_tuple().digits) > EXACT_DIGITS:
+        raise BadArgument(too_many_digits(field))
     return number

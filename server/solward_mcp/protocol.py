@@ -4,6 +4,8 @@ differently."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, Final
 
 from solward.support import jsontext
@@ -17,6 +19,9 @@ INTERNAL_ERROR: Final = -32603
 # Of a request; of one that calls a tool. What else stands there would bind nothing.
 _REQUEST: Final = frozenset({"id", "jsonrpc", "method", "params"})
 _CALL: Final = frozenset({"_meta", "arguments", "name", "task"})
+
+EXACT_DIGITS: Final = 15
+"""Of a number: a float has so many whatever they are."""
 
 Json = dict[str, Any]
 """An object of the protocol, in the protocol's own fields."""
@@ -84,7 +89,25 @@ def _fault(message: Any) -> str | None:
         return "params must be an object"
     if params and message["method"] == "tools/call" and (unknown := params.keys() - _CALL):
         return f"params.{min(unknown)} is none of: {', '.join(sorted(_CALL))}"
-    return None
+    rounded = _rounded(params, "params")
+    return None if rounded is None else too_many_digits(rounded)
+
+
+def _rounded(value: Any, path: str) -> str | None:
+    """The path of the first fraction that the SDK, which reads it as a float, would change."""
+    if isinstance(value, Decimal):
+        return None if Decimal(repr(float(value))) == value else path
+    if isinstance(value, dict):
+        members: Iterable[tuple[str | int, Any]] = value.items()
+    else:
+        members = enumerate(value) if isinstance(value, list) else ()
+    found = (_rounded(each, jsontext.member(path, key)) for key, each in members)
+    return next((name for name in found if name is not None), None)
+
+
+def too_many_digits(field: str) -> str:
+    """What to say of a number that a float does not hold."""
+    return f"{field} must have at most {EXACT_DIGITS} digits: JSON numbers of MCP carry no more exactly"
 
 
 def _is_id(value: object) -> bool:

@@ -43,6 +43,11 @@ REFUSED: dict[bytes, tuple[int, Any]] = {
     },
 }
 REFUSED |= {
+    b'{"jsonrpc":"2.0","id":3,"method":"ping","params":{"a":[0.01000000000000000000001]}}': (
+        INVALID_REQUEST,
+        3,
+    ),
+    b'{"jsonrpc":"2.0","id":3,"method":"ping","params":{"a":1e-399}}': (INVALID_REQUEST, 3),
     b'{"jsonrpc":"2.0","id":3,"method":"ping","error":{"code":1,"message":"x"}}': (
         INVALID_REQUEST,
         3,
