@@ -107,7 +107,10 @@ def _rounded(value: Any, path: str) -> str | None:
 
 def too_many_digits(field: str) -> str:
     """What to say of a number that a float does not hold."""
-    return f"{field} must have at most {EXACT_DIGITS} digits: JSON numbers of MCP carry no more exactly"
+    return (
+        f"{field} must have at most {EXACT_DIGITS} digits: JSON numbers of MCP carry no more "
+        "exactly"
+    )
 
 
 def _is_id(value: object) -> bool:

@@ -66,7 +66,7 @@ _SETTLED_NICE: Final = 10
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8
 # A host reads the answers to all agents: its memory was at its end with 30 MB of JSON, and 8 MB of
-# empty objects took it half a minute. 128,000 tokens are about 1 MiB, and in a stream 300 bytes each.
+# empty objects took it half a minute. 128,000 tokens are about 1 MiB; in a stream one is 300 bytes.
 _EGRESS: Final = Limits(at_once=_LANE, requests=16, response_bytes=8 << 20, encoded=False)
 _WHOLE: Final = replace(_EGRESS, response_bytes=2 << 20)
 _KEPT_PRICES: Final = 1_024

@@ -42,6 +42,7 @@ from solward.types.errors import (
     TakenOver,
 )
 from solward.types.events import EventKind
+from solward.types.roles import is_key
 from solward.types.skill import Effects
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import Actor, ScheduleRun
@@ -292,7 +293,7 @@ class Journal:
 
 def _busy(makers: Iterable[str]) -> set[str]:
     """The keys among the makers of runs that may have no more of them now."""
-    counted = Counter(each for each in makers if each.startswith("key:"))
+    counted = Counter(each for each in makers if is_key(each))
     return {each for each, runs in counted.items() if runs >= MOST_OF_KEY}
 
 
@@ -401,20 +402,20 @@ async def run_once(
     except (TakenOver, StoreError):
         raise
     except Held as held:
-        return Outcome(RunStatus.HELD, storable(held.hold.message()))
+        return Outcome(RunStatus.HELD, _storable(held.hold.message()))
     except KeyRevoked:
         return Outcome(RunStatus.REFUSED, f"{KEY_ENDED}; nothing was sent", KEY_ENDED)
     except SkillTimeout as error:
-        return Outcome(RunStatus.FAILED, storable(str(error)))
+        return Outcome(RunStatus.FAILED, _storable(str(error)))
     except SkillError as error:
         status = RunStatus.FAILED if error.code in _BROKEN else RunStatus.REFUSED
-        return Outcome(status, storable(scrub_text(str(error))))
+        return Outcome(status, _storable(scrub_text(str(error))))
     except SolwardError as error:
-        return Outcome(RunStatus.REFUSED, storable(scrub_text(str(error))))
+        return Outcome(RunStatus.REFUSED, _storable(scrub_text(str(error))))
     except Exception:
         _log.exception("schedule_failed", schedule_id=schedule.id)
         return Outcome(RunStatus.FAILED, "The run failed with an internal error")
-    return Outcome(RunStatus.SUCCEEDED, storable(concealed(answer)))
+    return Outcome(RunStatus.SUCCEEDED, _storable(concealed(answer)))
 
 
 def spends(skill: LoadedSkill | None) -> bool:
@@ -433,6 +434,5 @@ def _check_skill(schedule: Schedule, skill: LoadedSkill | None) -> None:
         )
 
 
-def storable(text: str) -> str:
-    """`text` cut to `MAX_TEXT` characters, without characters that a database refuses."""
+def _storable(text: str) -> str:
     return cleaned(text[:MAX_TEXT])

@@ -9,6 +9,9 @@ from typing import Final
 ADMIN: Final = "admin"
 """The principal of the admin secret; `admin:<id>` is that of an admin credential."""
 
+KEY_PRINCIPAL: Final = "key:"
+"""What the principal of an API key begins with; its id follows."""
+
 _PREFIX = f"{ADMIN}:"
 
 
@@ -37,7 +40,7 @@ def is_admin(principal: str) -> bool:
 
 def is_key(principal: str | None) -> bool:
     """Whether a principal is an API key's."""
-    return principal is not None and principal.startswith("key:")
+    return principal is not None and principal.startswith(KEY_PRINCIPAL)
 
 
 def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:

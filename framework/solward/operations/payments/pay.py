@@ -82,7 +82,7 @@ _CLOSE_WAIT_S: Final = 5.0
 # Payers of fees that are remembered to be no wallets: sellers name them, and none may fill the
 # memory.
 _MOST_STRANGERS: Final = 1_000
-# The answers to one principal take at most this part of the room of all, beside its newest.
+# The kept answers to one principal take at most a tenth of the room of all, beside its newest.
 ONE_IN: Final = 10
 
 _log = structlog.get_logger(__name__)

@@ -15,6 +15,7 @@ from solward.support.clock import iso
 from solward.support.durations import DAY_MS
 from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import SOL_DECIMALS, lamports_to_sol
+from solward.types.roles import KEY_PRINCIPAL, is_key
 from solward.vault.grants.model import (
     ANY_ASSET,
     COSTS_WINDOW_MS,
@@ -42,9 +43,6 @@ from solward.vault.store.window_sums import Counted
 _NEARLY_FULL: Final = 80
 SWAPS: Final = "agents, keys and schedules without grants may swap any token"
 """Why nothing bounds what can leave of a token."""
-
-# Stands for any key without grants.
-_A_KEY: Final = "key:"
 
 Caller = tuple[str, ScopeLimits]
 """Who may use a wallet: an agent or a key, with its ceilings."""
@@ -298,8 +296,9 @@ def can_leave(
     lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
         parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
+        # Which of the keys without grants it is makes no difference.
         parts += [
-            _of_all(_of_caller(_A_KEY, limits, asset, wallet_id, sets, now), keys)
+            _of_all(_of_caller(KEY_PRINCIPAL, limits, asset, wallet_id, sets, now), keys)
             for limits, keys in alike
         ]
         whole = _least(_added(parts), _of_ceilings(ceilings, asset, lends=lends))
@@ -319,7 +318,7 @@ def _of_caller(
     sets: Mapping[str, Sequence[Grant]],
     now: Moment,
 ) -> _Bound:
-    if who.startswith("key:") and limits.daily_lamports == 0:
+    if is_key(who) and limits.daily_lamports == 0:
         # It signs nothing.
         return _Bound(0)
     # The wallet's grants and the caller's each may count a loan where the other does not.

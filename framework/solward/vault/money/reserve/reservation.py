@@ -24,6 +24,7 @@ from solward.types.guardrail import (
     TransactionEffects,
 )
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.types.roles import is_key
 from solward.vault.grants.dollars import AssetPrice
 from solward.vault.grants.judged import ALLOWED, HELD
 from solward.vault.grants.model import Charge, Why
@@ -608,7 +609,7 @@ class Reserver:
 
     async def _shared_scopes(self, connection: AsyncConnection, actor: Actor) -> list[str]:
         """What has windows over several wallets: the key, and a skill or plugin under grants."""
-        scopes = [scope for scope, _ in actor.limits if scope.startswith("key:")]
+        scopes = [scope for scope, _ in actor.limits if is_key(scope)]
         if actor.via and self._database.shared:
             # Nobody changes grants from here on.
             await spending.lock_service(connection)
