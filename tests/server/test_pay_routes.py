@@ -326,15 +326,16 @@ async def test_answers_to_one_key_make_room_for_its_own_newer_ones_alone(shop: S
 
 
 @promise("one-principals-answers")
+@pytest.mark.parametrize("note", ["n" * 8_000, "\U0001f642" * 600], ids=["ascii", "of four bytes"])
 async def test_offers_of_a_seller_who_never_answers_make_room_for_their_payers_newer_ones(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, note: str
 ) -> None:
     monkeypatch.setattr(pay, "SETTLE_WAIT_S", 0.0)
     shop.service.payments.answers_max_bytes = 200_000
 
     async def takes(asked: Asked) -> Reply:
         if not asked.paid:
-            return shop.asks(shop.offer() | {"note": "n" * 8_000})
+            return shop.asks(shop.offer() | {"note": note})
         await shop.settle(asked)
         return Reply(raw=b"")
 

@@ -290,7 +290,7 @@ def _check_words(offer: PaymentOffer) -> None:
         raise PaymentRefused("memo_invalid", unfit)
     if offer.most_unit_price < LEAST_UNIT_PRICE or offer.most_compute_units < 1:
         raise PaymentRefused("budget_invalid", "it leaves no room for compute units")
-    if len(jsontext.dumps(dict(offer.raw))) > MAX_RAW_BYTES:
+    if len(jsontext.dumps(dict(offer.raw)).encode()) > MAX_RAW_BYTES:
         raise PaymentRefused("offer_too_large", f"it has more than {MAX_RAW_BYTES >> 10} KiB")
 
 

@@ -157,7 +157,7 @@ async def add(connection: AsyncConnection, row: PaymentRow, principal: str) -> N
             "url": row.url,
             "method": row.method,
             "fingerprint": row.fingerprint,
-            "offer": jsontext.dumps(dict(row.offer)),
+            "offer": _stored(dict(row.offer)),
             "asset": row.asset,
             "units": row.units,
             "decimals": row.decimals,
@@ -191,7 +191,7 @@ async def note_answer(
             "served": answer.served.value,
             "hint": answer.hint,
             "answer_status": answer.status,
-            "answer_headers": jsontext.dumps([list(each) for each in answer.headers]),
+            "answer_headers": _stored([list(each) for each in answer.headers]),
             "answer_body": answer.body,
             "answered_ms": answer.answered_ms,
         },
@@ -376,6 +376,12 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
         answered_ms=row.answered_ms,
         is_whole=is_whole,
     )
+
+
+def _stored(value: Any) -> str:
+    """JSON of as many bytes as characters, which `_TOTAL` counts: databases differ in functions
+    that count the bytes of text."""
+    return jsontext.dumps(value, ascii_only=True)
 
 
 # As the partial indexes have it; the name of the column is that of this table alone.
