@@ -64,7 +64,7 @@ class _Keys:
         },
         "readOnly": {
             "type": "boolean",
-            "title": "Reads alone",
+            "title": "Read only",
             "description": "It changes nothing; leave the limits as they are.",
         },
         "spendingLimitSol": {
@@ -102,7 +102,7 @@ class _Keys:
         limits = "" if one.details is None else limits_text(one.details)
         told = unenforced(one.permissions, read_only=is_read_only)
         return (
-            f"{'reads alone, ' if is_read_only else ''}{uses}, made {ago(one.created_at)}",
+            f"{'read only, ' if is_read_only else ''}{uses}, made {ago(one.created_at)}",
             limits if told is None else f"{limits}; {told}",
         )
 
