@@ -31,6 +31,7 @@ from solward.vault.grants.document import read_grant
 from solward.vault.grants.model import ANY_ASSET, RATE, USD, Finding, Grant, Why, Window
 from solward.vault.grants.sentences import (
     can_leave_sentence,
+    finding_refusal,
     finding_sentence,
     fixed_details,
     grant_sentence,
@@ -392,6 +393,15 @@ def test_15_a_refusal_says_what_was_asked_what_is_allowed_and_what_is_left(
     sentence: str, finding: Finding
 ) -> None:
     assert finding_sentence(finding, KNOWN) == sentence
+
+
+def test_a_refusal_for_decimals_has_them_as_its_numbers() -> None:
+    for requested in (9, None):
+        finding = Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=requested)
+        numbers = finding_refusal(finding, KNOWN).numbers
+        assert numbers is not None
+        asked = {} if requested is None else {"asked": "9"}
+        assert numbers.to_json() == {**asked, "limit": "6", "unit": "decimals"}
 
 
 def test_every_reason_has_its_sentence() -> None:

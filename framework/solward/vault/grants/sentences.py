@@ -724,10 +724,15 @@ def _into(finding: Finding, names: Names) -> Refusal:
 
 def _decimals(finding: Finding, names: Names) -> Refusal:
     asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
-    said = "does not say" if finding.requested is None else f"says {finding.requested} for"
-    known = "what it had" if finding.limit is None else finding.limit
-    written = f"{_grant(finding, names)} was written for {known}"
-    return Refusal(f"The transaction {said} the decimals of {asset}; {written}.")
+    says, known = finding.requested, finding.limit
+    n = RefusalNumbers(
+        asked=None if says is None else str(says),
+        limit=None if known is None else str(known),
+        unit="decimals",
+    )
+    said = "does not say" if says is None else f"says {n.asked} for"
+    written = f"{_grant(finding, names)} was written for {n.limit or 'what it had'}"
+    return Refusal(f"The transaction {said} the decimals of {asset}; {written}.", n)
 
 
 def _price(finding: Finding, names: Names) -> Refusal:
