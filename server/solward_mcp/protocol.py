@@ -4,6 +4,7 @@ differently."""
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
@@ -46,7 +47,7 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
     try:
         message = jsontext.read(data, max_bytes=max_bytes, has_nul=True)
     except ValueError as error:
-        return _refusal(PARSE_ERROR, f"Parse error: {error}", {"id": _id_despite(error, data)})
+        return _refusal(PARSE_ERROR, f"Parse error: {error}", _answered_despite(data))
     said = _fault(message)
     if said is None:
         return None
@@ -57,17 +58,23 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
     return _refusal(INVALID_REQUEST, f"Invalid request: {said}", answered)
 
 
-_IN_PARAMS: Final = ("params.", "params must ")
+class _Members(list[tuple[str, Any]]):
+    """An object's members, those of a name that stands twice too."""
 
 
-def _id_despite(error: ValueError, data: bytes) -> str | int | None:
-    """The id of a request that is JSON, and is refused for something in its params."""
+def _answered_despite(data: bytes) -> Json:
+    """The `id` with which a message that is refused for what else it has is answered: null where
+    none is known, and no member at all for a notification."""
+    message: Any = None
     with contextlib.suppress(ValueError, RecursionError):
-        message = jsontext.loads(data)
-        id_ = message.get("id") if isinstance(message, dict) else None
-        if str(error).startswith(_IN_PARAMS) and _is_id(id_) and jsontext.unfit(id_) is None:
-            return id_
-    return None
+        message = json.loads(data, object_pairs_hook=_Members)
+    if not isinstance(message, _Members):
+        return {"id": None}
+    ids = [value for name, value in message if name == "id"]
+    if not ids and any(name == "method" for name, _ in message):
+        return {}
+    known = len(ids) == 1 and _is_id(ids[0]) and jsontext.unfit(ids[0]) is None
+    return {"id": ids[0] if known else None}
 
 
 def _fault(message: Any) -> str | None:

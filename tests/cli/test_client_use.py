@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from tests.support.cli import STRANGER, Live
 from tests.support.processes import SECRET, free_port
@@ -663,6 +664,15 @@ def test_parameters_keep_texts_and_exact_numbers() -> None:
         "all": {"a": 1},
         "eq": "a=b",
     }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("amount=1", "amount=2"), ('{"amount":1}', "amount=2"), ("amount=1", '{"a":1,"amount":2}')],
+)
+def test_a_parameter_that_is_given_twice_is_refused(given: tuple[str, ...]) -> None:
+    with pytest.raises(click.BadParameter, match="amount is given twice"):
+        parameters(given, {})
 
 
 @pytest.mark.more

@@ -59,6 +59,10 @@ def test_a_policy_from_standard_input_adds_its_book_and_who_only_reads(live: Liv
     # Somebody who only read is granted something.
     live.run("policy", "add", f"Key {reads} may stake up to 1 SOL a day.", "--yes")
     assert f"Key {reads} may only read." not in sentences(live)
+    stale = json.dumps({**new, "version": live.get("/policy")["policy"]["version"] + 1})
+    refused = live.invoke("policy", "add", "-", "--yes", given=stale)
+    assert refused.exit_code == 1
+    assert "is in force" in refused.stderr
     # To read alone is less than before, so nobody is asked.
     other = json.dumps({"readOnly": [f"key:{live.key()}"]})
     live.run("policy", "add", "-", given=other)

@@ -25,6 +25,8 @@ REFUSED: dict[bytes, tuple[int, Any]] = {
     b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}': (PARSE_ERROR, 1),
     b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}': (PARSE_ERROR, None),
     b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping","params":{"\\ud800":1}}': (PARSE_ERROR, None),
+    b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{},"params":{}}': (PARSE_ERROR, 7),
+    b'{"jsonrpc":"2.0","id":"n","method":"ping","params":{"a":NaN}}': (PARSE_ERROR, "n"),
     b"1": (INVALID_REQUEST, None),
     b"null": (INVALID_REQUEST, None),
     b"[]": (INVALID_REQUEST, None),
@@ -112,10 +114,17 @@ async def test_what_expects_no_answer_has_none(
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'{"jsonrpc":"2.0","method":"notifications/initialized","params":[1]}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"a":1,"a":2}}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"a":"\\ud800"}}',
+    ],
+)
 async def test_a_malformed_notification_is_answered_by_a_status_alone(
-    shared_api: Api, stdio: subprocess.Popen[bytes]
+    shared_api: Api, stdio: subprocess.Popen[bytes], sent: bytes
 ) -> None:
-    sent = b'{"jsonrpc":"2.0","method":"notifications/initialized","params":[1]}'
     over_http = await post(shared_api, data=sent)
     assert over_http.status == 400
     assert "id" not in over_http.json

@@ -8,6 +8,7 @@ import pytest
 from tests.promises import promise
 from tests.support.agents import agent_body
 from tests.support.services import NOBODY, SECRET, Answer, Api
+from werkzeug.datastructures import Headers
 
 from solward_server.resources import PREFIX
 
@@ -246,6 +247,13 @@ async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api
 async def test_another_scheme_is_no_credential(api: Api, header: str) -> None:
     answer = await api.get("/wallets", token=None, headers={"Authorization": header})
     assert (answer.status, answer.error) == (401, KEY_REQUIRED)
+
+
+async def test_two_credentials_are_none(api: Api) -> None:
+    headers = Headers([("Authorization", f"Bearer {each}") for each in (SECRET, SECRET[::-1])])
+    client = api.app.test_client()
+    for sent in (headers, Headers(reversed(list(headers)))):
+        assert (await client.get("/api/v1/wallets", headers=sent)).status_code == 401
 
 
 async def test_the_scheme_is_read_in_any_case(api: Api) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
-from tests.support.services import Api
+from tests.support.services import STRANGER, Api
 
 pytestmark = promise("unknown-fields-refused")
 
@@ -58,6 +58,31 @@ async def test_no_route_that_changes_something_takes_an_unknown_field(
             assert str(asked.error).startswith(f"{shown} in the query is ")
     assert await changes(shared_api) == before
     assert (await shared_api.get("/keys")).json == {"keys": []}
+
+
+@promise("unknown-field-rules")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("path", "body", "header"),
+    [
+        ("/agents", {}, "Idempotency-Key"),
+        ("/keys", {"name": "k"}, "Idempotency-Key"),
+        ("/wallets", {}, "X-Idempotency-Key"),
+        ("/wallets/{wallet}/transfer", {"to": "{to}", "amount": 0.1}, "X-Idempotency-Key"),
+        ("/wallets/{wallet}/transfer", {"to": "{to}", "amount": 0.1}, "Idempotency_Key"),
+        ("/wallets/{wallet}/skills/transfer", {"to": "{to}", "amount": 0.1}, "Idempotencykey"),
+    ],
+)
+async def test_an_idempotency_key_that_binds_nothing_is_refused(
+    shared_api: Api, path: str, body: dict[str, Any], header: str
+) -> None:
+    wallet, before = await shared_api.wallet(1), await changes(shared_api)
+    sent = {name: STRANGER if value == "{to}" else value for name, value in body.items()}
+    answer = await shared_api.call("POST", path.format(wallet=wallet), sent, headers={header: "k"})
+    assert answer.status == 400, answer.text
+    assert str(answer.error).startswith(header)
+    assert str(answer.error).endswith(". Nothing was done")
+    assert await changes(shared_api) == before
 
 
 @promise("token-field-refused")

@@ -9,9 +9,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from solward.types.errors import LedgerError
+from solward.types.errors import LedgerError, LedgerRejected
 
 _FIRST_S, _MOST_S = 2.0, 300.0
+# JSON-RPC 2.0, 5.1: a node refuses the request for one of its items.
+_INVALID_PARAMS = -32602
 
 Item = TypeVar("Item")
 Work: TypeAlias = Callable[[Sequence[Item]], Awaitable[Any]]
@@ -21,6 +23,8 @@ def is_shared_failure(error: Exception) -> bool:
     """Whether an error concerns all items: the ledger or the database is unreachable."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
+    if isinstance(error, LedgerRejected) and error.code == _INVALID_PARAMS:
+        return False
     return isinstance(error, LedgerError | OperationalError | InterfaceError | PoolTimeout)
 
 

@@ -66,20 +66,23 @@ def parameters(
         option: that they were given with, for refusals.
 
     Raises:
-        click.BadParameter: one is neither `name=value` nor a JSON object.
+        click.BadParameter: one is neither `name=value` nor a JSON object, or is given twice.
     """
     values: dict[str, Any] = {}
     for each in texts:
         if each.lstrip().startswith("{"):
-            values |= _object(each, option)
-            continue
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(
-                f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint=option
-            )
-        is_string = properties.get(name, {}).get("type") == "string"
-        values[name] = value if is_string else value_of(value)
+            given = _object(each, option)
+        else:
+            name, equals, value = each.partition("=")
+            if not equals or not name:
+                raise click.BadParameter(
+                    f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint=option
+                )
+            is_string = properties.get(name, {}).get("type") == "string"
+            given = {name: value if is_string else value_of(value)}
+        if twice := values.keys() & given.keys():
+            raise click.BadParameter(f"{min(twice)} is given twice", param_hint=option)
+        values |= given
     return values
 
 

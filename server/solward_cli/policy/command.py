@@ -45,9 +45,12 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
     """
     from solward_cli.policy.render import render_change, render_policy
     from solward_cli.render import show
+    from solward_cli.service_call import fail
 
     new = _read(grant)
     now = await call.client.policy.get()
+    if new.get("version", now.version) != now.version:
+        fail(f"{grant} is of version {new['version']}, and version {now.version} is in force")
     draft = await call.client.policy.check(await _with(call, now, new))
     if not yes or not call.as_json:
         show(render_change(now, draft), err=call.as_json)

@@ -250,8 +250,10 @@ def _serve(caller: Caller) -> None:
 
 
 def bearer() -> str:
-    """The request's token, empty where there is none."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    """The request's token, empty where there is none, or more than one: a proxy may have checked
+    the other."""
+    values = request.headers.getlist("Authorization")
+    scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 

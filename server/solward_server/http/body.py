@@ -282,10 +282,12 @@ class RouteFields:
     Attributes:
         body: of its body's fields; None where it has no body.
         query: of its query's parameters.
+        takes_key: whether it takes an `Idempotency-Key`.
     """
 
     body: Collection[str] | None
     query: Collection[str]
+    takes_key: bool = False
 
 
 # (method, rule) -> what it knows.
@@ -316,13 +318,32 @@ def close_requests(app: Quart, prefix: str) -> None:
             return
         names: RoutesFields = app.extensions[_EXTENSION]
         # A skill's own route is described by the skill's name, and refuses what its schema lacks.
-        fields = names.get((request.method, rule.rule), RouteFields((), ()))
+        fields = names.get((request.method, rule.rule), RouteFields((), (), takes_key=True))
+        _refuse_keys(takes_key=fields.takes_key)
         refuse_unknown(request.args, fields.query, after=" in the query")
         if fields.body is None:
             data: str | bytes = await request.get_data(as_text=False)
             assert isinstance(data, bytes)
             if data.strip(jsontext.SPACE):
                 refuse_unknown(_object(data), ())
+
+
+def key_headers() -> list[str]:
+    """The headers of the request that are an idempotency key by their letters."""
+    return [
+        name
+        for name, _ in request.headers.items()
+        if "".join(filter(str.isalnum, name.lower())).removeprefix("x") == "idempotencykey"
+    ]
+
+
+def _refuse_keys(*, takes_key: bool) -> None:
+    """Refuse a key that would bind nothing: in another header, or where the route takes none."""
+    for name in key_headers():
+        if not takes_key:
+            raise InvalidRequest(f"{name}: this request takes no idempotency key. Nothing was done")
+        if name.lower() != "idempotency-key":
+            raise InvalidRequest(f"{name} must be written Idempotency-Key. Nothing was done")
 
 
 def wants_dry_run(body: Body) -> bool:

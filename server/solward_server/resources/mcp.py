@@ -17,7 +17,7 @@ from solward.settings import Settings
 from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.roles import Role
 from solward_server.http.auth import Access, bearer, caller, keyed
-from solward_server.http.body import MAX_BODY_BYTES
+from solward_server.http.body import MAX_BODY_BYTES, key_headers
 from solward_server.http.middleware import origin_check
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.schema import JSON
@@ -36,9 +36,9 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
     async def mcp() -> Response:
         check()
         refuse_unknown(request.args, (), after=" in the query")
-        if request.headers.get("Idempotency-Key") is not None:
+        if keys := key_headers():
             raise InvalidRequest(
-                "Idempotency-Key is no header of MCP: a call's key is solward/idempotencyKey in its"
+                f"{keys[0]} is no header of MCP: a call's key is solward/idempotencyKey in its"
                 " _meta. Nothing was done"
             )
         body: str | bytes = await request.get_data(cache=False, as_text=False)

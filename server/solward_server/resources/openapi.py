@@ -24,6 +24,7 @@ from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.parameters import (
     ADMIN_ID,
     AGENT_ID,
+    IDEMPOTENCY_KEY,
     IF_NONE_MATCH,
     KEY_ID,
     PARAMETERS,
@@ -224,6 +225,7 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
             found[method, rule.rule] = RouteFields(
                 body=tuple(sorted(schema.get("properties", {}))) if schema else None,
                 query=tuple(sorted(each["name"] for each in parameters if each["in"] == "query")),
+                takes_key=IDEMPOTENCY_KEY in parameters,
             )
     return found
 

@@ -54,6 +54,12 @@ async def test_statuses_from_before_a_slot_are_no_answer(context: Any) -> None:
     assert await ledger.statuses(["a"]) == [None]
 
 
+@pytest.mark.parametrize("answer", [None, "", "\x00\x1b[31m", "a" * 88, 7, {}, "1" * 63])
+async def test_a_faucets_answer_that_is_no_signature_is_none(answer: Any) -> None:
+    with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+        await RpcLedger(Canned(answer)).request_airdrop("a", 1)
+
+
 async def test_statuses_at_the_slot_count() -> None:
     ledger = RpcLedger(Canned({"context": {"slot": 5}, "value": [None]}))
     assert await ledger.statuses(["a"], min_slot=5) == [None]

@@ -330,6 +330,27 @@ async def test_what_is_no_bounded_answer_is_none(said: bytes, why: str) -> None:
         await transport.close()
 
 
+async def test_callers_who_hang_up_take_no_connection_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transports, "CONNECTIONS", 4)
+
+    async def soon(_head: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0)
+        writer.write(_answer(WHOLE))
+
+    async with raw_node(soon) as node, _transport(node.url) as transport:
+        for turn in range(200):
+            calls = [asyncio.create_task(transport.call("getHealth", [])) for _ in range(12)]
+            for _ in range(turn % 20):
+                await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        answers = [transport.call("getHealth", []) for _ in range(12)]
+        assert await asyncio.gather(*answers) == [7] * 12
+
+
 async def test_who_is_cancelled_leaves_no_connection_to_the_next() -> None:
     async def late(_head: bytes, writer: asyncio.StreamWriter) -> None:
         if len(node.asked) == 1:

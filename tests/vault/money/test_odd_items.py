@@ -21,7 +21,7 @@ from tests.vault.money.test_reconcile import Died, restarted, stopped_at
 
 from solward.database.tables import attempts as attempts_table
 from solward.operations.transfer import plan_transfer
-from solward.types.errors import GuardrailBlocked
+from solward.types.errors import GuardrailBlocked, LedgerRejected
 from solward.types.money import COUNTED_MAX, U64_MAX, sol_to_lamports
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet
@@ -161,6 +161,34 @@ async def test_a_status_that_cannot_be_read_hides_no_other(bench: Bench) -> None
     bench.wire.faults = {"getSignatureStatuses": one_is_odd, "sendTransaction": note_first}
     stuck = asyncio.create_task(bench.transfer(1))
     while not odd:
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(SOON_S):
+        paid = await pay(bench, other, 1)
+    assert paid.status is TransactionStatus.CONFIRMED
+    assert not stuck.done()
+    bench.wire.faults = {}
+    assert (await asyncio.wait_for(stuck, 10)).status is TransactionStatus.CONFIRMED
+
+
+@promise("odd-item-stops-nobody")
+async def test_a_signature_that_a_node_refuses_holds_up_no_other(bench: Bench) -> None:
+    other = await another(bench)
+    refused: set[str] = set()
+
+    async def refusing(method: str, params: Sequence[Any]) -> Any:
+        if refused & set(params[0]):
+            raise LedgerRejected(-32602, "Invalid param: WrongSize")
+        return await bench.wire.direct(method, params)
+
+    async def note_first(_method: str, params: Sequence[Any]) -> Any:
+        signature = await bench.wire.direct("sendTransaction", params)
+        if not refused:
+            refused.add(signature)
+        return signature
+
+    bench.wire.faults = {"getSignatureStatuses": refusing, "sendTransaction": note_first}
+    stuck = asyncio.create_task(bench.transfer(1))
+    while not refused:
         await asyncio.sleep(0.01)
     async with asyncio.timeout(SOON_S):
         paid = await pay(bench, other, 1)

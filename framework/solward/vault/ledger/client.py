@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from solders.pubkey import Pubkey
+from solders.signature import Signature
 
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.solana.tokens import token_account
@@ -400,13 +401,18 @@ class RpcLedger:
     async def request_airdrop(self, address: str, lamports: int) -> str:
         """Request SOL of the cluster's faucet; returns the faucet transaction's signature."""
         try:
-            return str(await self._call("requestAirdrop", address, lamports, _CONFIRMED))
+            signature = await self._call("requestAirdrop", address, lamports, _CONFIRMED)
         except NodeBusy as error:
             raise NodeBusy(f"{error}. {_FAUCET}", error.wait_s) from None
         except LedgerRejected as error:
             if error.code not in _FAUCET_LIMITS:
                 raise
             raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
+        try:
+            # It is watched with all others', and a node refuses them for one that is none.
+            return str(Signature.from_string(signature))
+        except (TypeError, ValueError):
+            raise _malformed("requestAirdrop") from None
 
     async def close(self) -> None:
         """Release the transport's connections."""

@@ -32,17 +32,19 @@ FAILURES: Final = (
 _MOST_IDLE: Final = 8
 
 
-def pool(url: httpx.URL, *, most: int, idle_s: float) -> httpcore.AsyncConnectionPool:
+def pool(url: httpx.URL, *, idle_s: float) -> httpcore.AsyncConnectionPool:
     """The pool for the node at `url`, through the proxy that the environment names for it.
 
+    It opens a connection for every request that finds none: who is cancelled while httpcore's own
+    bound makes him wait takes a connection along for good.
+
     Args:
-        most: connections at once; who needs another waits.
         idle_s: seconds after which an idle connection is closed.
     """
     return httpcore.AsyncConnectionPool(
         ssl_context=tls_context(),
         proxy=_proxy(url),
-        max_connections=most,
+        max_connections=None,
         max_keepalive_connections=_MOST_IDLE,
         keepalive_expiry=idle_s,
         network_backend=_Backend(),

@@ -150,6 +150,8 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._retries = retries
         self._pool: httpcore.AsyncConnectionPool | None = None
+        self._turns = asyncio.Semaphore(CONNECTIONS)
+        self._posts: set[asyncio.Task[tuple[int, Mapping[str, str], bytes]]] = set()
         self._together = TOGETHER | {SEND} if together else frozenset()
         self._batches = Batches(self._post)
         # Sends leave with sends: none waits for what others simulate.
@@ -171,6 +173,10 @@ class HttpTransport:
         """Close the connection pool."""
         await self._batches.close()
         await self._sends.close()
+        posts = tuple(self._posts)
+        for post in posts:
+            post.cancel()
+        await asyncio.gather(*posts, return_exceptions=True)
         if self._pool is not None:
             await self._pool.aclose()
 
@@ -178,19 +184,38 @@ class HttpTransport:
         self, body: bytes, most: int = MOST_ANSWER_BYTES
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of an answer; raises `NoAnswer`, `TooLong` where the body has
-        more than `most` bytes."""
+        more than `most` bytes.
+
+        A caller that is cancelled leaves the request to its end: httpcore loses connections of
+        requests that are cancelled as they begin, and thousands of callers hung up within seconds.
+        """
+        post = asyncio.create_task(self._exchange(body, most))
+        self._posts.add(post)
+        post.add_done_callback(self._ended)
+        return await asyncio.shield(post)
+
+    def _ended(self, post: asyncio.Task[tuple[int, Mapping[str, str], bytes]]) -> None:
+        self._posts.discard(post)
+        if not post.cancelled():
+            # Nobody may wait for it any more.
+            post.exception()
+
+    async def _exchange(self, body: bytes, most: int) -> tuple[int, Mapping[str, str], bytes]:
         if self._pool is None:
-            self._pool = connections.pool(self._url, most=CONNECTIONS, idle_s=_IDLE_S)
+            self._pool = connections.pool(self._url, idle_s=_IDLE_S)
         retries = self._retries
         while True:
             try:
                 # Of the whole: httpcore's own times are for each read.
-                async with asyncio.timeout(self._timeout_s):
-                    async with self._pool.stream(
+                async with (
+                    asyncio.timeout(self._timeout_s),
+                    self._turns,
+                    self._pool.stream(
                         "POST", self._asked, headers=self._headers, content=body
-                    ) as got:
-                        headers = httpx.Headers(got.headers)
-                        return got.status, headers, await _body(headers, got, most)
+                    ) as got,
+                ):
+                    headers = httpx.Headers(got.headers)
+                    return got.status, headers, await _body(headers, got, most)
             except FAILURES as error:
                 if not retries:
                     raise NoAnswer(type(error).__name__) from None
