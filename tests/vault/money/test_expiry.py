@@ -334,3 +334,27 @@ def test_an_error_of_any_shape_has_words(error: Any) -> None:
     assert explain({"InstructionError": error}, ())
     assert explain({"InstructionError": [2, {"Custom": 6}]}, ()) == "instruction 2 failed: Custom 6"
     assert explain({"InstructionError": [0, "X"]}, ()) == "instruction 0 failed: X"
+
+
+NODES_OWN = "http://user:password99@rpc.test/v2/k?api-key=QUERYSECRET777"
+
+
+@pytest.mark.parametrize(
+    ("err", "logs"),
+    [
+        (f"odd {NODES_OWN}", ()),
+        ({"InstructionError": [0, f"odd {NODES_OWN}"]}, ()),
+        ({"InstructionError": [0, {"Custom": 1}]}, (f"Program log: error {NODES_OWN}",)),
+        ({f"odd {NODES_OWN}": 1}, ()),
+    ],
+)
+def test_what_a_node_says_of_a_failure_hides_its_address_and_can_be_stored(
+    err: Any, logs: tuple[str, ...]
+) -> None:
+    told = explain(err, logs)
+    assert "odd" in told or "error" in told
+    assert "QUERYSECRET777" not in told
+    assert "password99" not in told
+    odd = explain({"InstructionError": [0, "a\x00\x1b[31m\ud800" + "x" * 10**6]}, ())
+    assert len(odd) <= 500
+    assert odd.startswith("instruction 0 failed: a\ufffd\ufffd[31m\ufffd")

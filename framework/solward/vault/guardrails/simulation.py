@@ -6,6 +6,7 @@ with the raw data.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from solward.types.errors import LedgerError
 from solward.types.guardrail import AuthorityChange
 from solward.types.ledger import Account
 
+_WORD: Final = re.compile(r"[A-Za-z0-9]{1,44}")
 _AUTHORITY_TYPES: Final = ("mintTokens", "freezeAccount", "accountOwner", "closeAccount")
 
 
@@ -266,8 +268,15 @@ def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
                 accounts, data = (), None
             if data is not None:
                 return Invocation(program, accounts, data, top)
-        raise UntrustedSimulation(f"an inner {kind!r} instruction of {program} is not understood")
+        raise UntrustedSimulation(
+            f"an inner {_word(kind)!r} instruction of {_word(program)} is not understood"
+        )
     raise UntrustedSimulation("a parsed inner instruction has an unknown form")
+
+
+def _word(said: object) -> str:
+    """A node's word, such as a name or an address; of anything else nothing is repeated."""
+    return said if isinstance(said, str) and _WORD.fullmatch(said) else "unknown"
 
 
 def _rebuild(

@@ -16,7 +16,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from solward.support import jsontext
-from solward.telemetry.scrub import scrub_text
+from solward.support.clean_text import cleaned
+from solward.telemetry.scrub import scrub_start
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.patience import NodeBusy, NodeDenies
 
@@ -33,6 +34,8 @@ RATE_CODES: Final = frozenset({429, -32429, -32029})
 # Agave's "node is behind" (rpc-client-api/src/custom_error.rs), which some gateways use for their
 # rate limit.
 UNHEALTHY: Final = -32005
+# Characters of what a node says.
+_LONGEST: Final = 500
 # No longer wait is believed: what lasts longer is tried again after it.
 MAX_WAIT_S: Final = 60.0
 
@@ -106,8 +109,7 @@ def result(method: str, status: int, headers: Mapping[str, str], answer: Any) ->
     ):
         return answer["result"]
     code, message, data = json_error(answer) or (None, "", None)
-    # A provider may quote its address, and the key in it.
-    message = scrub_text(message)
+    message = told_by_node(message)
     limited = busy(method, status, code, message, headers)
     if limited is not None:
         raise limited
@@ -124,6 +126,12 @@ def result(method: str, status: int, headers: Mapping[str, str], answer: Any) ->
     if code is not None:
         raise LedgerRejected(code, message, data)
     raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
+
+
+def told_by_node(text: str) -> str:
+    """What a node says, as it may be stored and shown: a provider may quote its address, and the
+    key in it, and a lying node anything."""
+    return cleaned(scrub_start(text, _LONGEST))
 
 
 def is_refusal(status: int) -> bool:

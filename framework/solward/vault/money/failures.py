@@ -8,6 +8,7 @@ from typing import Any
 
 from solward.types.errors import GuardrailBlocked, TransactionError, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.ledger.answers import told_by_node
 
 # System program error 1 and token program error 1 both mean it.
 _INSUFFICIENT = re.compile(
@@ -60,6 +61,10 @@ def is_passing(err: Any) -> bool:
 
 def explain(err: Any, logs: Sequence[str]) -> str:
     """One line for a ledger's transaction error: the cause in plain words, or its own name."""
+    return told_by_node(_explained(err, logs))
+
+
+def _explained(err: Any, logs: Sequence[str]) -> str:
     if isinstance(err, str) and err in _NO_ACCOUNT:
         return "the wallet has too little SOL to pay the network fee"
     for line in logs:
