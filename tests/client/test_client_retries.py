@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from decimal import Decimal
+from typing import Any
 
 import httpx
 import pytest
@@ -12,12 +14,16 @@ from tests.support.services import SECRET, Carrier, away, cut, times
 
 from solward.client import (
     BadAnswer,
+    ClientError,
     Conflict,
+    RateLimited,
     Refused,
     ServerError,
     SolwardClient,
     Unreachable,
 )
+from solward.support.jsontext import MAX_DEPTH
+from solward.types.errors import InvalidRequest
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 FEE = Decimal("0.000005")
@@ -162,10 +168,91 @@ async def test_a_proxys_error_leaves_a_payment_open_and_gives_its_key(
     assert (await client.wallets.balance(wallet)).sol == 1 - FEE
 
 
+# What a gateway puts in the place of the service's answer.
+FOREIGN = [
+    (504, b"<html>"),
+    (502, b'{"error": "upstream"}'),
+    (500, b"<html>"),
+    (500, b'{"error": "\\ud800"}'),
+    (200, b"<html>"),
+    (200, b'{"id": "x", "id": "y"}'),
+    (200, b'{"result": 5}'),
+    (200, b"null"),
+    (202, b"{}"),
+    (204, b""),
+    (302, b""),
+    (403, b"<html>"),
+    (408, b""),
+    (408, b'{"error": "timeout"}'),
+    (409, b"<html>"),
+]
+
+
+@pytest.mark.parametrize(("status", "content"), FOREIGN)
+@pytest.mark.parametrize("call", ["transfer", "skill"])
+async def test_an_answer_that_is_not_the_services_leaves_a_payment_open(
+    client: SolwardClient, carrier: Carrier, wallet: str, status: int, content: bytes, call: str
+) -> None:
+    def pay(key: str | None) -> Awaitable[Any]:
+        if call == "transfer":
+            return client.wallets.transfer(wallet, to=STRANGER, amount=1, idempotency_key=key)
+        params = {"to": STRANGER, "amount": 1}
+        return client.wallets.run_skill(wallet, "transfer", params, idempotency_key=key)
+
+    carrier.after = times(1, lambda _request: httpx.Response(status, content=content))
+    with pytest.raises(ClientError, match="whether the transaction was made is not known") as lost:
+        await pay(None)
+    key = lost.value.idempotency_key
+    assert key == carrier.keys[0]
+    assert f"idempotency key {key} tells" in str(lost.value)
+    await pay(key)
+    assert (await client.wallets.balance(wallet)).sol == 1 - FEE
+
+
+async def test_a_refusal_after_a_lost_answer_says_nothing_of_the_first_try(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    limited = httpx.Response(429, json={"error": "Rate limit exceeded"})
+    carrier.after = times(1, cut)
+    carrier.before = lambda _request: limited if len(carrier.requests) == 2 else None
+    with pytest.raises(RateLimited, match="is not known") as lost:
+        await client.wallets.transfer(wallet, to=STRANGER, amount=1)
+    assert lost.value.idempotency_key == carrier.keys[0]
+
+
+async def test_a_key_with_spaces_is_told_as_a_shell_word(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.after = times(1, lambda _request: httpx.Response(504))
+    with pytest.raises(ServerError, match="idempotency key 'rent  2026-12' tells"):
+        await client.wallets.transfer(
+            wallet, to=STRANGER, amount=1, idempotency_key="rent  2026-12"
+        )
+
+
+async def test_a_request_that_http_cannot_send_is_not_tried_again(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.before = lambda _request: httpx.LocalProtocolError("Illegal header value")
+    with pytest.raises(InvalidRequest, match="nothing was sent"):
+        await client.wallets.transfer(wallet, to=STRANGER, amount=1)
+    assert len(carrier.requests) == 1
+
+
+async def test_an_answer_with_nul_or_as_deep_as_a_request_may_be_is_read(
+    client: SolwardClient, carrier: Carrier
+) -> None:
+    deep = b'{"limits": ' + b"[" * MAX_DEPTH + b'"\\u0000"' + b"]" * MAX_DEPTH + b"}"
+    carrier.before = lambda _request: httpx.Response(200, content=deep)
+    assert "limits" in await client.wallets.limits("w")
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         httpx.Response(200, text="<html>hello</html>"),
+        httpx.Response(200, content=b'{"wallets": [], "wallets": []}'),
+        httpx.Response(200, content=b'{"wallets": [], "a": "\\ud800"}'),
         httpx.Response(200, json={"wallets": [{"id": "w"}]}),
         httpx.Response(200, json=[]),
         httpx.Response(200, json={"wallets": None}),

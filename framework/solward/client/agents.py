@@ -15,10 +15,9 @@ from solward.client.agent_models import (
 )
 from solward.client.arguments import Amount, json_fields, optional_number, segment, without_floats
 from solward.client.errors import BadAnswer, ServerError
-from solward.client.http import Http
+from solward.client.http import Http, read_answer
 from solward.client.policy import Grants
 from solward.client.wallets import find_one
-from solward.support import jsontext
 
 # A model may think long before its first word; the provider's deadline bounds it.
 _CHAT_SILENCE_S = 300.0
@@ -199,7 +198,7 @@ class Agents:
         )
         async with aclosing(stream) as events:
             async for event in events:
-                data = self._http.read(lambda text: dict(jsontext.loads(text)), event.data)
+                data = self._http.read(lambda text: dict(read_answer(text)), event.data)
                 if event.event == "delta":
                     yield self._http.read(lambda raw: str(raw["text"]), data)
                 elif event.event == "done":

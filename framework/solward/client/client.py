@@ -15,13 +15,12 @@ from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
-from solward.client.http import Http, ServerSentEvent
+from solward.client.http import Http, ServerSentEvent, read_answer
 from solward.client.models import AuditFilter, AuditPage, Event, Frozen, Health, Setting, Switch
 from solward.client.payments import Payments
 from solward.client.policy import Holds, Policies
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
-from solward.support import jsontext
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -210,5 +209,5 @@ class SolwardClient:
 
 
 def _event_of(sent: ServerSentEvent) -> Event:
-    data = dict(jsontext.loads(sent.data))
+    data = dict(read_answer(sent.data))
     return Event.of({"seq": int(sent.id or ""), "event": sent.event, "data": data})

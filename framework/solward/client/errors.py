@@ -49,7 +49,7 @@ class Unreachable(ClientError):
 
 
 class BadAnswer(ClientError):
-    """The answer is not a Solward service's of this version."""
+    """The answer is not a Solward service's of this version, such as a gateway's page."""
 
 
 class AmbiguousName(ClientError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -15,10 +16,12 @@ import httpx
 
 from solward.client.arguments import PREFIX, authorization, base_url, idempotency_key, refuse_floats
 from solward.client.errors import (
+    ApiError,
     BadAnswer,
     ClientError,
     Conflict,
     Held,
+    Refused,
     ServerError,
     Unreachable,
     error_of,
@@ -43,6 +46,8 @@ _EVENT_STREAM = "text/event-stream"
 
 # Errors before anything of the request was sent.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# Of those, the ones of a request that is none: another try ends likewise.
+_UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 # Only these end a line: `str.splitlines` would cut texts at U+2028 or U+0085 too.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -106,11 +111,11 @@ class Http:
         kept = self._kept.get(name)
         if kept is not None:
             request = replace(request, headers={"If-None-Match": kept.tag})
-        response = await self._response(request, self.timeout_s)
+        response, _ = await self._response(request, self.timeout_s)
         if response.status_code == 304 and kept is not None:
             # Other reads may have taken its place while it was under way.
             self._keep(name, kept)
-            return jsontext.loads(kept.content)
+            return read_answer(kept.content)
         body = self._answer(response)
         tag, content = response.headers.get("ETag"), response.content
         is_small = len(content) <= _MOST_KEPT_BYTES
@@ -141,30 +146,47 @@ class Http:
         return self._answer(response)
 
     async def pay(
-        self, path: str, body: Mapping[str, Any], key: str | None, *, dry_run: bool = False
-    ) -> Any:
+        self,
+        kind: Callable[[Any], T],
+        path: str,
+        body: Mapping[str, Any],
+        key: str | None,
+        *,
+        dry_run: bool = False,
+    ) -> T:
         """Move money; retried with the same Idempotency-Key, so that it happens once.
+
+        Args:
+            kind: makes the result of the answer's JSON.
 
         Raises:
             Refused: the service blocked it, or it failed.
             Held: a person is asked first.
-            Unreachable: its result is not known; the error has the key.
+            Unreachable: no answer came.
+            BadAnswer, ServerError: what was answered is not the service's.
             Conflict: its first request did not end within the timeout.
+
+        Where it may have been made all the same, the error has the key.
         """
         if dry_run:
             trial = _request("POST", path, {"dryRun": "true"}, body)
-            return await self._retried(trial, self.timeout_s)
+            response, _ = await self._response(trial, self.timeout_s)
+            return self.read(kind, self._answer(response))
         key = idempotency_key(key)
         request = _request("POST", path, {}, body, {"Idempotency-Key": key})
         deadline = time.monotonic() + self.timeout_s
+        sent = False
         while True:
             try:
                 left = deadline - time.monotonic()
-                return await self._retried(request, left, key=key)
+                response, sent = await self._response(request, left, key, sent=sent)
+                return self.read(kind, self._answer(response, key, sent=sent), key)
             except _InFlight as waiting:
+                sent = True
                 pause = waiting.pause_s
                 if time.monotonic() + pause >= deadline:
-                    raise _with_key(Conflict(409, waiting.message), key) from None
+                    told = Conflict(409, waiting.message + _fate(key))
+                    raise _with_key(told, key) from None
                 await asyncio.sleep(pause)
 
     async def stream(
@@ -213,38 +235,37 @@ class Http:
         except httpx.RequestError as error:
             self._unreachable(error)
 
-    def read(self, kind: Callable[[Any], T], raw: Any) -> T:
-        """An answer as a model; raises `BadAnswer` where fields of the model are missing."""
+    def read(self, kind: Callable[[Any], T], raw: Any, key: str | None = None) -> T:
+        """An answer as a model; raises `BadAnswer` where fields of the model are missing, with the
+        `key` of a money call."""
         try:
             return kind(raw)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise BadAnswer(
+            text = (
                 f"{self.url} answered what this client does not understand "
-                f"({type(error).__name__}: {_short(str(error))})"
-            ) from None
+                f"({type(error).__name__}: {_short(str(error))}){_fate(key)}"
+            )
+            raise _with_key(BadAnswer(text), key) from None
 
     def read_list(self, kind: Callable[[Any], T], raw: Any, field: str) -> tuple[T, ...]:
         """The list in one field of an answer."""
         return self.read(lambda body: tuple(map(kind, body[field])), raw)
 
-    async def _retried(self, request: _Request, within_s: float, key: str | None = None) -> Any:
-        return self._answer(await self._response(request, within_s, key), key)
-
     async def _response(
-        self, request: _Request, within_s: float, key: str | None = None
-    ) -> httpx.Response:
+        self, request: _Request, within_s: float, key: str | None = None, *, sent: bool = False
+    ) -> tuple[httpx.Response, bool]:
+        """The answer, and whether the request may have arrived before: once `sent`, or here."""
         deadline = time.monotonic() + within_s
-        sent = False
         tries = 0
         while True:
             left = max(0.1, deadline - time.monotonic())
             try:
-                return await self._client.send(self._built(request, left))
+                return await self._client.send(self._built(request, left)), sent
             except httpx.RequestError as error:
-                sent = sent or not isinstance(error, _NOT_SENT)
+                sent = sent or not isinstance(error, _NOT_SENT + _UNSENDABLE)
                 pauses = _PAUSES_AFTER_SENT_S if sent and key is not None else _PAUSES_S
                 over = tries >= len(pauses) or time.monotonic() + pauses[tries] >= deadline
-                if over:
+                if over or isinstance(error, _UNSENDABLE):
                     self._unreachable(error, key if sent else None)
             await asyncio.sleep(pauses[tries])
             tries += 1
@@ -259,37 +280,55 @@ class Http:
             timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         )
 
-    def _answer(self, response: httpx.Response, key: str | None = None) -> Any:
+    def _answer(
+        self, response: httpx.Response, key: str | None = None, *, sent: bool = False
+    ) -> Any:
+        """The JSON of an answer.
+
+        Args:
+            key: of a money call.
+            sent: whether an earlier try may have made it, of which a refusal says nothing.
+        """
         status = response.status_code
         try:
-            body = jsontext.loads(response.content)
-        except (ValueError, RecursionError):
+            body = read_answer(response.content)
+        except ValueError:
             body = None
         if status == 202:
-            raise _with_key(self.read(Held, body), key)
+            raise _with_key(self.read(Held, body, key), key)
         if status == 200:
             if body is None:
-                self._no_service(response, "no JSON")
+                self._no_service(response, "no JSON that can be taken", key)
             return body
-        text = body.get("error") if isinstance(body, dict) else None
-        if not isinstance(text, str):
-            if status < 500:
-                self._no_service(response, "no error text")
-            text = f"{self.url} answered with status {status}"
-        text = self._without_token(text)
-        error = error_of(status, text, response.headers, key is not None)
+        said = body.get("error") if isinstance(body, dict) else None
+        text = f"{self.url} answered with status {status}"
+        if isinstance(said, str):
+            text = self._without_token(said)
+        elif status < 500:
+            self._no_service(response, "no error text", key)
+        is_judged = isinstance(said, str) and key is not None
+        error = error_of(status, text, response.headers, is_judged)
         if status == 409 and key is not None and error.retry_after_s is not None:
             raise _InFlight(text, error.retry_after_s)
-        # What stands between client and service may have lost its answer.
-        raise _with_key(error, key) if isinstance(error, ServerError) else error
+        # The service refuses with other statuses: what stands before it may have lost its answer.
+        is_foreign = type(error) in (ApiError, ServerError)
+        if is_foreign or (sent and not isinstance(error, Refused)):
+            error = error_of(status, text + _fate(key), response.headers, is_judged)
+            raise _with_key(error, key)
+        raise error
 
-    def _no_service(self, response: httpx.Response, found: str) -> NoReturn:
-        raise BadAnswer(
+    def _no_service(self, response: httpx.Response, found: str, key: str | None = None) -> NoReturn:
+        text = (
             f"{self.url} does not answer as a Solward service does "
-            f"(status {response.status_code}, {found})"
-        ) from None
+            f"(status {response.status_code}, {found}){_fate(key)}"
+        )
+        raise _with_key(BadAnswer(text), key) from None
 
     def _unreachable(self, error: httpx.RequestError, key: str | None = None) -> NoReturn:
+        if isinstance(error, _UNSENDABLE) and key is None:
+            raise InvalidRequest(
+                f"The request is none that HTTP can send ({type(error).__name__}); nothing was sent"
+            ) from None
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             text = (
                 f"No Solward service answers at {self.url}: start it with `solward up`, "
@@ -297,12 +336,7 @@ class Http:
             )
         else:
             text = f"{self.url} did not answer ({type(error).__name__})"
-        if key is not None:
-            text += (
-                "; whether the transaction was made is not known. The same call with the "
-                f"idempotency key {key} tells, and pays at most once"
-            )
-        raise _with_key(Unreachable(text), key) from None
+        raise _with_key(Unreachable(text + _fate(key)), key) from None
 
     def _without_token(self, text: str) -> str:
         return text.replace(self._token, "[redacted]") if len(self._token) >= 8 else text
@@ -313,6 +347,25 @@ class _InFlight(Exception):
         super().__init__(message)
         self.message = message
         self.pause_s = pause_s
+
+
+def read_answer(text: str | bytes) -> Any:
+    """The JSON that the service answered; raises `ValueError`.
+
+    What stands between may have written it. A value that came as deep as a request may have it, or
+    with NUL, stands within what is answered.
+    """
+    return jsontext.read(text, has_nul=True, deepest=2 * jsontext.MAX_DEPTH)
+
+
+def _fate(key: str | None) -> str:
+    """The end of an error's text, for a money call of unknown result."""
+    if key is None:
+        return ""
+    return (
+        "; whether the transaction was made is not known. The same call with the "
+        f"idempotency key {shlex.quote(key)} tells, and pays at most once"
+    )
 
 
 def _with_key(error: E, key: str | None) -> E:

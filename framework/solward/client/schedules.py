@@ -157,8 +157,8 @@ class Schedules:
             BadRequest: it is not active.
             Conflict: a run of it goes on, or is due and about to begin.
         """
-        made = await self._http.pay(f"{_path(wallet_id, schedule_id)}/run", {}, idempotency_key)
-        return self._http.read(Schedule.of, made)
+        path = f"{_path(wallet_id, schedule_id)}/run"
+        return await self._http.pay(Schedule.of, path, {}, idempotency_key)
 
     async def delete(self, wallet_id: str, schedule_id: str) -> None:
         """Delete it with its runs; its transactions stay."""

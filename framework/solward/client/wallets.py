@@ -166,8 +166,7 @@ class Wallets(Operations[Transaction]):
             Refused: a guardrail blocked its transaction, or it failed.
         """
         path = f"{_path(wallet_id, 'skills')}/{segment(name, 'name')}"
-        answer = await self._http.pay(path, params or {}, idempotency_key)
-        return self._http.read(lambda raw: str(raw["result"]), answer)
+        return await self._http.pay(_result, path, params or {}, idempotency_key)
 
     async def pay(
         self,
@@ -192,8 +191,8 @@ class Wallets(Operations[Transaction]):
             Unreachable: what became of it is not known; the error has the key.
         """
         fields = _request(url, method, headers, body, max, protocol)
-        raw = await self._http.pay(_path(wallet_id, "pay"), fields, idempotency_key)
-        return self._http.read(PaidAnswer.of, raw)
+        path = _path(wallet_id, "pay")
+        return await self._http.pay(PaidAnswer.of, path, fields, idempotency_key)
 
     async def quote_payment(
         self,
@@ -208,8 +207,8 @@ class Wallets(Operations[Transaction]):
     ) -> PaymentQuote:
         """What `pay` would pay now: the request is made without a payment."""
         fields = _request(url, method, headers, body, max, protocol)
-        raw = await self._http.pay(_path(wallet_id, "pay"), fields, None, dry_run=True)
-        return self._http.read(PaymentQuote.of, raw)
+        path = _path(wallet_id, "pay")
+        return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
     async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
         """A dry run of a money route by its name, such as `launch-token` (docs/rest.md)."""
@@ -218,14 +217,18 @@ class Wallets(Operations[Transaction]):
     async def _make(
         self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
     ) -> Transaction:
-        raw = await self._http.pay(_path(wallet_id, route), body, key)
-        return self._http.read(Transaction.of, raw)
+        return await self._http.pay(Transaction.of, _path(wallet_id, route), body, key)
 
     async def _try(
         self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
     ) -> Trial:
-        raw = await self._http.pay(_path(wallet_id, route), body, key, dry_run=True)
-        return self._http.read(Trial.of, raw)
+        return await self._http.pay(Trial.of, _path(wallet_id, route), body, key, dry_run=True)
+
+
+def _result(raw: Any) -> str:
+    if not isinstance(raw["result"], str):
+        raise TypeError("result must be text")
+    return raw["result"]
 
 
 class Transactions:

@@ -124,12 +124,13 @@ def read(
     max_bytes: int = MAX_BYTES,
     has_nul: bool = False,
     any_number: bool = False,
+    deepest: int = MAX_DEPTH,
 ) -> Any:
     """Parse JSON that comes from outside this service, without a byte order mark that it begins
     with.
 
     Args:
-        has_nul, any_number: as of `unfit`.
+        has_nul, any_number, deepest: as of `unfit`.
 
     Raises:
         DuplicateKey: an object has a key twice. The last would win here, and another program may
@@ -142,8 +143,9 @@ def read(
         raise Unfit(f"The value must have at most {max_bytes} bytes")
     try:
         value = _unique(text if isinstance(text, str) else text.decode())
-        is_suspect = _MAY_BE_UNFIT.search(data) or _is_deep(data, value)
-        found = unfit(value, has_nul=has_nul, any_number=any_number) if is_suspect else None
+        found = None
+        if _MAY_BE_UNFIT.search(data) or _is_deep(data, value, deepest):
+            found = unfit(value, deepest=deepest, has_nul=has_nul, any_number=any_number)
     except RecursionError:
         if not data.rstrip().endswith((b"]", b"}")):
             raise ValueError("its arrays and objects do not end") from None
@@ -206,12 +208,12 @@ def _unfit_number(text: str) -> str | None:
 _MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|(?<![0-9])[0-9]{%d}" % MAX_DIGITS)
 
 
-def _is_deep(data: bytes, value: object) -> bool:
-    """Whether a value has more than `MAX_DEPTH` levels; `data` is its text."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+def _is_deep(data: bytes, value: object, deepest: int = MAX_DEPTH) -> bool:
+    """Whether a value has more than `deepest` levels; `data` is its text."""
+    if data.count(b"[") + data.count(b"{") <= deepest:
         return False
     level: list[Any] = [[value]]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(deepest + 1):
         members = (each.values() if isinstance(each, dict) else each for each in level)
         level = [each for inner in members for each in inner if type(each) in (dict, list)]
         if not level:
@@ -236,6 +238,7 @@ def unfit(
     Args:
         has_nul: text may have NUL characters, which are escapes where it is stored as JSON.
         any_number: the caller bounds each number that it takes.
+        deepest: arrays and objects within each other that are taken.
     """
     if isinstance(value, str):
         said = _unfit_text(value, has_nul)
