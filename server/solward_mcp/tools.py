@@ -22,7 +22,6 @@ from solward.client import (
     SolwardClient,
     Transaction,
     Unauthorized,
-    Unreachable,
     Wallet,
 )
 from solward.client.wallets import SKILL_ROUTES
@@ -121,7 +120,7 @@ async def call_tool(
     except (BadArgument, WalletChoice, InvalidRequest) as error:
         return _result(str(error), failed=True)
     except ClientError as error:
-        return _result(error_text(error), failed=True)
+        return {**_result(error_text(error), failed=True), "_meta": _key_meta(error)}
 
 
 async def _call_skill(
@@ -154,7 +153,7 @@ async def _call_pay(scope: WalletScope, fields: dict[str, Any], key: str | None)
 
 def error_text(error: ClientError) -> str:
     """The error's text, with advice."""
-    if isinstance(error, Unreachable) and error.idempotency_key is not None:
+    if error.idempotency_key is not None:
         return str(error) + _FATE_UNKNOWN
     return str(error) + _CREDENTIAL_HINT if isinstance(error, Unauthorized) else str(error)
 
@@ -191,17 +190,20 @@ async def _run_skill(
 
 
 async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
-    """Do it once; where the service stops responding, repeat the request under the same key.
+    """Do it once; where the service stops responding, or another answers in its place, repeat the
+    request under the same key.
 
     Raises:
-        ClientError: `Unreachable` with the key where the outcome is still unknown.
+        ClientError: with the key where the outcome is still unknown.
     """
     until = time.monotonic() + _RESTART_S
-    unknown: Unreachable | None = None
+    unknown: ClientError | None = None
     while True:
         try:
             return await work(key)
-        except Unreachable as error:
+        except (Held, Refused):
+            raise
+        except ClientError as error:
             unknown = unknown or (error if error.idempotency_key is not None else None)
             if unknown is None or time.monotonic() >= until:
                 raise unknown or error from None
@@ -228,8 +230,12 @@ def _held(held: Held) -> Json:
         f"{held.sentence} Nothing was sent. A person decides at {held.approve_at} until"
         f" {told['expiresAt']}; calling again with the same arguments tells what became of it."
     )
-    meta = {} if held.idempotency_key is None else {IDEMPOTENCY_META: held.idempotency_key}
-    return {**_result(text, told), "_meta": meta}
+    return {**_result(text, told), "_meta": _key_meta(held)}
+
+
+def _key_meta(error: ClientError) -> Json:
+    key = error.idempotency_key
+    return {} if key is None else {IDEMPOTENCY_META: key}
 
 
 def _tried(trial: Mapping[str, Any]) -> Json:
