@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solward.client import Skill
+from solward.types.idempotency import KEY_FORM, is_key
 from solward_mcp.protocol import EXACT_DIGITS, Json, too_many_digits
 
 READ = "read"
@@ -26,7 +27,6 @@ _WALLET_ALTERNATIVE = "solward_wallet"
 # Keywords about the number or names of properties: the wallet and `dry_run` are more of them. The
 # service validates the skill's own parameters by them.
 _PROPERTY_KEYWORDS = frozenset({"minProperties", "maxProperties", "propertyNames"})
-_MAX_KEY = 255
 
 IDEMPOTENCY_META = "solward/idempotencyKey"
 
@@ -243,12 +243,8 @@ def idempotency_key(meta: Mapping[str, Any] | None) -> str | None:
     key = (meta or {}).get(IDEMPOTENCY_META)
     if key is None:
         return None
-    fits = isinstance(key, str) and 1 <= len(key) <= _MAX_KEY
-    if not fits or not key.isascii() or not key.isprintable():
-        raise BadArgument(
-            f"_meta {IDEMPOTENCY_META} must be 1 to {_MAX_KEY} visible ASCII characters"
-        )
-    assert isinstance(key, str)
+    if not isinstance(key, str) or not is_key(key):
+        raise BadArgument(f"_meta {IDEMPOTENCY_META} must be {KEY_FORM}; nothing was sent")
     return key
 
 

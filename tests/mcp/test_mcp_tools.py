@@ -159,7 +159,7 @@ def test_a_caller_may_bring_the_key_of_its_call() -> None:
     assert idempotency_key({IDEMPOTENCY_META: "order 7"}) == "order 7"
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "ünï", "a\nb", 7, ["k"]])
+@pytest.mark.parametrize("key", ["", "x" * 256, "ünï", "a\nb", " ", " kx", "kx ", 7, ["k"]])
 def test_a_key_no_header_could_carry_is_refused(key: object) -> None:
     with pytest.raises(BadArgument, match=IDEMPOTENCY_META):
         idempotency_key({IDEMPOTENCY_META: key})

@@ -13,6 +13,7 @@ from tests.support.services import SECRET, STRANGER, Api, serving_api
 from werkzeug.datastructures import Headers
 
 from solward.database.tables import idempotency
+from solward.types.idempotency import KEY_FORM
 from solward_server.resources import PREFIX
 
 ONE = {"Idempotency-Key": "one"}
@@ -117,7 +118,7 @@ async def test_a_bad_request_uses_up_no_key(api: Api, path: str) -> None:
     assert (await api.post(url, BODY, headers=ONE)).status == 200
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "käse", "a\x7fb"])
+@pytest.mark.parametrize("key", ["", "x" * 256, "käse", "a\x7fb", " ", " a", "a "])
 async def test_a_key_that_is_not_visible_ascii_is_400(api: Api, key: str) -> None:
     wallet = await api.wallet(1)
     headers = {"Idempotency-Key": key}
@@ -125,7 +126,7 @@ async def test_a_key_that_is_not_visible_ascii_is_400(api: Api, key: str) -> Non
         answer = await api.post(f"/wallets/{wallet}/{path}", BODY, headers=headers)
         assert (answer.status, answer.error) == (
             400,
-            "Idempotency-Key must be 1 to 255 visible ASCII characters",
+            f"Idempotency-Key must be {KEY_FORM}",
         )
     assert counted(await api.records(wallet), "transfer") == 0
 

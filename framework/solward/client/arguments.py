@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from solward.types.errors import InvalidRequest
+from solward.types.idempotency import KEY_FORM, is_key
 
 PREFIX = "/api/v1"
 
@@ -48,8 +49,8 @@ def idempotency_key(key: str | None) -> str:
     """A valid Idempotency-Key, a new one for None; raises `InvalidRequest`."""
     if key is None:
         return str(uuid.uuid4())
-    if not 1 <= len(key) <= 255 or not key.isascii() or not key.isprintable():
-        raise InvalidRequest("idempotency_key must be 1 to 255 visible ASCII characters")
+    if not is_key(key):
+        raise InvalidRequest(f"idempotency_key must be {KEY_FORM}; nothing was sent")
     return key
 
 

@@ -14,6 +14,7 @@ from solward.database.database import Database
 from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
+from solward.types.idempotency import KEY_FORM, is_key
 from solward.types.record import GENERATED_KEY
 from solward.vault.money.request import IdempotencyKey
 from solward.vault.store import idempotency as store
@@ -31,8 +32,7 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     """The header's key in the scope of this principal, method and path; None without a header.
 
     Raises:
-        InvalidRequest: there are several, or it is not 1 to 255 visible ASCII characters (inner
-            spaces allowed).
+        InvalidRequest: there are several, or it is not of `KEY_FORM` (inner spaces allowed).
     """
     values = request.headers.getlist("Idempotency-Key")
     if not values:
@@ -40,8 +40,8 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     if len(values) > 1:
         raise InvalidRequest("Idempotency-Key must be given once")
     (value,) = values
-    if not 1 <= len(value) <= 255 or not value.isascii() or not value.isprintable():
-        raise InvalidRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
+    if not is_key(value):
+        raise InvalidRequest(f"Idempotency-Key must be {KEY_FORM}")
     return IdempotencyKey(
         scope="|".join((caller().principal, request.method, request.path, value)),
         fingerprint=hashlib.sha256(jsontext.dumps(body, canonical=True).encode()).hexdigest(),

@@ -6,6 +6,7 @@ from typing import Any
 
 from solward.solana.token_list import token_list
 from solward.types.events import EventKind
+from solward.types.idempotency import KEY_FORM, MAX_KEY
 from solward.types.record import TransactionStatus, TransactionType
 from solward_server.openapi.schema import (
     Schema,
@@ -82,9 +83,9 @@ IDEMPOTENCY_KEY = _parameter(
     "header",
     "Idempotency-Key",
     text(
-        "1 to 255 visible ASCII characters. The same key with the same body, however often it is "
-        "sent, makes one transaction; the first answer is given again.",
-        255,
+        f"{KEY_FORM}. The same key with the same body, however often it is sent, makes one "
+        "transaction; the first answer is given again.",
+        MAX_KEY,
         pattern="^[!-~]([ -~]*[!-~])?$",
     ),
 )
