@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
+import shlex
 import signal
 import sys
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -19,7 +22,7 @@ from solward_cli.completed_names import wallet_names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Agent, Contact, Event, Held, SolwardClient, Wallet
+    from solward.client import Agent, ClientError, Contact, Event, Held, SolwardClient, Wallet
     from solward.settings import Settings
     from solward_cli.recording_transport import RecordingTransport
 
@@ -130,29 +133,37 @@ class ServiceCall:
 def service_call(function: Command) -> Callable[..., None]:
     """A command of a coroutine `(call, **parameters)`; what it returns is printed.
 
-    Adds `--url` and `--json`. An error is one line on standard error and exit code 1; what waits
-    for a person exits with 3.
+    Adds `--url` and `--json`. An error is one line on standard error, and another with the key of a
+    payment whose result is not known, and exit code 1; what waits for a person exits with 3.
     """
 
     @click.option("--url", default=None, help="The service.  [default: SOLWARD_API_URL]")
     @click.option("--json", "as_json", is_flag=True, help="Print the answer's JSON as it came.")
     @functools.wraps(function)
     def command(url: str | None, as_json: bool, **parameters: Any) -> None:
-        from solward.client import Held
+        from solward.client import ClientError, Held
         from solward.types.errors import SolwardError
         from solward_cli.entrypoint import read_settings, refusals
+        from solward_cli.recording_transport import RecordingTransport
 
         with refusals():
             settings = read_settings()
             address = settings.client_target[0] if url is None else url
+        transport = RecordingTransport()
         try:
-            code = asyncio.run(_run(function, address, settings, as_json, parameters))
+            with _told_at_the_end(transport):
+                running = _run(function, address, settings, as_json, parameters, transport)
+                code = asyncio.run(running)
         except Held as held:
             tell_held(held, as_json)
             sys.exit(EXIT_HELD)
+        except ClientError as error:
+            tell_error(error)
+            sys.exit(EXIT_FAILED)
         except SolwardError as error:
-            fail(_explained(error))
+            fail(str(error))
         except KeyboardInterrupt:
+            click.echo(_interruption(transport), err=True, nl=False)
             sys.exit(EXIT_INTERRUPTED)
         if code:
             sys.exit(code)
@@ -170,7 +181,16 @@ def print_error(text: str) -> None:
     """Print an error on one line of standard error."""
     from solward_cli.render import visible
 
-    click.echo(f"Error: {visible(' '.join(text.split()))}", err=True)
+    # Spaces within a line stay: they may be of a key.
+    lines = filter(None, map(str.strip, text.splitlines()))
+    click.echo(f"Error: {visible(' '.join(lines))}", err=True)
+
+
+def tell_error(error: ClientError) -> None:
+    """Print an error, and the key of a payment whose result is not known, on standard error."""
+    print_error(_explained(error))
+    if error.idempotency_key is not None:
+        click.echo(f"Ask again with {_option(error.idempotency_key)}", err=True)
 
 
 def tell_held(held: Held, as_json: bool) -> None:
@@ -186,8 +206,7 @@ def tell_held(held: Held, as_json: bool) -> None:
     click.echo(f"Held, nothing was sent: {visible(held.sentence)}", err=True)
     click.echo(f"{then}: solward hold approve {visible(held.hold_id)}", err=True)
     if held.idempotency_key is not None:
-        key = visible(held.idempotency_key)
-        click.echo(f"Then ask again with --idempotency-key {key}", err=True)
+        click.echo(f"Then ask again with {_option(held.idempotency_key)}", err=True)
 
 
 @contextlib.contextmanager
@@ -246,13 +265,16 @@ limit_option = click.option(
 
 
 async def _run(
-    function: Command, url: str, settings: Settings, as_json: bool, parameters: Mapping[str, Any]
+    function: Command,
+    url: str,
+    settings: Settings,
+    as_json: bool,
+    parameters: Mapping[str, Any],
+    transport: RecordingTransport,
 ) -> int:
     from solward.client import SolwardClient
-    from solward_cli.recording_transport import RecordingTransport
     from solward_cli.render import show
 
-    transport = RecordingTransport()
     async with SolwardClient(url, settings.client_token, transport=transport) as client:
         call = ServiceCall(client, settings, as_json, transport)
         result = await function(call, **parameters)
@@ -262,6 +284,42 @@ async def _run(
         else:
             show(result)
     return call.exit_code
+
+
+def _option(key: str) -> str:
+    return f"--idempotency-key {shlex.quote(key)}"
+
+
+def _interruption(transport: RecordingTransport) -> str:
+    """The line for who ends a command; none where no payment was sent."""
+    key = transport.sent_key
+    if key is None:
+        return ""
+    return f"Interrupted; it may have been paid. Ask again with {_option(key)}\n"
+
+
+@contextlib.contextmanager
+def _told_at_the_end(transport: RecordingTransport) -> Iterator[None]:
+    """Tell the key of a payment that was sent where a signal ends the process."""
+
+    def tell(number: int, _frame: object) -> None:
+        # A stream may be in the middle of a write here, and the terminal may be gone.
+        with contextlib.suppress(OSError):
+            os.write(2, _interruption(transport).encode())
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    # What is ignored, as below `nohup`, stays so. Only the main thread may set handlers.
+    is_main = threading.current_thread() is threading.main_thread()
+    endings = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP") if is_main]
+    taken = [each for each in endings if each and signal.getsignal(each) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, tell)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _explained(error: Exception) -> str:

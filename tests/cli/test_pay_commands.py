@@ -143,6 +143,10 @@ def test_a_body_that_is_no_text_comes_as_it_was(service: Scripted) -> None:
         (answered(402, status="pending", state="handed_over", served="no"), 6, "Handed over"),
         (answered(None, status="pending", state="handed_over", served="unknown"), 6, "No answer"),
         ((503, {"error": "Starting"}), 6, "Error: Starting"),
+        ((504, "<html>"), 6, "Ask again with --idempotency-key"),
+        ((403, "<html>"), 6, "Ask again with --idempotency-key"),
+        ((200, {}), 6, "Ask again with --idempotency-key"),
+        ((202, {}), 6, "Ask again with --idempotency-key"),
     ],
     ids=[
         "free",
@@ -157,6 +161,10 @@ def test_a_body_that_is_no_text_comes_as_it_was(service: Scripted) -> None:
         "refused-and-undecided",
         "no-answer-and-undecided",
         "service-lost",
+        "gateway-late",
+        "gateway-refuses",
+        "another-answer",
+        "another-hold",
     ],
 )
 def test_the_exit_code_says_whether_it_was_served_and_paid(

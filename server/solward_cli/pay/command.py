@@ -11,8 +11,8 @@ from solward_cli.completed_names import wallet_names
 from solward_cli.service_call import (
     ServiceCall,
     limit_option,
-    print_error,
     service_call,
+    tell_error,
     tell_held,
     waiting,
 )
@@ -70,7 +70,7 @@ async def curl(
     0 served, 1 not served and nothing paid, 3 refused, 4 held: a person is asked,
     5 paid and not served, 6 undecided: look again with --idempotency-key.
     """
-    from solward.client import BadRequest, Conflict, Held, Refused, ServerError, Unreachable
+    from solward.client import BadRequest, ClientError, Held, Refused
     from solward_cli.pay.render import render_quote
 
     body = _data(data)
@@ -99,15 +99,12 @@ async def curl(
         tell_held(held, call.as_json)
         call.exit_code = EXIT_HELD
         return None
-    except (BadRequest, Refused) as error:
-        print_error(str(error))
-        call.exit_code = EXIT_REFUSED
-        return None
-    except (Conflict, ServerError, Unreachable) as error:
-        if error.idempotency_key is None:
+    except ClientError as error:
+        is_decided = error.idempotency_key is None
+        if is_decided and not isinstance(error, BadRequest | Refused):
             raise
-        print_error(str(error))
-        call.exit_code = EXIT_UNDECIDED
+        tell_error(error)
+        call.exit_code = EXIT_REFUSED if is_decided else EXIT_UNDECIDED
         return None
     call.exit_code = exit_code(answer)
     _print_answer(answer)
