@@ -209,6 +209,18 @@ async def test_an_answer_that_is_not_the_services_leaves_a_payment_open(
     assert (await client.wallets.balance(wallet)).sol == 1 - FEE
 
 
+@pytest.mark.parametrize(("status", "content"), FOREIGN)
+async def test_a_schedules_run_and_a_paid_request_are_left_open_likewise(
+    client: SolwardClient, carrier: Carrier, status: int, content: bytes
+) -> None:
+    carrier.before = lambda _request: httpx.Response(status, content=content)
+    site = "https://api.example.com"
+    for call in (client.schedules.run("w", "s"), client.wallets.pay("w", url=site, max="1 USDC")):
+        with pytest.raises(ClientError, match="is not known") as lost:
+            await call
+        assert lost.value.idempotency_key == carrier.keys[-1]
+
+
 async def test_a_refusal_after_a_lost_answer_says_nothing_of_the_first_try(
     client: SolwardClient, carrier: Carrier, wallet: str
 ) -> None:
