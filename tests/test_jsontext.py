@@ -257,6 +257,20 @@ def test_what_nothing_can_hold_is_named(text: str, said: str | None) -> None:
     assert jsontext.unfit(jsontext.loads(text)) == said
 
 
+def test_the_path_of_an_unfit_value_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths: list[str] = []
+    member = jsontext.member
+
+    def counted(path: str, key: str | int) -> str:
+        paths.append(path)
+        return member(path, key)
+
+    monkeypatch.setattr(jsontext, "member", counted)
+    value = {"a": [[0] * 100, ["\0"]]}
+    assert jsontext.unfit(value) == "a[1][0] must not contain a NUL character"
+    assert len(paths) == 3
+
+
 @pytest.mark.parametrize("text", ["1e99999999999999999999", "-1e-99999999999999999999"])
 def test_an_exponent_that_no_number_has_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="exponent"):

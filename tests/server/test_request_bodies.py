@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest_asyncio
 from tests.promises import promise
 from tests.support.services import NOBODY, STRANGER, Api, serving_api
 
+from solward.support import jsontext
 from solward_server.resources import PREFIX
 
 # One service for all: nothing here changes what another test sees.
@@ -248,3 +250,59 @@ async def test_a_field_of_the_query_that_is_given_twice_is_400_and_named(
     path = path.format(wallet=await api.wallet())
     answer = await api.get(f"{path}?{field}=1&{field}=1")
     assert (answer.status, answer.error) == (400, f"{field} must be given once")
+
+
+@promise("large-bodies-delay-nobody")
+async def test_the_event_loop_goes_on_while_a_large_body_is_parsed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, _ = await api.key(spendingLimitSol=0)
+    path = f"/wallets/{await api.wallet()}/pay"
+    ticks, running, turns, most = 0, 0, list[int](), 0
+    read = jsontext.read
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    def watched(text: bytes) -> Any:
+        nonlocal running, most
+        running += 1
+        most, before = max(most, running), ticks
+        try:
+            return read(text)
+        finally:
+            running -= 1
+            turns.append(ticks - before)
+
+    monkeypatch.setattr(jsontext, "read", watched)
+    deep = b'{"url":"\\u0041","headers":' + b'{"%b":' % (b"a" * 30) * 55
+    data = deep + b"[" + b"0," * 300_000 + b"0]" + b"}" * 56
+    ticking = asyncio.create_task(tick())
+    answers = await asyncio.gather(*(api.post(path, data=data, token=token) for _ in range(3)))
+    ticking.cancel()
+    assert [each.status for each in answers] == [400] * 3
+    assert len(turns) == 3
+    assert min(turns) > 0
+    # A principal takes one turn at a time.
+    assert most == 1
+
+
+@promise("large-bodies-delay-nobody")
+async def test_a_large_body_that_is_refused_is_not_hashed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumped: list[Any] = []
+    dumps = jsontext.dumps
+
+    def watched(value: Any, **options: Any) -> str:
+        dumped.append(value)
+        return dumps(value, **options)
+
+    monkeypatch.setattr(jsontext, "dumps", watched)
+    path, body = f"/wallets/{await api.wallet()}/pay", {"url": "https://a.example", "headers": [0]}
+    answer = await api.post(path, body, headers={"Idempotency-Key": "refused"})
+    assert answer.status == 400
+    assert dumped.count(body) == 1, "only this test wrote it"

@@ -240,26 +240,37 @@ def unfit(
         any_number: the caller bounds each number that it takes.
         deepest: arrays and objects within each other that are taken.
     """
+    found = _misfit(value, deepest, has_nul, any_number)
+    if found is None:
+        return None
+    said, is_key, keys = found
+    where = reduce(member, reversed(keys), path)
+    if said == _LESS_DEEP:
+        where = _OUTERMOST.split(where)[0]
+    return f"{'The key ' if is_key else ''}{where or 'The value'} must {said}"
+
+
+def _misfit(
+    value: Any, deepest: int, has_nul: bool, any_number: bool
+) -> tuple[str, bool, list[str | int]] | None:
+    """What the first unfit value or key must do instead, whether it is a key, and the keys and
+    indexes that lead to it, the innermost first: a path for each value would take most of the time.
+    """
+    said = None
     if isinstance(value, str):
         said = _unfit_text(value, has_nul)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
         said = None if any_number or _is_plain(value) else _FEWER_DIGITS
-    elif not isinstance(value, dict | list):
-        return None
-    elif not deepest:
-        path = _OUTERMOST.split(path)[0]
-        said = _LESS_DEEP
-    else:
-        for key, each in _items(value):
-            where = member(path, key)
-            said = _unfit_text(key, has_nul) if isinstance(key, str) else None
-            if said:
-                return f"The key {where} must {said}"
-            found = unfit(each, where, deepest - 1, has_nul=has_nul, any_number=any_number)
-            if found:
+    elif isinstance(value, dict | list):
+        said = None if deepest else _LESS_DEEP
+        for key, each in _items(value) if deepest else ():
+            if isinstance(key, str) and (of_key := _unfit_text(key, has_nul)):
+                return of_key, True, [key]
+            found = _misfit(each, deepest - 1, has_nul, any_number)
+            if found is not None:
+                found[2].append(key)
                 return found
-        return None
-    return f"{path or 'The value'} must {said}" if said else None
+    return (said, False, []) if said else None
 
 
 def _unfit_text(text: str, has_nul: bool) -> str | None:

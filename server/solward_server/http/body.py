@@ -6,13 +6,16 @@ new key to no wallet, and unfreeze all of them.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from quart import Quart, Request, Response, current_app, request
+from quart import Quart, Request, Response, current_app, g, request
 from quart.json.provider import JSONProvider
 from werkzeug.exceptions import UnsupportedMediaType
 from werkzeug.sansio.response import Response as BaseResponse
@@ -31,6 +34,10 @@ MAX_LIST = 500
 DEFAULT_LIST = 50
 _POLICY = "/api/v1/policy"
 _PAY = re.compile(r"/api/v1/wallets/[^/]+/pay")
+# Parsing a body of more than `MAX_BODY_BYTES` takes up to a second: the event loop goes on meanwhile.
+# One at a time for a principal, so that it does not delay those of others.
+_PARSERS: Final = ThreadPoolExecutor(2, "solward-json")
+_LOCKS: Final = "solward_body_locks"
 NOT_JSON = "The request body must be valid JSON"
 NUL_IN_PATH = "The path must not contain a NUL character"
 
@@ -124,7 +131,7 @@ async def read_body() -> Body:
     assert isinstance(data, bytes)
     if not data.strip(jsontext.SPACE):
         return {}
-    body = _object(data)
+    body = await _object(data)
     names: RoutesFields = current_app.extensions[_EXTENSION]
     rule = "" if request.url_rule is None else request.url_rule.rule
     fields = names.get((request.method, rule))
@@ -133,8 +140,13 @@ async def read_body() -> Body:
     return body
 
 
-def _object(data: bytes) -> Body:
-    body = parse_body(data)
+async def _object(data: bytes) -> Body:
+    if len(data) <= MAX_BODY_BYTES:
+        body = parse_body(data)
+    else:
+        locks: WeakValueDictionary[str, asyncio.Lock] = current_app.extensions[_LOCKS]
+        async with locks.setdefault(g.caller.principal, asyncio.Lock()):
+            body = await asyncio.get_running_loop().run_in_executor(_PARSERS, parse_body, data)
     if not isinstance(body, dict):
         raise InvalidRequest("The request body must be a JSON object")
     return body
@@ -302,6 +314,7 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 def know_fields(app: Quart, names: RoutesFields) -> None:
     """Let requests be held to these."""
     app.extensions[_EXTENSION] = names
+    app.extensions[_LOCKS] = WeakValueDictionary()
 
 
 def close_requests(app: Quart, prefix: str) -> None:
@@ -325,7 +338,7 @@ def close_requests(app: Quart, prefix: str) -> None:
             data: str | bytes = await request.get_data(as_text=False)
             assert isinstance(data, bytes)
             if data.strip(jsontext.SPACE):
-                refuse_unknown(_object(data), ())
+                refuse_unknown(await _object(data), ())
 
 
 def key_headers() -> list[str]:

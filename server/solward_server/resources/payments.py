@@ -88,11 +88,12 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def pay(wallet_id: str) -> Response:
         body = await read_body()
         await context.wallet(wallet_id)
-        # A dry run does not use the key, but refuses a malformed one.
-        key = idempotency_key(body)
         # Before anything else is read: what may mean a trial pays nothing.
         is_trial = wants_dry_run(body)
+        # Only a checked body is small enough to be hashed for its key.
         asked = pay_request(body)
+        # A dry run does not use the key, but refuses a malformed one.
+        key = idempotency_key(body)
         if is_trial:
             # The seller is asked all the same.
             await context.count_request()
