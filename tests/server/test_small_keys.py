@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
+from tests.support.plugins import DISTRIBUTION, SKILL, install_keeping
 from tests.support.services import SECRET, Api, Carrier, serving_api
 
 from solward.client import SolwardClient
 from solward.client.errors import AmbiguousName
 from solward.client.wallets import find_one
+from solward.types.skill import Effects
 from solward.vault.custody.export import choose
 from solward_dashboard.recipients import Recipients
 
+HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+}
 STRANGER = str(Keypair().pubkey())
 
 
@@ -56,6 +62,38 @@ async def test_a_key_that_may_spend_nothing_changes_nothing(
         assert "may spend nothing, so it reads and changes nothing" in answer.error
     assert (await api.get(f"/wallets/{wallet}", token=key)).json["tags"] == ["the operator's"]
     assert len((await api.get("/wallets")).json["wallets"]) == 1
+
+
+@promise("small-key-changes-nothing")
+@promise("read-only-key-changes-nothing")
+async def test_a_key_that_may_spend_nothing_changes_no_plugins_store(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    install_keeping(home, tmp_path / "wheels")
+    async with serving_api(home) as api:
+        wallet = await api.wallet()
+        path, store = f"/wallets/{wallet}/skills/{SKILL}", f"/wallets/{wallet}/plugins"
+        store = f"{store}/{DISTRIBUTION}/store"
+        called = {"name": SKILL, "arguments": {"wallet": wallet, "count": 2}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
+        assert api.service.registry.skills[SKILL].spec.effects is Effects.READ
+        for terms, said in (
+            ({"spendingLimitSol": 0}, "may spend nothing, so it reads and changes nothing"),
+            ({"grants": []}, "may spend nothing, so it reads and changes nothing"),
+            ({"readOnly": True}, "is read-only (readOnly) and changes nothing"),
+        ):
+            key, _ = await api.key(**terms)
+            answer = await api.post(path, {"count": 2}, token=key)
+            assert (answer.status, said in answer.error) == (403, True), (terms, answer.text)
+            tool = await api.call("POST", "/mcp", message, token=key, prefix="", headers=HEADERS)
+            assert said in tool.text
+            assert (await api.get(store)).json["entries"] == []
+            # Solward's own skills that read are theirs.
+            own = await api.post(f"/wallets/{wallet}/skills/check_balance", {}, token=key)
+            assert own.status == 200, own.text
+        key, _ = await api.key()
+        assert (await api.post(path, {"count": 2}, token=key)).status == 200
+        assert len((await api.get(store)).json["entries"]) == 2
 
 
 @promise("small-key-changes-nothing")

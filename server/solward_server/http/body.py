@@ -34,7 +34,7 @@ MAX_LIST = 500
 DEFAULT_LIST = 50
 _POLICY = "/api/v1/policy"
 _PAY = re.compile(r"/api/v1/wallets/[^/]+/pay")
-# Parsing a body of more than `MAX_BODY_BYTES` takes up to a second: the event loop goes on meanwhile.
+# A body of more than `MAX_BODY_BYTES` takes up to a second: the event loop goes on meanwhile.
 # One at a time for a principal, so that it does not delay those of others.
 _PARSERS: Final = ThreadPoolExecutor(2, "solward-json")
 _LOCKS: Final = "solward_body_locks"

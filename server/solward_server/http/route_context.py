@@ -8,6 +8,7 @@ from solward.agents.agent import Agent
 from solward.credentials.rates import Taking, traffic_limiter
 from solward.service.service import Solward
 from solward.types.errors import AgentNotFound
+from solward.types.roles import Role
 from solward.vault.custody import Wallet
 from solward.vault.store.grants import sets_of
 from solward_server.http.auth import Caller, caller, confined_to
@@ -56,11 +57,12 @@ class RouteContext:
             await self.service.limiter.take(key.id, key.rate_limit)
 
     async def may_change(self) -> None:
-        """Check that the caller may store lasting data. Raises `Forbidden` for a key that may spend
-        nothing: such a key only reads."""
+        """Check that a key may store lasting data. Raises `ReadOnlyKey` or `Forbidden` for one that
+        is read-only or may spend nothing: such keys only read."""
         key = caller().key
         if key is None:
             return
+        caller().needs(Role.POLICY)
         if key.spending_limit_lamports:
             async with self.service.database.read() as connection:
                 grants = await sets_of(connection, [key.principal])

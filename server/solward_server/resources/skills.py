@@ -16,7 +16,7 @@ from solward.types.roles import Role
 from solward.types.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
-from solward_server.http.errors import refused_response
+from solward_server.http.errors import SPENDS_NOTHING, refused_response
 from solward_server.http.idempotency import action_key, finish, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
@@ -60,7 +60,10 @@ def blueprint(context: RouteContext) -> Blueprint:
             raise SkillNotFound(name, sorted(skills))
         spends = skills[name].spec.effects is Effects.SPEND
         # A skill of a plugin may write its own state, whatever it declares of transactions.
-        reads = not spends and skills[name].distribution == BUILT_IN
+        is_built_in = skills[name].distribution == BUILT_IN
+        if not is_built_in:
+            await context.may_change()
+        reads = not spends and is_built_in
         caller().needs(Role.READ if reads and caller().key is not None else Role.POLICY)
         # Bad parameters neither claim the key nor count as a request.
         params = skills[name].validate(dict(body))
@@ -187,6 +190,7 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
     parameters = [WALLET_ID, IDEMPOTENCY_KEY] if spends else [WALLET_ID]
     errors: dict[int, list[str]] = {
         400: ["No parameters fit", "What the skill itself refuses"],
+        403: [] if skill.distribution == BUILT_IN else [SPENDS_NOTHING],
         404: [NO_WALLET],
         500: [f"The skill {spec.name!r} took longer than {spec.timeout_s:g} s"],
     }
