@@ -66,6 +66,8 @@ async def test_all_are_listed_oldest_first_however_many_pages_they_take(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "_PAGE", 4)
+    # All in one millisecond.
+    monkeypatch.setattr(service, "now_ms", lambda: 1_800_000_000_000)
     assert (await api.get("/wallets")).text == '{"wallets":[]}'
     made: list[str] = []
     for number in (1, 3, 4, 5, 9):

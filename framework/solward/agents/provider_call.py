@@ -137,8 +137,8 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         try:
             _count_usage(name, checked_usage(error.usage))
         except ProviderError:
-            # What a budget cannot count: the error is told as if the vendor had counted nothing.
-            error.usage = None
+            # The vendor counted something, and a budget cannot count it.
+            error.usage, error.may_cost = None, True
         raise error from None
     except SolwardError:
         raise

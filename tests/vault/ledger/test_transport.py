@@ -115,12 +115,15 @@ async def test_the_environments_proxy_is_used_except_where_it_says_not(
 
     async with served(proxy) as url:
         monkeypatch.setenv("http_proxy", url.removeprefix("http://"))
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setenv("no_proxy", "127.0.0.1, other.test:8080, rpc.test:81")
         async with _transport("http://rpc.test/path") as transport:
             assert await transport.call("getSlot", []) == 9
         assert asked == ["http://rpc.test/path"]
-        async with listening(_answers) as (node,), _transport(node.url) as transport:
-            assert await transport.call("getSlot", []) == 7
+        async with listening(_answers) as (node,):
+            for no_proxy in ("127.0.0.1", f"rpc.test, 127.0.0.1:{node.port}", "*"):
+                monkeypatch.setenv("no_proxy", no_proxy)
+                async with _transport(node.url) as transport:
+                    assert await transport.call("getSlot", []) == 7
         assert len(asked) == 1
 
 

@@ -169,6 +169,9 @@ def _data(
         for own, there in _attributes(kind).items()
         if there not in without and getattr(error, own) is not None
     }
+    if "usage" in without and getattr(error, "usage", None) is not None:
+        # The vendor counted something, and nobody knows what.
+        given["may_cost"] = True
     if not given:
         return None
     body = msgspec.msgpack.encode(ErrorData(**given))

@@ -146,6 +146,7 @@ class Wallets:
         self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
         # By id and tags, as stored.
         self._texts: KeptTexts[tuple[str, str, bool]] = KeptTexts(MOST_TEXT_BYTES)
+        self._newest_ms = 0
         self._waiting: list[_Creation] = []
         self._planned: dict[str, set[int]] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -169,7 +170,7 @@ class Wallets:
             TooManyWallets: the API key that asks for it has made `MOST_OF_A_KEY`.
         """
         keypair = Keypair()
-        wallet = _new_wallet(keypair, name, tags)
+        wallet = _new_wallet(keypair, name, tags, self._next_ms())
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Wallets requested at the same time share a commit.
         self._waiting.append(_Creation(wallet, keypair, principal(), stored))
@@ -189,7 +190,7 @@ class Wallets:
             InvalidRequest: it is no such file, or the key is managed already; never shows it.
         """
         keypair = parse_keypair_file(keypair_file_text)
-        wallet = _new_wallet(keypair, name, tags)
+        wallet = _new_wallet(keypair, name, tags, self._next_ms())
         try:
             [refusal] = await self._store([(wallet, keypair)], [principal()], imported=True)
         except IntegrityError:
@@ -227,6 +228,11 @@ class Wallets:
             if len(rows) < _PAGE:
                 return
             last = rows[-1].id
+
+    def _next_ms(self) -> int:
+        """Now, and later than the wallet that this process made last: they are listed by it."""
+        self._newest_ms = max(now_ms(), self._newest_ms + 1)
+        return self._newest_ms
 
     async def newest_json(
         self, limit: int, before: str | None = None, *, maker: bool = False
@@ -442,13 +448,13 @@ async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> li
     return allowed
 
 
-def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:
+def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str], made_ms: int) -> Wallet:
     return Wallet(
         id=str(uuid.uuid4()),
         name=check_name(name),
         address=str(keypair.pubkey()),
         tags=check_tags(tags),
-        created_ms=now_ms(),
+        created_ms=made_ms,
         created_by=principal(),
     )
 

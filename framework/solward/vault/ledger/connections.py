@@ -65,10 +65,12 @@ def target(url: httpx.URL) -> tuple[httpcore.URL, list[tuple[bytes, bytes]]]:
 
 
 def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
-    """As httpx reads it: `HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`, but for `NO_PROXY`."""
+    """`HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`; none where `NO_PROXY` has the host, or the
+    host and port."""
     named = getproxies()
     address = named.get(url.scheme) or named.get("all")
-    if not address or proxy_bypass(url.host):
+    port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+    if not address or proxy_bypass(f"{url.host}:{port}"):
         return None
     proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
     return httpcore.Proxy(
