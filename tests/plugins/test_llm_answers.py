@@ -193,3 +193,41 @@ async def test_a_stream_that_cannot_be_read_is_not_asked_for_again(chunk: Any) -
         with pytest.raises(ProviderError, match="the model's answer cannot be read: ") as told:
             [each async for each in call.stream(GROK, asked_of(GROK), {}, context, clock.policy())]
     assert (told.value.retryable, told.value.may_cost, len(asked)) == (False, True, 1)
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "wait", "arguments": "{}"}}
+CUT_OFF: dict[str, tuple[Any, Any]] = {
+    "grok": (GROK, tool(CALL)),
+    "anthropic": (
+        ANTHROPIC,
+        {
+            "id": "x", "type": "message", "role": "assistant", "model": "m",
+            "content": [{"type": "tool_use", "id": "c", "name": "wait", "input": {}}],
+            "stop_reason": "max_tokens", "usage": {"input_tokens": 10, "output_tokens": 5},
+        },
+    ),
+    "gemini": (
+        GEMINI,
+        {
+            "candidates": [
+                {
+                    "content": {"parts": [{"functionCall": {"name": "wait", "args": {}}}]},
+                    "finishReason": "MAX_TOKENS",
+                }
+            ],
+            "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
+        },
+    ),
+}  # fmt: skip
+CUT_OFF["grok"][1]["choices"][0]["finish_reason"] = "length"
+
+
+@promise("unreadable-answer-once")
+@pytest.mark.parametrize("name", CUT_OFF)
+async def test_a_tool_call_of_an_answer_that_was_cut_off_is_not_run(name: str) -> None:
+    vendor, body = CUT_OFF[name]
+    with pytest.raises(ProviderError, match="cut the answer off within a tool call") as told:
+        await whole(body, vendor)
+    assert (told.value.retryable, told.value.may_cost) == (False, True)
+    assert told.value.usage is not None
+    assert told.value.usage.tokens == 15

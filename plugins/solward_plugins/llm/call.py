@@ -47,6 +47,7 @@ from solward import (
 from solward_plugins.llm.failures import (
     Failure,
     RefusalWatch,
+    cut_off,
     failure_of,
     refused,
     too_late,
@@ -157,6 +158,8 @@ async def complete(
     refusal = watch.refusal(finish_reason(response), is_empty)
     if refusal is not None:
         raise refused(vendor, *refusal, usage, may_cost=True)
+    if completion.tool_calls and watch.is_cut_off():
+        raise cut_off(vendor, usage)
     return completion
 
 

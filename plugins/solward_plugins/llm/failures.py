@@ -157,6 +157,17 @@ def unreadable(
     return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
+def cut_off(vendor: Vendor, usage: Usage | None) -> ProviderError:
+    """The answer ended by its length, in a tool call: whether all of the call is there is not
+    known."""
+    return ProviderError(
+        f"{vendor.company} cut the answer off within a tool call, which was not run; raise "
+        "maxTokens in the agent's llmOptions",
+        may_cost=True,
+        usage=usage,
+    )
+
+
 def _unreachable(vendor: Vendor, context: ProviderContext, *, may_cost: bool) -> ProviderError:
     where = vendor.base_url_env if context.base_url else "the network"
     return ProviderError(
@@ -214,6 +225,10 @@ def _retry_after(error: BaseException) -> float | None:
     return max(0.0, until.timestamp() - time.time())
 
 
+# Of Anthropic, OpenAI's Responses, Gemini and Chat Completions.
+_CUT_OFF: Final = frozenset({"max_tokens", "incomplete", "MAX_TOKENS", "length"})
+
+
 class RefusalWatch:
     """What one request's answer says of a refusal."""
 
@@ -259,6 +274,18 @@ class RefusalWatch:
             # As litellm reads it. Text is cleaned where the answer leaves the host.
             return json.loads(str(self._whole))
         return None
+
+    def is_cut_off(self) -> bool:
+        """Whether a whole answer ended by its length, in the vendor's own words: litellm says of
+        some that they ended with a tool call."""
+        answer = _mapping(self.answer())
+        ends = [
+            answer.get("stop_reason"),
+            answer.get("status"),
+            *(each.get("finishReason") for each in _mappings(answer.get("candidates"))),
+            *(each.get("finish_reason") for each in _mappings(answer.get("choices"))),
+        ]
+        return not _CUT_OFF.isdisjoint(each for each in ends if isinstance(each, str))
 
     def answered(self, message: Any) -> None:
         """Read a whole answer's message as litellm gives it."""
