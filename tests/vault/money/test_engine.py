@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -26,6 +27,7 @@ from solward.types.errors import (
     IdempotencyMismatch,
     InvalidRequest,
     LedgerUnavailable,
+    SkillError,
     TransactionFailed,
     WalletNotFound,
 )
@@ -314,6 +316,45 @@ async def test_a_cancelled_caller_cancels_nothing(bench: Bench) -> None:
         return await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
 
     await until(landed)
+
+
+@promise("cancel-stops-nothing")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(SkillError("call_ended", "The call has ended"), []), (ValueError("a bug"), ["a bug"])],
+)
+async def test_only_a_bug_is_logged_of_what_a_cancelled_caller_does_not_hear(
+    bench: Bench, error: Exception, said: list[str]
+) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+    logged: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, what: logged.append(str(what.get("exception"))))
+
+    async def hold(_method: str, _params: Sequence[Any]) -> Any:
+        started.set()
+        await go.wait()
+
+    def check() -> None:
+        if started.is_set():
+            raise error
+
+    bench.wire.faults["simulateTransaction"] = hold
+    caller = asyncio.create_task(bench.transfer(HALF, Actor("admin", checks=(check,))))
+    await started.wait()
+    running = tuple(bench.engine._running)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go.set()
+    await asyncio.wait(running)
+    # asyncio tells of an error that nobody heard when its task is collected.
+    del caller, running
+    await asyncio.sleep(0)
+    gc.collect()
+    loop.set_exception_handler(None)
+    assert logged == said
+    assert await bench.lamports(bench.recipient) == 0
 
 
 @promise("freeze-comes-first")

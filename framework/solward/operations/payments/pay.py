@@ -62,7 +62,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.money.engine import Engine
-from solward.vault.money.failures import refusal
+from solward.vault.money.failures import refusal, wait_for_task
 from solward.vault.money.judge.trial import Trial
 from solward.vault.money.request import Actor, Draft, Payment
 from solward.vault.store import payments as store
@@ -523,7 +523,8 @@ class Payments:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        await wait_for_task(task)
+        return task.result()
 
 
 def _pushed(wallet: Wallet, record: TransactionRecord) -> PaymentProof:

@@ -50,7 +50,7 @@ from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.patience import left, within
 from solward.vault.ledger.protocol import Ledger
-from solward.vault.money.failures import refusal, would_fail
+from solward.vault.money.failures import refusal, wait_for_task, would_fail
 from solward.vault.money.judge.assess import Assessment, Assessor, no_verification
 from solward.vault.money.judge.granting import Granting
 from solward.vault.money.judge.prices import Prices
@@ -253,7 +253,7 @@ class Engine:
         wallet = await self._wallets.get(wallet_id)
         record = self._record(wallet, actor, draft.intent)
         with self.deadline():
-            return await asyncio.shield(self._start(self._hand_over(record, actor, draft)))
+            return await self._shielded(self._hand_over(record, actor, draft))
 
     async def answered(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
         """Store what the seller answered to a paid request, and look for the payment at once.
@@ -378,7 +378,7 @@ class Engine:
         work = self._once(record, actor, lambda: self._in_steps(record, actor, draft))
         with self.deadline():
             task = self._start(work)
-            await asyncio.wait({task}, timeout=left(self._options.confirm_wait_s))
+            await wait_for_task(task, left(self._options.confirm_wait_s))
         if task.done():
             return task.result()
         async with self._database.read() as connection:
@@ -399,7 +399,7 @@ class Engine:
         record = self._record(wallet, actor, intent)
         record = await self._driven(record.id, self._runs.begin_sweep(record, actor, address))
         task = self._start(self._driven(record.id, self._runs.sweep_alone(record)))
-        await asyncio.wait({task}, timeout=self._options.confirm_wait_s)
+        await wait_for_task(task, self._options.confirm_wait_s)
         if not task.done():
             return record
         if task.result().status is TransactionStatus.FAILED:
@@ -477,8 +477,10 @@ class Engine:
         await self.watcher.close()
         await self.sender.close()
 
-    async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
-        return await asyncio.shield(self._start(work))
+    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        task = self._start(work)
+        await wait_for_task(task)
+        return task.result()
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)

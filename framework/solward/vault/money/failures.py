@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from solward.types.errors import GuardrailBlocked, TransactionError, TransactionFailed
+from solward.types.errors import (
+    GuardrailBlocked,
+    SolwardError,
+    TransactionError,
+    TransactionFailed,
+)
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.ledger.answers import told_by_node
 
@@ -92,3 +98,23 @@ def _last_log(logs: Sequence[str]) -> str:
     ]
     errors = [line for line in lines if "error" in line.lower()]
     return f" ({errors[-1][:200]})" if errors else ""
+
+
+async def wait_for_task(task: asyncio.Task[Any], timeout_s: float | None = None) -> None:
+    """Wait for a task that goes on without its caller: neither a cancellation nor the end of
+    `timeout_s` cancels it, and its refusals are then nobody's: what there is to say is stored."""
+    try:
+        await asyncio.wait({task}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        task.add_done_callback(_take_refusal)
+        raise
+    if not task.done():
+        task.add_done_callback(_take_refusal)
+
+
+def _take_refusal(task: asyncio.Task[Any]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, SolwardError):
+        message = "Task failed after its caller went away"
+        context = {"message": message, "exception": error, "task": task}
+        task.get_loop().call_exception_handler(context)
