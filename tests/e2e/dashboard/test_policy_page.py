@@ -65,7 +65,7 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     browser: Browser, api: httpx.Client, key: Key
 ) -> None:
     browser.size(*PHONE)
-    browser.open("/policy")
+    browser.answered("/policy")
     add(browser, "Key nobody may do as it likes")
     browser.until(lambda: browser.one("[role=alert].sw-error").text, "what is wrong")
     assert not browser.all('[data-testid="confirm"]')
@@ -105,7 +105,7 @@ def test_a_principal_is_let_only_read_and_addresses_are_whole(
     document = {"grants": [{**grant, "to": ["@bakery"]}], "book": book}
     stored = api.put("/policy", json=document)
     assert stored.status_code == 200, stored.text
-    browser.open("/policy")
+    browser.answered("/policy")
     browser.wait_for(stored.json()["sentences"][0])
     assert address in browser.marked("book").text
     browser.click(f"Let {key.who} only read")
@@ -122,7 +122,7 @@ def test_a_site_is_paid_nothing_once_its_grants_go(
     site = "Site api.example.com may be paid up to 2 SOL a day."
     stored = api.put("/policy", json={"grants": [pays, site]})
     assert stored.status_code == 200, stored.text
-    browser.open("/policy")
+    browser.answered("/policy")
     browser.wait_for(pays)
     browser.wait_for(site)
     browser.click("Pay site:api.example.com nothing")

@@ -369,6 +369,8 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     assert len(re.findall(r"[Rr]uns next \d{4}-\d\d-\d\d \d\d:\d\d\b", shown.text())) == 2
     (made,) = schedules()
     assert (made["name"], made["skill"], made["status"]) == ("look", "check_balance", "active")
+    # The list is drawn anew as the event of the schedule comes.
+    shown.still()
     shown.click("Runs of look")
     shown.wait_for("It was not due yet.")
     shown.click("Close")
