@@ -1,8 +1,7 @@
 """The connections to one node: httpcore's pool, which is httpx's own, without httpx's client.
 
 The client's cookies, redirects and hooks serve no JSON-RPC call, and httpcore writes the head and
-the body of a request apart. Together that was a tenth of what a transfer costs this process
-(docs/benchmarks.md).
+the body of a request apart (docs/benchmarks.md has what both cost).
 """
 
 from __future__ import annotations
@@ -27,9 +26,6 @@ FAILURES: Final = (
     httpcore.UnsupportedProtocol,
     OSError,
 )
-# Of those that are idle. httpcore looks at each of them at every request, and asks the kernel
-# whether the node closed it: 16 cost a tenth of a millisecond.
-_MOST_IDLE: Final = 8
 
 
 def pool(url: httpx.URL, *, idle_s: float) -> httpcore.AsyncConnectionPool:
@@ -45,7 +41,8 @@ def pool(url: httpx.URL, *, idle_s: float) -> httpcore.AsyncConnectionPool:
         ssl_context=tls_context(),
         proxy=_proxy(url),
         max_connections=None,
-        max_keepalive_connections=_MOST_IDLE,
+        # With a lower bound httpcore closes idle ones while others are busy, and opens them again.
+        max_keepalive_connections=None,
         keepalive_expiry=idle_s,
         network_backend=_Backend(),
     )
