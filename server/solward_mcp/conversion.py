@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solward.client import Skill
-from solward.types.idempotency import KEY_FORM, is_key
+from solward.types.idempotency import KEY_FORM, is_idempotency_key
 from solward_mcp.protocol import EXACT_DIGITS, Json, too_many_digits
 
 READ = "read"
@@ -243,7 +243,7 @@ def idempotency_key(meta: Mapping[str, Any] | None) -> str | None:
     key = (meta or {}).get(IDEMPOTENCY_META)
     if key is None:
         return None
-    if not isinstance(key, str) or not is_key(key):
+    if not isinstance(key, str) or not is_idempotency_key(key):
         raise BadArgument(f"_meta {IDEMPOTENCY_META} must be {KEY_FORM}; nothing was sent")
     return key
 

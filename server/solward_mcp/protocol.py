@@ -54,7 +54,7 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
     named = message if isinstance(message, dict) else {}
     id_ = named.get("id")
     is_notification = "id" not in named and isinstance(named.get("method"), str)
-    answered = {} if is_notification else {"id": id_ if _is_id(id_) else None}
+    answered = {} if is_notification else {"id": id_ if is_id(id_) else None}
     return _refusal(INVALID_REQUEST, f"Invalid request: {said}", answered)
 
 
@@ -73,7 +73,7 @@ def _answered_despite(data: bytes) -> Json:
     ids = [value for name, value in message if name == "id"]
     if not ids and any(name == "method" for name, _ in message):
         return {}
-    known = len(ids) == 1 and _is_id(ids[0]) and jsontext.unfit(ids[0]) is None
+    known = len(ids) == 1 and is_id(ids[0]) and jsontext.unfit(ids[0]) is None
     return {"id": ids[0] if known else None}
 
 
@@ -89,7 +89,7 @@ def _fault(message: Any) -> str | None:
         return "method must be a string"
     if unknown := message.keys() - _REQUEST:
         return f"{min(unknown)} is none of: {', '.join(sorted(_REQUEST))}"
-    if "id" in message and not _is_id(message["id"]):
+    if "id" in message and not is_id(message["id"]):
         return "id must be a string or a whole number; a notification has none"
     params = message.get("params")
     if not isinstance(params, dict | None):
@@ -120,7 +120,8 @@ def too_many_digits(field: str) -> str:
     )
 
 
-def _is_id(value: object) -> bool:
+def is_id(value: object) -> bool:
+    """Whether a value may be a request's id."""
     return isinstance(value, str) or type(value) is int
 
 

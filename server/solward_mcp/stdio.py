@@ -18,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
-from solward_mcp.protocol import Json, refusal_of
+from solward_mcp.protocol import Json, is_id, refusal_of
 from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
 
@@ -88,8 +88,8 @@ class _Messages(io.TextIOBase):
         message = jsontext.loads(line)
         self._note(message, self._requests, self._asked)
         if message.get("method") == "notifications/cancelled":
-            with self._changed:
-                self._requests.discard((message.get("params") or {}).get("requestId"))
+            cancelled = (message.get("params") or {}).get("requestId")
+            self._note({"id": cancelled}, self._asked, self._requests)
 
     def await_responses(self) -> None:
         """Wait for the response to each request, but for those that wait for the client's."""
@@ -97,7 +97,8 @@ class _Messages(io.TextIOBase):
             self._changed.wait_for(lambda: len(self._requests) <= len(self._asked), TIMEOUT_S)
 
     def _note(self, message: Json, requests: set[Any], answered: set[Any]) -> None:
-        if "id" not in message:
+        # A client may answer with anything as the id, which is no request's.
+        if not is_id(message.get("id")):
             return
         with self._changed:
             if "method" in message:

@@ -113,6 +113,18 @@ async def test_what_expects_no_answer_has_none(
     assert said(stdio, sent, b"", b"  ") == []
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+        b'{"jsonrpc":"2.0","id":{},"result":{}}',
+        b'{"jsonrpc":"2.0","id":[1],"error":{"code":1,"message":"x"}}',
+    ],
+)
+def test_an_id_that_is_none_ends_no_session(stdio: subprocess.Popen[bytes], sent: bytes) -> None:
+    assert said(stdio, sent) == []
+
+
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "sent",

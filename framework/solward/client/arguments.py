@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from solward.types.errors import InvalidRequest
-from solward.types.idempotency import KEY_FORM, is_key
+from solward.types.idempotency import KEY_FORM, is_idempotency_key
 
 PREFIX = "/api/v1"
 
@@ -49,7 +49,7 @@ def idempotency_key(key: str | None) -> str:
     """A valid Idempotency-Key, a new one for None; raises `InvalidRequest`."""
     if key is None:
         return str(uuid.uuid4())
-    if not is_key(key):
+    if not is_idempotency_key(key):
         raise InvalidRequest(f"idempotency_key must be {KEY_FORM}; nothing was sent")
     return key
 

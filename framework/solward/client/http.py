@@ -46,7 +46,7 @@ _EVENT_STREAM = "text/event-stream"
 
 # Errors before anything of the request was sent.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# Of those, the ones of a request that is none: another try ends likewise.
+# Errors of a request that HTTP cannot send: another try ends likewise.
 _UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 # Only these end a line: `str.splitlines` would cut texts at U+2028 or U+0085 too.

@@ -9,7 +9,7 @@ KEY_FORM: Final = f"1 to {MAX_KEY} visible ASCII characters, without a space at 
 """HTTP takes spaces off the ends: such a key would be another one there."""
 
 
-def is_key(text: str) -> bool:
+def is_idempotency_key(text: str) -> bool:
     """Whether a text is of `KEY_FORM`."""
     is_visible = text.isascii() and text.isprintable() and text == text.strip()
     return 1 <= len(text) <= MAX_KEY and is_visible

@@ -14,7 +14,7 @@ from solward.database.database import Database
 from solward.support import jsontext
 from solward.support.clock import now_ms
 from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
-from solward.types.idempotency import KEY_FORM, is_key
+from solward.types.idempotency import KEY_FORM, is_idempotency_key
 from solward.types.record import GENERATED_KEY
 from solward.vault.money.request import IdempotencyKey
 from solward.vault.store import idempotency as store
@@ -40,7 +40,7 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     if len(values) > 1:
         raise InvalidRequest("Idempotency-Key must be given once")
     (value,) = values
-    if not is_key(value):
+    if not is_idempotency_key(value):
         raise InvalidRequest(f"Idempotency-Key must be {KEY_FORM}")
     return IdempotencyKey(
         scope="|".join((caller().principal, request.method, request.path, value)),

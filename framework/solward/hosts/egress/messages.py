@@ -254,8 +254,8 @@ def answer_head(
         if is_encoded and (patterns or not limits.encoded):
             raise SkillError(
                 "encoded_answer",
-                f"{site} answered in an encoding that was not asked for, in which neither secrets"
-                " nor bytes could be counted on",
+                f"{site} answered in an encoding that was not asked for, in which neither a"
+                " secret nor its length would be seen",
             )
         headers.append((screened(name), screened(value)))
         longest = max(len(headers[-1][0]) * 64, len(headers[-1][1]))
