@@ -32,11 +32,12 @@ import solward.context.http
 from solward import Manifest, Secret, SkillError
 from solward.context import Lifetime
 from solward.hosts.egress import Egress, EgressCall, Limits
-from solward.hosts.egress.addresses import dial_tcp, public
+from solward.hosts.egress.addresses import public
 from solward.hosts.inside.http import RequestRefused, install
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel
 from solward.hosts.wire.frames import FROM_HOST, PIECE, TO_HOST
+from solward.support.streams import dial_tcp
 from solward.telemetry import metrics
 
 API, OTHER = "api.example.com", "other.example.com"

@@ -19,7 +19,9 @@ from tests.promises import promise
 from tests.support.http import served
 from tests.support.rpc import GENESIS, listening
 
+from solward.support.streams import dial_tcp
 from solward.types.errors import LedgerUnavailable
+from solward.vault.ledger import connections
 from solward.vault.ledger import transport as transports
 from solward.vault.ledger.transport import HttpTransport
 
@@ -212,11 +214,10 @@ async def test_a_request_has_the_addresss_path_and_credentials_and_asks_for_plai
 async def test_a_request_leaves_in_one_write_whose_failure_hides_no_answer(
     monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    connect = httpcore.AnyIOBackend.connect_tcp
     sizes: list[int] = []
 
     async def recording(*args: Any) -> httpcore.AsyncNetworkStream:
-        stream = await connect(*args)
+        stream = await dial_tcp(*args)
         write = stream.write
 
         async def count(buffer: bytes, timeout: float | None = None) -> None:
@@ -229,7 +230,7 @@ async def test_a_request_leaves_in_one_write_whose_failure_hides_no_answer(
         monkeypatch.setattr(stream, "write", count)
         return stream
 
-    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", recording)
+    monkeypatch.setattr(connections, "dial_tcp", recording)
     async with raw_node(_whole) as node, _transport(node.url) as transport:
         assert await transport.call("getHealth", ["x" * 1000]) == 7
     [size] = sizes

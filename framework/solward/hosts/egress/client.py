@@ -33,7 +33,6 @@ from solward.hosts.egress.addresses import (
     Dial,
     Resolve,
     SystemResolver,
-    dial_tcp,
 )
 from solward.hosts.egress.limits import (
     LIMITS,
@@ -57,6 +56,7 @@ from solward.hosts.egress.messages import (
 from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.frames import PIECE, HostileFrame
 from solward.hosts.wire.methods import HttpBody, HttpPiece, HttpRequest
+from solward.support.streams import dial_tcp
 from solward.support.tls import tls_context
 from solward.telemetry import metrics
 from solward.telemetry.scrub import conceal

@@ -23,12 +23,12 @@ from solward.hosts.egress.addresses import (
     Dial,
     Resolve,
     SystemResolver,
-    dial_tcp,
 )
 from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current_reading
 from solward.hosts.egress.messages import host_header, waiting
 from solward.operations.payments.requests import SellerRequest, with_headers
 from solward.settings.addresses import is_loopback
+from solward.support.streams import dial_tcp
 from solward.support.tls import tls_context
 from solward.types.errors import PaymentRefused, SkillError
 from solward.types.manifest import Site, site_name

@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
+from solward.support.streams import dial_tcp
 from solward.support.tls import tls_context
 
 # What the pool raises where there is no whole answer.
@@ -82,10 +83,7 @@ def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    """httpcore's own, with `_OneWrite` around its connections."""
-
-    def __init__(self) -> None:
-        self._backend = httpcore.AnyIOBackend()
+    """Connections of the event loop, with `_OneWrite` around each."""
 
     async def connect_tcp(
         self,
@@ -95,9 +93,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        return _OneWrite(
-            await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
-        )
+        return _OneWrite(await dial_tcp(host, port, timeout))
 
 
 class _OneWrite(httpcore.AsyncNetworkStream):
