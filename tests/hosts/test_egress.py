@@ -15,18 +15,15 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpcore
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 from tests.promises import promise
+from tests.support.certificates import issued
 
 import solward.context.http
 from solward import Manifest, Secret, SkillError
@@ -111,51 +108,10 @@ class Site:
             writer.close()
 
 
-USAGES = (
-    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
-    "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
-)  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The certificate of a private authority, and one it issued for the sites with its key."""
-    folder = tmp_path_factory.mktemp("ca")
-    now = datetime.now(UTC)
-
-    def name(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
-
-    def builder(subject: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name(subject))
-            .issuer_name(name("ca"))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            # Python 3.13 asks for these and for `KeyUsage` (RFC 5280, 4.2.1).
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
-            .add_extension(of_issuer, False)
-        )
-
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    signs_others = dict.fromkeys(USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
-    ca = (
-        builder("ca", ca_key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(**signs_others), critical=True)
-        .sign(ca_key, hashes.SHA256())
-    )
-    names = x509.SubjectAlternativeName([x509.DNSName(API), x509.DNSName(OTHER)])
-    issued = builder(API, key).add_extension(names, critical=False).sign(ca_key, hashes.SHA256())
-    pem = serialization.Encoding.PEM
-    (folder / "ca.pem").write_bytes(ca.public_bytes(pem))
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "site.pem").write_bytes(issued.public_bytes(pem) + key.private_bytes(pem, *plain))
-    return folder / "ca.pem", folder / "site.pem"
+    return issued(tmp_path_factory.mktemp("ca"), API, OTHER)
 
 
 @dataclass

@@ -162,8 +162,9 @@ class Borders:
         return refused(lambda _: parse_published(text, "devnet"), text)
 
     async def node(self, text: bytes) -> str | None:
-        async def handle(_request: web.Request) -> web.Response:
-            return web.Response(body=text)
+        async def handle(request: web.Request) -> web.Response:
+            number = (await request.json())["id"]
+            return web.Response(body=text.replace(b'"id":0', b'"id":%d' % number))
 
         async with served(handle) as url:
             transport = HttpTransport(url, retries=0)

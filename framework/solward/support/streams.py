@@ -30,6 +30,11 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._readable: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether bytes came that nobody read, or it ended: no request may use it again."""
+        return self._ended or bool(self._received)
+
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """As httpcore's; nothing is read beyond `_MOST` before somebody asks for it."""
         if not self._received and not self._ended:
@@ -70,13 +75,14 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     def abort(self) -> None:
         """As `aclose`, without waiting for anything."""
         self._transport.abort()
+        self._end(None)
 
     async def start_tls(
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
         timeout: float | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> Stream:
         """As httpcore's; the connection is closed where it fails."""
         try:
             async with asyncio.timeout(timeout):
@@ -98,7 +104,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         """As httpcore's; of `is_readable` what the event loop has seen, without a system call."""
         if info == "is_readable":
-            return self._ended or bool(self._received)
+            return self.is_readable
         return self._transport.get_extra_info(_INFO[info]) if info in _INFO else None
 
     # The transport's calls.
@@ -142,8 +148,8 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
             waiter.set_result(None)
 
 
-async def dial_tcp(address: str, port: int, timeout: float | None) -> httpcore.AsyncNetworkStream:
-    """Connect to an address, or to a name of the machine's resolver.
+async def dial_tcp(address: str, port: int, timeout: float | None) -> Stream:
+    """Connect to an address, which is no name.
 
     Raises:
         httpcore.ConnectTimeout, httpcore.ConnectError.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -11,7 +13,9 @@ from tests.promises import promise
 from tests.support.rpc import RpcNode, listening
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
+from solward.vault.ledger import transport
 from solward.vault.ledger.answers import MOST_ANSWER_BYTES
+from solward.vault.ledger.connections import Answer
 from solward.vault.ledger.patience import NodeBusy
 from solward.vault.ledger.transport import (
     ALONE_S,
@@ -40,9 +44,14 @@ async def node() -> AsyncIterator[RpcNode]:
 
 @pytest.fixture
 async def http(node: RpcNode) -> AsyncIterator[HttpTransport]:
-    transport = HttpTransport(node.url, 2.0)
-    yield transport
-    await transport.close()
+    opened = HttpTransport(node.url, 2.0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def ids_from_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_NUMBERS", itertools.count())
 
 
 async def ask(http: HttpTransport, *params: Any) -> list[Any]:
@@ -227,6 +236,7 @@ WRONG_LISTS: dict[str, list[Any]] = {
 
 
 @promise("answers-are-bounded")
+@pytest.mark.usefixtures("ids_from_0")
 @pytest.mark.parametrize("kind", sorted(WRONG_LISTS))
 async def test_a_node_that_answers_a_batch_wrongly_is_asked_each_call_and_no_batch_for_a_while(
     node: RpcNode, http: HttpTransport, kind: str
@@ -246,6 +256,7 @@ async def test_a_node_that_answers_a_batch_wrongly_is_asked_each_call_and_no_bat
     assert node.calls["batch"] == 2
 
 
+@pytest.mark.usefixtures("ids_from_0")
 @pytest.mark.parametrize("kind", sorted(WRONG_LISTS))
 async def test_bytes_whose_batch_is_answered_wrongly_are_sent_by_themselves(
     node: RpcNode, http: HttpTransport, kind: str
@@ -258,8 +269,10 @@ async def test_bytes_whose_batch_is_answered_wrongly_are_sent_by_themselves(
 
 
 async def test_responses_in_another_order_are_each_calls_own() -> None:
-    async def post(_body: bytes, _most: int) -> Any:
-        return 200, {}, b'[{"id":1,"result":"b"},{"id":0,"result":"a"}]'
+    async def post(body: bytes, _most: int) -> Answer:
+        first, second = (call["id"] for call in json.loads(body))
+        said = [{"id": second, "result": "b"}, {"id": first, "result": "a"}]
+        return Answer(200, {}, json.dumps(said).encode(), lambda: None)
 
     batches = Batches(post)
     calls = (batches.call("getSlot", b"[]") for _ in range(2))

@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import itertools
+import json
 import re
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpcore
 import pytest
 from aiohttp import web
 from tests.promises import promise
+from tests.support.certificates import issued
 from tests.support.http import served
 from tests.support.rpc import GENESIS, listening
 
 from solward.support.streams import dial_tcp
-from solward.types.errors import LedgerUnavailable
+from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import connections
 from solward.vault.ledger import transport as transports
 from solward.vault.ledger.transport import HttpTransport
@@ -113,7 +119,8 @@ async def test_the_environments_proxy_is_used_except_where_it_says_not(
 
     async def proxy(request: web.Request) -> web.Response:
         asked.append(request.raw_path)
-        return web.json_response({"jsonrpc": "2.0", "id": "1", "result": 9})
+        number = (await request.json())["id"]
+        return web.json_response({"jsonrpc": "2.0", "id": number, "result": 9})
 
     async with served(proxy) as url:
         monkeypatch.setenv("http_proxy", url.removeprefix("http://"))
@@ -132,7 +139,12 @@ async def test_the_environments_proxy_is_used_except_where_it_says_not(
 # What a node may do with the bytes of its answer, said without a library of ours in between.
 
 Say = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
-WHOLE = b'{"jsonrpc":"2.0","id":0,"result":7}'
+
+
+def _response(asked: bytes, result: int = 7) -> bytes:
+    found = re.search(rb'"id":(\d+)', asked)
+    assert found is not None
+    return b'{"jsonrpc":"2.0","id":%s,"result":%d}' % (found[1], result)
 
 
 def _answer(body: bytes, *headers: bytes) -> bytes:
@@ -145,6 +157,7 @@ class RawNode:
     """A node that answers in bytes.
 
     Attributes:
+        say: is given the bytes of each request.
         asked: the head of each request.
         opened: how many connections it took.
     """
@@ -171,18 +184,18 @@ class RawNode:
                     head = await reader.readuntil(b"\r\n\r\n")
                     found = re.search(rb"(?i)content-length: (\d+)", head)
                     assert found is not None
-                    await reader.readexactly(int(found[1]))
+                    body = await reader.readexactly(int(found[1]))
                     self.asked.append(head)
-                    await self.say(head, writer)
+                    await self.say(head + body, writer)
                     await writer.drain()
         finally:
             writer.close()
 
 
 @asynccontextmanager
-async def raw_node(say: Say) -> AsyncIterator[RawNode]:
+async def raw_node(say: Say, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawNode]:
     node = RawNode(say)
-    server = await asyncio.start_server(node.accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(node.accept, "127.0.0.1", 0, ssl=tls)
     node.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield node
@@ -191,8 +204,8 @@ async def raw_node(say: Say) -> AsyncIterator[RawNode]:
         await node.end()
 
 
-async def _whole(_head: bytes, writer: asyncio.StreamWriter) -> None:
-    writer.write(_answer(WHOLE))
+async def _whole(asked: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(_answer(_response(asked)))
 
 
 async def test_a_request_has_the_addresss_path_and_credentials_and_asks_for_plain_bytes() -> None:
@@ -242,9 +255,9 @@ async def test_connections_are_used_again_and_are_no_more_than_allowed(
 ) -> None:
     monkeypatch.setattr(transports, "CONNECTIONS", 3)
 
-    async def slowly(_head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def slowly(asked: bytes, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)
-        writer.write(_answer(WHOLE))
+        writer.write(_answer(_response(asked)))
 
     async with raw_node(slowly) as node, _transport(node.url) as transport:
         calls = [transport.call("getHealth", []) for _ in range(20)]
@@ -259,8 +272,8 @@ async def test_a_connection_that_is_idle_for_long_or_was_closed_is_not_used_agai
 ) -> None:
     monkeypatch.setattr(transports, "_IDLE_S", 0.05)
 
-    async def closing(_head: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(_answer(WHOLE))
+    async def closing(asked: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(_answer(_response(asked)))
         if len(node.asked) == 2:
             writer.close()
 
@@ -272,7 +285,7 @@ async def test_a_connection_that_is_idle_for_long_or_was_closed_is_not_used_agai
 
 
 async def test_an_answer_that_trickles_is_over_in_time() -> None:
-    async def trickle(_head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def trickle(_asked: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         for _ in range(100):
             writer.write(b" ")
@@ -291,7 +304,7 @@ async def test_an_answer_that_trickles_is_over_in_time() -> None:
 async def test_the_wait_for_a_connection_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "CONNECTIONS", 1)
 
-    async def never(_head: bytes, _writer: asyncio.StreamWriter) -> None:
+    async def never(_asked: bytes, _writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
     async with raw_node(never) as node:
@@ -320,7 +333,7 @@ async def test_the_wait_for_a_connection_counts_as_well(monkeypatch: pytest.Monk
     ids=["bomb", "endless head", "cut off", "no HTTP", "nothing", "tiny chunks"],
 )
 async def test_what_is_no_bounded_answer_is_none(said: bytes, why: str) -> None:
-    async def say(_head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def say(_asked: bytes, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             writer.write(said)
             await writer.drain()
@@ -339,9 +352,9 @@ async def test_callers_who_hang_up_take_no_connection_along(
 ) -> None:
     monkeypatch.setattr(transports, "CONNECTIONS", 4)
 
-    async def soon(_head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def soon(asked: bytes, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0)
-        writer.write(_answer(WHOLE))
+        writer.write(_answer(_response(asked)))
 
     async with raw_node(soon) as node, _transport(node.url) as transport:
         for turn in range(200):
@@ -356,10 +369,10 @@ async def test_callers_who_hang_up_take_no_connection_along(
 
 
 async def test_who_is_cancelled_leaves_no_connection_to_the_next() -> None:
-    async def late(_head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def late(asked: bytes, writer: asyncio.StreamWriter) -> None:
         if len(node.asked) == 1:
             await asyncio.sleep(0.3)
-        writer.write(_answer(WHOLE.replace(b"7", b"%d" % len(node.asked))))
+        writer.write(_answer(_response(asked, len(node.asked))))
 
     async with raw_node(late) as node, _transport(node.url) as transport:
         first = asyncio.create_task(transport.call("getHealth", []))
@@ -371,6 +384,82 @@ async def test_who_is_cancelled_leaves_no_connection_to_the_next() -> None:
         assert node.opened == 2
 
 
+TWICE = ("in one write", "before the next answer", "in parts", "cut off")
+
+
+@promise("answers-are-own")
+@pytest.mark.parametrize("how", TWICE)
+@pytest.mark.parametrize("method", ["getHealth", "getSlot"])
+async def test_an_answer_that_comes_twice_is_nobody_elses(how: str, method: str) -> None:
+    answers: list[bytes] = []
+
+    async def twice(asked: bytes, writer: asyncio.StreamWriter) -> None:
+        answers.append(_answer(_response(asked, len(answers))))
+        if how == "before the next answer":
+            writer.write(answers[-2] if len(answers) % 2 == 0 else b"")
+            await writer.drain()
+        writer.write(answers[-1])
+        if len(answers) % 2:
+            return
+        if how == "in parts":
+            await writer.drain()
+        if how in ("in one write", "in parts"):
+            writer.write(answers[-1])
+        elif how == "cut off":
+            writer.write(answers[-1][:-3])
+
+    async with raw_node(twice) as node, _transport(node.url) as transport:
+        for _ in range(9):
+            before = len(answers)
+            [found] = await asyncio.gather(transport.call(method, []), return_exceptions=True)
+            if found != before:
+                assert how == "before the next answer"
+                assert "that to another request" in str(found)
+        assert node.opened >= 4
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"id": "1", "result": 8},
+        {"id": True, "result": 8},
+        {"id": 1.0, "result": 8},
+        {"id": None, "result": 8},
+        {"result": 8},
+        {"id": 2, "error": {"code": -32602, "message": "invalid"}},
+        {"id": None, "result": None, "error": None},
+    ],
+    ids=str,
+)
+async def test_a_response_to_another_id_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, response: Any
+) -> None:
+    monkeypatch.setattr(transports, "_NUMBERS", itertools.count(1))
+
+    async def say(_asked: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(_answer(json.dumps(response).encode()))
+
+    async with raw_node(say) as node, _transport(node.url) as transport:
+        with pytest.raises(LedgerUnavailable, match="is that to another request"):
+            await transport.call("getHealth", [])
+
+
+async def test_an_error_may_have_no_id() -> None:
+    async def say(_asked: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(_answer(b'{"id":null,"error":{"code":-32602,"message":"invalid"}}'))
+
+    async with raw_node(say) as node, _transport(node.url) as transport:
+        with pytest.raises(LedgerRejected):
+            await transport.call("getHealth", [])
+
+
+async def test_one_response_to_a_batch_is_no_calls_result() -> None:
+    async with raw_node(_whole) as node, _transport(node.url) as transport:
+        calls = [transport.call("getSlot", []) for _ in range(2)]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, LedgerUnavailable)
+
+
 async def test_a_proxy_gets_its_own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     async with raw_node(_whole) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("http://", "http://some:body@"))
@@ -380,3 +469,98 @@ async def test_a_proxy_gets_its_own_credentials(monkeypatch: pytest.MonkeyPatch)
     assert head.startswith(b"POST http://rpc.test/path HTTP/1.1\r\n")
     credentials = base64.b64encode(b"some:body").decode()
     assert f"Proxy-Authorization: Basic {credentials}".encode() in head
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """Of a node called localhost, whose authority this process trusts."""
+    authority, node = issued(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(node)
+    return context
+
+
+async def test_a_node_by_https_has_the_certificate_of_its_name(tls: ssl.SSLContext) -> None:
+    async with raw_node(_whole, tls) as node:
+        port = node.url.rpartition(":")[2]
+        async with _transport(f"https://localhost:{port}") as transport:
+            assert [await transport.call("getHealth", []) for _ in range(3)] == [7] * 3
+        assert node.opened == 1
+        async with _transport(f"https://127.0.0.1:{port}") as transport:
+            with pytest.raises(LedgerUnavailable, match=r"getHealth \(ConnectError\)"):
+                await transport.call("getHealth", [])
+        assert len(node.asked) == 3
+
+
+@pytest.mark.parametrize("status", [200, 407])
+async def test_a_node_by_https_is_asked_through_a_tunnel_of_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext, status: int
+) -> None:
+    heads: list[bytes] = []
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 %d \r\n\r\n" % status)
+        if status != 200:
+            writer.close()
+            return
+        there = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(_copied(reader, there[1]), _copied(there[0], writer))
+
+    async with raw_node(_whole, tls) as node:
+        port = node.url.rpartition(":")[2]
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        address = f"http://some:body@127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", address)
+        async with _transport(f"https://us:er@localhost:{port}/key") as transport:
+            calls = [transport.call("getHealth", []) for _ in range(2)]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+        proxy.close()
+    told = b"CONNECT localhost:%s HTTP/1.1\r\n" % port.encode()
+    credentials = b"Proxy-Authorization: Basic " + base64.b64encode(b"some:body")
+    assert all(head.startswith(told) and credentials in head for head in heads)
+    assert not any(base64.b64encode(b"us:er") in head or b"key" in head for head in heads)
+    if status == 200:
+        assert found == [7, 7]
+        assert all(b"some:body" not in each and b"POST /key " in each for each in node.asked)
+    else:
+        assert [str(each) for each in found] == [
+            "The ledger did not answer getHealth (ProxyError)"
+        ] * 2
+        assert not node.asked
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+    writer.close()
+
+
+async def test_a_names_next_address_is_asked_where_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_NEXT_ADDRESS_S", 0.1)
+    loop = asyncio.get_running_loop()
+    # Its queue is full, so that who connects waits.
+    with socket.create_server(("127.0.0.3", 0), backlog=0) as silent:
+        port = silent.getsockname()[1]
+        queued = socket.create_connection(silent.getsockname())
+
+        async def resolved(_host: str, _port: int, **_more: Any) -> list[Any]:
+            return [(0, 0, 0, "", (each, port)) for each in ("127.0.0.2", "127.0.0.3", "127.0.0.1")]
+
+        monkeypatch.setattr(loop, "getaddrinfo", resolved)
+        server = await asyncio.start_server(RawNode(_whole).accept, "127.0.0.1", port)
+        async with _transport(f"http://rpc.test:{port}") as transport:
+            assert await transport.call("getHealth", []) == 7
+        queued.close()
+        server.close()
+
+
+async def test_a_proxy_of_another_protocol_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1")
+    async with _transport("http://rpc.test") as transport:
+        with pytest.raises(LedgerUnavailable, match="UnsupportedProtocol"):
+            await transport.call("getHealth", [])

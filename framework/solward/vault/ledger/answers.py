@@ -61,6 +61,10 @@ class OfRequest(LedgerUnavailable):
     """Why there is no result, where that may be the request's alone and no fault of the node."""
 
 
+class OfAnother(LedgerUnavailable):
+    """A response that answers another request of this process, or of nobody."""
+
+
 class TooLong(NoAnswer):
     """An answer with a longer body than is read."""
 
@@ -91,16 +95,43 @@ def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
     return kind(f"The ledger did not answer {method} ({error})")
 
 
-def result(method: str, status: int, headers: Mapping[str, str], answer: Any) -> Any:
+def result(
+    number: int | None, method: str, status: int, headers: Mapping[str, str], answer: Any
+) -> Any:
     """The `result` of a call, whose response object, or what came in its place, is `answer`.
 
     Args:
+        number: the request's id; None where no response can be its own.
         status: of HTTP.
 
     Raises:
         NodeBusy: the node says that it answers later.
+        OfAnother: the response has another id.
         LedgerRejected, LedgerUnavailable: see `Transport.call`.
     """
+    is_own = _is_own(number, answer)
+    try:
+        found = _result(method, status, headers, answer)
+    except LedgerRejected:
+        if is_own:
+            raise
+    else:
+        if is_own:
+            return found
+    raise OfAnother(f"The ledger's answer to {method} is that to another request")
+
+
+def _is_own(number: int | None, answer: Any) -> bool:
+    if not isinstance(answer, dict):
+        return True
+    given = answer.get("id")
+    if given is None:
+        # An error may have none (JSON-RPC 2.0, 5).
+        return bool(answer.get("error"))
+    return type(given) is int and given == number
+
+
+def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -> Any:
     if (
         status == 200
         and isinstance(answer, dict)

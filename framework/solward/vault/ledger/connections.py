@@ -1,129 +1,257 @@
-"""The connections to one node: httpcore's pool, which is httpx's own, without httpx's client.
+"""The connections to one node: HTTP/1.1 by h11, on connections of the event loop.
 
-The client's cookies, redirects and hooks serve no JSON-RPC call, and httpcore writes the head and
-the body of a request apart (docs/benchmarks.md has what both cost).
+httpx's client and httpcore's pool, which it is made of, are not used here for three reasons.
+A request that is cancelled as it begins takes a connection of the pool along. Bytes that a node
+sends beyond an answer are the pool's answer to the next request. And half of what a request costs
+is the pool's locks (docs/benchmarks.md).
 """
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Iterable
+import asyncio
+import socket
+import time
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
+import h11
 import httpcore
 import httpx
 
-from solward.support.streams import dial_tcp
+from solward.support.streams import Stream, dial_tcp
 from solward.support.tls import tls_context
+from solward.vault.ledger.answers import NoAnswer, TooLong
 
-# What the pool raises where there is no whole answer.
+# What is raised where there is no whole answer.
 FAILURES: Final = (
+    h11.RemoteProtocolError,
     httpcore.NetworkError,
-    httpcore.ProtocolError,
     httpcore.ProxyError,
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
     OSError,
 )
+# Of the head of an answer.
+_MOST_HEAD: Final = 100 << 10
+_READ: Final = 64 << 10
+# Bytes that each part of a body counts as at least: to read a shorter one takes as long.
+_LEAST_PART: Final = 1024
+# A name's address that does not answer within it is left for the next one.
+_NEXT_ADDRESS_S: Final = 2.0
+_PORTS: Final = {"http": 80, "https": 443}
+
+_Headers = list[tuple[bytes, bytes]]
 
 
-def pool(url: httpx.URL, *, idle_s: float) -> httpcore.AsyncConnectionPool:
-    """The pool for the node at `url`, through the proxy that the environment names for it.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a node answered.
 
-    It opens a connection for every request that finds none: who is cancelled while httpcore's own
-    bound makes him wait takes a connection along for good.
-
-    Args:
-        idle_s: seconds after which an idle connection is closed.
+    Attributes:
+        hang_up: closes the connection that it came by.
     """
-    return httpcore.AsyncConnectionPool(
-        ssl_context=tls_context(),
-        proxy=_proxy(url),
-        max_connections=None,
-        # With a lower bound httpcore closes idle ones while others are busy, and opens them again.
-        max_keepalive_connections=None,
-        keepalive_expiry=idle_s,
-        network_backend=_Backend(),
-    )
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    hang_up: Callable[[], None]
 
 
-def target(url: httpx.URL) -> tuple[httpcore.URL, list[tuple[bytes, bytes]]]:
-    """What is asked at `url`, and the headers that every request to it has: `Host`, and the
-    credentials that the address holds."""
-    headers = [(b"Host", url.netloc)]
-    if url.userinfo:
-        flow = httpx.BasicAuth(url.username, url.password).auth_flow(httpx.Request("POST", url))
-        headers.append((b"Authorization", next(flow).headers["Authorization"].encode("ascii")))
-    asked = httpcore.URL(
-        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-    )
-    return asked, headers
+class Connections:
+    """Those to the node at an address, through the proxy that the environment names for it."""
+
+    def __init__(self, url: httpx.URL, headers: _Headers, *, idle_s: float) -> None:
+        """Args:
+        url: its user and password are sent as Basic credentials.
+        headers: of every request.
+        idle_s: seconds after which an idle connection is closed.
+        """
+        self._url = url
+        self._proxy = _proxy(url)
+        self._target = url.raw_path
+        self._headers = [(b"Host", url.netloc), *_credentials(b"Authorization", url), *headers]
+        if self._proxy is not None and url.scheme == "http":
+            self._target = b"http://%s%s" % (url.netloc, url.raw_path)
+            self._headers += _credentials(b"Proxy-Authorization", self._proxy)
+        self._idle_s = idle_s
+        self._idle: deque[_Connection] = deque()
+        self._used: set[_Connection] = set()
+        self._is_closed = False
+
+    async def post(self, body: bytes, most: int) -> Answer:
+        """Post a body; whoever is cancelled closes the connection that they used.
+
+        Args:
+            most: bytes of the answer's body.
+
+        Raises:
+            NoAnswer, `FAILURES`.
+        """
+        if self._is_closed:
+            raise NoAnswer("its connections are closed")
+        connection = self._taken() or await self._opened()
+        self._used.add(connection)
+        try:
+            return await connection.post(self._target, self._headers, body, most)
+        finally:
+            self._used.discard(connection)
+            if not self._is_closed and connection.is_ready_again():
+                connection.idle_since = time.monotonic()
+                self._idle.append(connection)
+            else:
+                connection.abort()
+
+    async def close(self) -> None:
+        """Close every connection; requests under way fail."""
+        self._is_closed = True
+        for connection in (*self._idle, *self._used):
+            connection.abort()
+        # The event loop closes the sockets in its next turn.
+        await asyncio.sleep(0)
+
+    def _taken(self) -> _Connection | None:
+        """The connection that was used last; those that are idle for long are closed."""
+        oldest = time.monotonic() - self._idle_s
+        while self._idle and self._idle[0].idle_since < oldest:
+            self._idle.popleft().abort()
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.stream.is_readable:
+                return connection
+            connection.abort()
+        return None
+
+    async def _opened(self) -> _Connection:
+        first = self._proxy or self._url
+        if first.scheme not in _PORTS:
+            raise httpcore.UnsupportedProtocol
+        stream = await _dialled(_host(first), _port(first))
+        if first.scheme == "https":
+            stream = await stream.start_tls(tls_context(), _host(first))
+        if self._proxy is None or self._url.scheme == "http":
+            return _Connection(stream)
+        await self._through(stream, self._proxy)
+        return _Connection(await stream.start_tls(tls_context(), _host(self._url)))
+
+    async def _through(self, stream: Stream, proxy: httpx.URL) -> None:
+        """Ask a proxy for a tunnel to the node (RFC 9110, 9.3.6)."""
+        there = self._url.netloc
+        if self._url.port is None:
+            there += b":%d" % _port(self._url)
+        headers = [(b"Host", there), *_credentials(b"Proxy-Authorization", proxy)]
+        tunnel = _Connection(stream)
+        try:
+            status = await tunnel.connect(there, headers)
+        except BaseException:
+            tunnel.abort()
+            raise
+        if status // 100 != 2:
+            tunnel.abort()
+            raise httpcore.ProxyError(f"HTTP {status}")
 
 
-def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
+class _Connection:
+    """One, with what h11 knows of it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.idle_since = 0.0
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
+
+    def is_ready_again(self) -> bool:
+        """Whether the next request may use it: the answer is whole, nothing came beyond it, and the
+        node keeps the connection."""
+        http = self._http
+        is_over = http.our_state is h11.DONE and http.their_state is h11.DONE
+        if not is_over or http.trailing_data[0]:
+            return False
+        http.start_next_cycle()
+        return True
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.stream.abort()
+
+    async def post(self, target: bytes, headers: _Headers, body: bytes, most: int) -> Answer:
+        """See `Connections.post`."""
+        length = (b"Content-Length", b"%d" % len(body))
+        request = h11.Request(method=b"POST", target=target, headers=[*headers, length])
+        await self._send(request, h11.Data(data=body), h11.EndOfMessage())
+        head = await self._head()
+        answered = httpx.Headers(list(head.headers))
+        if answered.get("Content-Encoding", "identity") != "identity":
+            raise NoAnswer("its answer is compressed")
+        found, parts = bytearray(), 0
+        while isinstance(event := await self._next(), h11.Data):
+            found += event.data
+            parts += 1
+            if max(len(found), parts * _LEAST_PART) > most:
+                raise TooLong(most)
+        return Answer(head.status_code, answered, bytes(found), self.abort)
+
+    async def connect(self, there: bytes, headers: _Headers) -> int:
+        """Ask for a tunnel; returns the status of the answer."""
+        await self._send(
+            h11.Request(method=b"CONNECT", target=there, headers=headers), h11.EndOfMessage()
+        )
+        return (await self._head()).status_code
+
+    async def _send(self, *events: h11.Event) -> None:
+        # In one write; and a node may refuse a request before it has read it all: its answer is
+        # there.
+        with suppress(httpcore.WriteError):
+            await self.stream.write(b"".join(self._http.send(each) or b"" for each in events))
+
+    async def _head(self) -> h11.Response:
+        while isinstance(event := await self._next(), h11.InformationalResponse):
+            pass
+        if not isinstance(event, h11.Response):
+            raise h11.RemoteProtocolError("no answer")
+        return event
+
+    async def _next(self) -> h11.Event:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self.stream.read(_READ))
+        if not isinstance(event, h11.Event):
+            raise h11.RemoteProtocolError("the node ended HTTP")
+        return event
+
+
+async def _dialled(host: str, port: int) -> Stream:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    *others, last = dict.fromkeys(str(address[0]) for *_, address in found)
+    for address in others:
+        with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+            return await dial_tcp(address, port, _NEXT_ADDRESS_S)
+    return await dial_tcp(last, port, None)
+
+
+def _host(url: httpx.URL) -> str:
+    return url.raw_host.decode("ascii")
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or _PORTS[url.scheme]
+
+
+def _credentials(header: bytes, url: httpx.URL) -> _Headers:
+    """The Basic credentials that an address holds (RFC 7617)."""
+    if not url.userinfo:
+        return []
+    return [(header, b"Basic " + b64encode(f"{url.username}:{url.password}".encode()))]
+
+
+def _proxy(url: httpx.URL) -> httpx.URL | None:
     """`HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`; none where `NO_PROXY` has the host, or the
     host and port."""
     named = getproxies()
     address = named.get(url.scheme) or named.get("all")
-    port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-    if not address or proxy_bypass(f"{url.host}:{port}"):
+    if not address or proxy_bypass(f"{url.host}:{_port(url)}"):
         return None
-    proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
-    return httpcore.Proxy(
-        url=httpcore.URL(
-            scheme=proxy.url.raw_scheme,
-            host=proxy.url.raw_host,
-            port=proxy.url.port,
-            target=proxy.url.raw_path,
-        ),
-        auth=proxy.raw_auth,
-    )
-
-
-class _Backend(httpcore.AsyncNetworkBackend):
-    """Connections of the event loop, with `_OneWrite` around each."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _OneWrite(await dial_tcp(host, port, timeout))
-
-
-class _OneWrite(httpcore.AsyncNetworkStream):
-    """A connection that sends a request, head and body, once its answer is asked for."""
-
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
-        self._stream = stream
-        self._unsent = b""
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._unsent += buffer
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._unsent:
-            unsent, self._unsent = self._unsent, b""
-            # A node may refuse a request before it has read it all: its answer is there.
-            with suppress(httpcore.WriteError):
-                await self._stream.write(unsent, timeout)
-        return await self._stream.read(max_bytes, timeout)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        return _OneWrite(await self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+    return httpx.URL(address if "://" in address else f"http://{address}")

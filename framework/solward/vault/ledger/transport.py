@@ -12,21 +12,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import ipaddress
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-import httpcore
 import httpx
 import msgspec
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger import connections
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
     NoAnswer,
+    OfAnother,
     TooLong,
     busy,
     is_refusal,
@@ -36,7 +36,7 @@ from solward.vault.ledger.answers import (
     result,
     unanswered,
 )
-from solward.vault.ledger.connections import FAILURES
+from solward.vault.ledger.connections import FAILURES, Answer, Connections
 
 # The origin of a ledger of our own process; no host is named so.
 IN_PROCESS: Final = "this process"
@@ -48,8 +48,6 @@ CONNECTIONS = 32
 _IDLE_S = 15.0
 # Whatever a compressed answer becomes would have to be bounded.
 _HEADERS = [(b"Content-Type", b"application/json"), (b"Accept-Encoding", b"identity")]
-# Bytes that each part of a body counts as at least: to read a shorter one takes as long.
-_LEAST_PART = 1024
 
 # What every node answers soon, and what may be asked twice.
 TOGETHER: Final = frozenset(
@@ -77,7 +75,10 @@ MOST_ANSWERS_BYTES: Final = 4 * 1024 * 1024
 ALONE_S: Final = 60.0
 MOST_ALONE_S: Final = 3600.0
 
-Post = Callable[[bytes, int], Awaitable[tuple[int, Mapping[str, str], bytes]]]
+# Ids of requests; no two of this process have one, so that none is taken for another's answer.
+_NUMBERS: Final = itertools.count(1)
+
+Post = Callable[[bytes, int], Awaitable[Answer]]
 
 
 class Transport(Protocol):
@@ -144,14 +145,10 @@ class HttpTransport:
         together: whether calls may leave in batches.
         """
         self.origin = host_of(url)
-        self._url = httpx.URL(url)
-        self._asked, of_address = connections.target(self._url)
-        self._headers = [*of_address, *_HEADERS]
+        self._connections = Connections(httpx.URL(url), _HEADERS, idle_s=_IDLE_S)
         self._timeout_s = timeout_s
         self._retries = retries
-        self._pool: httpcore.AsyncConnectionPool | None = None
         self._turns = asyncio.Semaphore(CONNECTIONS)
-        self._posts: set[asyncio.Task[tuple[int, Mapping[str, str], bytes]]] = set()
         self._together = TOGETHER | {SEND} if together else frozenset()
         self._batches = Batches(self._post)
         # Sends leave with sends: none waits for what others simulate.
@@ -163,75 +160,26 @@ class HttpTransport:
         if method in self._together:
             batches = self._sends if method == SEND else self._batches
             return await batches.call(method, encoded)
-        try:
-            status, headers, body = await self._post(request(0, method, encoded))
-        except NoAnswer as error:
-            raise unanswered(method, error) from None
-        return result(method, status, headers, parsed(body))
+        return await _asked(self._post, method, encoded)
 
     async def close(self) -> None:
-        """Close the connection pool."""
+        """Close every connection."""
         await self._batches.close()
         await self._sends.close()
-        posts = tuple(self._posts)
-        for post in posts:
-            post.cancel()
-        await asyncio.gather(*posts, return_exceptions=True)
-        if self._pool is not None:
-            await self._pool.aclose()
+        await self._connections.close()
 
-    async def _post(
-        self, body: bytes, most: int = MOST_ANSWER_BYTES
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of an answer; raises `NoAnswer`, `TooLong` where the body has
-        more than `most` bytes.
-
-        A caller that is cancelled leaves the request to its end: httpcore loses connections of
-        requests that are cancelled as they begin, and thousands of callers hung up within seconds.
-        """
-        post = asyncio.create_task(self._exchange(body, most))
-        self._posts.add(post)
-        post.add_done_callback(self._ended)
-        return await asyncio.shield(post)
-
-    def _ended(self, post: asyncio.Task[tuple[int, Mapping[str, str], bytes]]) -> None:
-        self._posts.discard(post)
-        if not post.cancelled():
-            # Nobody may wait for it any more.
-            post.exception()
-
-    async def _exchange(self, body: bytes, most: int) -> tuple[int, Mapping[str, str], bytes]:
-        if self._pool is None:
-            self._pool = connections.pool(self._url, idle_s=_IDLE_S)
+    async def _post(self, body: bytes, most: int = MOST_ANSWER_BYTES) -> Answer:
+        """Raises `NoAnswer`, `TooLong` where the answer's body has more than `most` bytes."""
         retries = self._retries
         while True:
             try:
-                # Of the whole: httpcore's own times are for each read.
-                async with (
-                    asyncio.timeout(self._timeout_s),
-                    self._turns,
-                    self._pool.stream(
-                        "POST", self._asked, headers=self._headers, content=body
-                    ) as got,
-                ):
-                    headers = httpx.Headers(got.headers)
-                    return got.status, headers, await _body(headers, got, most)
+                # Of the whole: there is no time for a single read.
+                async with asyncio.timeout(self._timeout_s), self._turns:
+                    return await self._connections.post(body, most)
             except FAILURES as error:
                 if not retries:
                     raise NoAnswer(type(error).__name__) from None
                 retries -= 1
-
-
-async def _body(headers: httpx.Headers, got: httpcore.Response, most: int) -> bytes:
-    if headers.get("Content-Encoding", "identity") != "identity":
-        raise NoAnswer("its answer is compressed")
-    found, parts = bytearray(), 0
-    async for part in got.aiter_stream():
-        found += part
-        parts += 1
-        if max(len(found), parts * _LEAST_PART) > most:
-            raise TooLong(most)
-    return bytes(found)
 
 
 class InProcessTransport:
@@ -355,20 +303,21 @@ class Batches:
 
     async def _alone(self, call: _Call) -> None:
         try:
-            status, headers, body = await self._post(
-                request(0, call.method, call.params), MOST_ANSWER_BYTES
-            )
-        except NoAnswer as error:
-            _fail(call, unanswered(call.method, error))
+            found = await _asked(self._post, call.method, call.params)
+        except Exception as error:
+            _fail(call, error)
         else:
-            _settle(call, status, headers, parsed(body))
+            if not call.answer.done():
+                call.answer.set_result(found)
 
     async def _ask(self, batch: Sequence[_Call]) -> None:
-        numbered = (request(n, call.method, call.params) for n, call in enumerate(batch))
+        numbers = [next(_NUMBERS) for _ in batch]
+        numbered = (
+            request(number, call.method, call.params)
+            for number, call in zip(numbers, batch, strict=True)
+        )
         try:
-            status, headers, body = await self._post(
-                b"[%s]" % b",".join(numbered), MOST_ANSWERS_BYTES
-            )
+            said = await self._post(b"[%s]" % b",".join(numbered), MOST_ANSWERS_BYTES)
         except TooLong:
             await self._apart(batch)
             return
@@ -376,26 +325,29 @@ class Batches:
             for call in batch:
                 _fail(call, unanswered(call.method, error))
             return
-        answer = parsed(body)
-        responses = _in_order(answer, len(batch))
+        answer = parsed(said.body)
+        responses = _in_order(answer, numbers)
         if responses is not None:
             self._alone_s = 0.0
-            for call, response in zip(batch, responses, strict=True):
-                _settle(call, status, headers, response)
+            for number, call, response in zip(numbers, batch, responses, strict=True):
+                _settle(number, call, said, response)
             return
         is_list = isinstance(answer, list)
+        if is_list:
+            # It may answer another batch, and so would what comes next.
+            said.hang_up()
         if is_list and len(answer) == 1 and json_error(answer[0]) is not None:
             # What it says of the batch, in a list of its own.
             answer = answer[0]
         code, message, _data = json_error(answer) or (None, "", None)
-        is_refused = is_list or is_refusal(status) or (status == 200 and code is not None)
-        if is_refused and busy("a batch", status, code, message, headers) is None:
+        is_refused = is_list or is_refusal(said.status) or (said.status == 200 and code is not None)
+        if is_refused and busy("a batch", said.status, code, message, said.headers) is None:
             await self._apart(batch)
             return
         # Busy or out of order, which says nothing of batches; but what comes next leaves alone.
         self._rest()
         for call in batch:
-            _settle(call, status, headers, answer)
+            _settle(None, call, said, answer)
 
     async def _apart(self, batch: Sequence[_Call]) -> None:
         """Ask each call of a batch that the node did not answer as one."""
@@ -410,22 +362,40 @@ class Batches:
         self._alone_until = self._clock() + self._alone_s
 
 
-def _in_order(answer: Any, calls: int) -> list[Any] | None:
+def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
     """The responses to the calls of a batch by their numbers; None unless each has one, and there
     are no others: of a node that numbers wrongly, no response is known to be a call's own."""
-    if not isinstance(answer, list) or len(answer) != calls:
+    if not isinstance(answer, list) or len(answer) != len(numbers):
         return None
     found = {
         each["id"]: each
         for each in answer
         if isinstance(each, dict) and type(each.get("id")) is int
     }
-    return [found[n] for n in range(calls)] if found.keys() == set(range(calls)) else None
+    return [found[n] for n in numbers] if found.keys() == set(numbers) else None
 
 
-def _settle(call: _Call, status: int, headers: Mapping[str, str], answer: Any) -> None:
+async def _asked(post: Post, method: str, params: bytes) -> Any:
+    """See `Transport.call`, of one that leaves by itself."""
+    number = next(_NUMBERS)
     try:
-        found = result(call.method, status, headers, answer)
+        said = await post(request(number, method, params), MOST_ANSWER_BYTES)
+    except NoAnswer as error:
+        raise unanswered(method, error) from None
+    return _result(number, method, said, parsed(said.body))
+
+
+def _result(number: int | None, method: str, said: Answer, response: Any) -> Any:
+    try:
+        return result(number, method, said.status, said.headers, response)
+    except OfAnother:
+        said.hang_up()
+        raise
+
+
+def _settle(number: int | None, call: _Call, said: Answer, response: Any) -> None:
+    try:
+        found = _result(number, call.method, said, response)
     except Exception as error:
         _fail(call, error)
     else:
