@@ -304,6 +304,44 @@ async def test_a_compressed_answer_is_decoded_in_the_host_alone(net: Net) -> Non
     assert await net.raw(m.HttpRequest("GET", f"https://{API}/")) == (200, bomb)
 
 
+ANSWERED = {
+    "with a length": b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n%04d",
+    "in chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n%04d\r\n0\r\n\r\n",
+    "after a hint": b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n%04d",
+}
+
+
+@promise("answers-of-sites-are-own")
+@pytest.mark.parametrize("form", ANSWERED)
+@pytest.mark.parametrize("beyond", ["nothing", "the answer", "a byte"])
+async def test_what_comes_beyond_an_answer_is_not_the_next_ones(
+    net: Net, form: str, beyond: str
+) -> None:
+    async def answer(_request: Request, writer: asyncio.StreamWriter) -> None:
+        said = ANSWERED[form] % len(net.api.requests)
+        writer.write(said + {"nothing": b"", "the answer": said, "a byte": b"H"}[beyond])
+
+    net.api.answer = answer
+    async with httpx.AsyncClient() as client:
+        for turn in range(1, 4):
+            assert (await client.get(f"https://{API}/")).text == f"{turn:04d}"
+    assert net.api.connections == (1 if beyond == "nothing" else 3)
+
+
+@pytest.mark.parametrize("body", [b"", b"hi"])
+async def test_the_head_of_an_answer_without_a_body_ends_it(net: Net, body: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+
+    async def answer(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head + body)
+
+    net.api.answer = answer
+    async with httpx.AsyncClient() as client:
+        for _ in range(2):
+            assert (await client.head(f"https://{API}/")).status_code == 200
+    assert net.api.connections == (2 if body else 1)
+
+
 async def test_connections_are_used_again_and_never_by_another_tenant(net: Net) -> None:
     for tenant in ("acme", "acme", "rival"):
         net.begin(Manifest(sites=(API,)), tenant=tenant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import Any
 
 import httpcore
@@ -265,3 +266,29 @@ async def test_connections_of_answers_that_were_cut_are_not_used_again(
     first = await sites.request(asking(seller.url()), 5)
     second = await sites.request(asking(seller.url()), 5)
     assert (first.truncated, second.answer.body) == (True, b"second")
+
+
+@promise("answers-of-sites-are-own")
+async def test_what_comes_beyond_an_answer_is_not_the_next_ones() -> None:
+    turns, ended = 0, 0
+
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal turns, ended
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                turns += 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % turns * 2)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        ended += 1
+
+    server = await asyncio.start_server(twice, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    sites = Sites([f"127.0.0.1:{port}"])
+    for turn in (b"1", b"2", b"3"):
+        found = await sites.request(asking(f"http://127.0.0.1:{port}/"), 5)
+        assert found.answer.body == turn
+    await sites.close()
+    await until(lambda: ended == 3)
+    server.close()

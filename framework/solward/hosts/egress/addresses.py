@@ -10,8 +10,10 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
+import h11
 import httpcore
 
 from solward.hosts.egress.limits import current_reading
@@ -76,6 +78,9 @@ _PRIVATE: Final = tuple(
 )
 # A name with many addresses is tried so often.
 _TRIES: Final = 4
+# httpcore's own bound of an answer's head.
+_MOST_HEAD: Final = 100 << 10
+_OF_ANSWER: Final = (h11.InformationalResponse, h11.Response, h11.Data)
 
 
 def public(address: Address) -> bool:
@@ -154,26 +159,49 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
 
 
 class _Counted(httpcore.AsyncNetworkStream):
-    """A connection that gives the parser of answers no more than their bounds."""
+    """A connection that gives the parser of answers no more than their bounds, and is not used
+    again after bytes beyond an answer: the parser would take them for the answer to the request
+    that follows."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
+        self._is_asking = False
+        # What the parser reads, read once more: it does not say what it has left.
+        self._answer: h11.Connection | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._is_asking = False
         reading = current_reading.get()
         if reading is None:
             return await self._stream.read(max_bytes, timeout)
         data = await self._stream.read(await reading.before(max_bytes), timeout)
         reading.last = len(data)
         reading.received += reading.last
+        self._follow(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not self._is_asking:
+            self._is_asking = True
+            self._begin(method=buffer.partition(b" ")[0])
         reading = current_reading.get()
         if reading is not None and isinstance(self._stream, Stream):
             # A request is written before its answer is read.
             reading.abort = self._stream.abort
         await self._stream.write(buffer, timeout)
+
+    def _begin(self, method: bytes) -> None:
+        self._answer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
+        self._answer.send(h11.Request(method=method, target="/", headers=[("Host", "-")]))
+        self._answer.send(h11.EndOfMessage())
+
+    def _follow(self, data: bytes) -> None:
+        if self._answer is not None:
+            # What is wrong with an answer is the parser's to say.
+            with suppress(h11.RemoteProtocolError):
+                self._answer.receive_data(data)
+                while isinstance(self._answer.next_event(), _OF_ANSWER):
+                    pass
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -187,6 +215,8 @@ class _Counted(httpcore.AsyncNetworkStream):
         return _Counted(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable" and self._answer is not None and self._answer.trailing_data[0]:
+            return True
         return self._stream.get_extra_info(info)
 
 

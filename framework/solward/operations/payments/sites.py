@@ -230,10 +230,10 @@ class Sites:
                 self._trusted = tls_context()
             pool = self._pools[private] = httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted,
-                # As many as the gate lets in.
+                # As many as the gate lets in. None is used again: what a site sends beyond an
+                # answer would be its answer to the next request, of another wallet.
                 max_connections=None,
-                max_keepalive_connections=self._limits.at_once,
-                keepalive_expiry=15.0,
+                max_keepalive_connections=0,
                 network_backend=CheckedConnections(
                     self._resolve or SystemResolver(), self._dial, private=private
                 ),
