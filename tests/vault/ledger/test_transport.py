@@ -325,12 +325,13 @@ async def test_the_wait_for_a_connection_counts_as_well(monkeypatch: pytest.Monk
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1", "RemoteProtocolError"),
         (b"garbage\r\n\r\n", "RemoteProtocolError"),
         (b"", "RemoteProtocolError"),
+        (b"HTTP/1.1 100 \r\n\r\n" * 100_000, "RemoteProtocolError"),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 40_000,
             "longer than 32 MiB",
         ),
     ],
-    ids=["bomb", "endless head", "cut off", "no HTTP", "nothing", "tiny chunks"],
+    ids=["bomb", "endless head", "cut off", "no HTTP", "nothing", "hints", "tiny chunks"],
 )
 async def test_what_is_no_bounded_answer_is_none(said: bytes, why: str) -> None:
     async def say(_asked: bytes, writer: asyncio.StreamWriter) -> None:

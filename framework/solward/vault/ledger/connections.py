@@ -38,6 +38,8 @@ FAILURES: Final = (
 )
 # Of the head of an answer.
 _MOST_HEAD: Final = 100 << 10
+# Responses of 1xx before one that answers, and that one.
+_MOST_HINTS: Final = 10
 _READ: Final = 64 << 10
 # Bytes that each part of a body counts as at least: to read a shorter one takes as long.
 _LEAST_PART: Final = 1024
@@ -208,11 +210,11 @@ class _Connection:
             await self.stream.write(b"".join(self._http.send(each) or b"" for each in events))
 
     async def _head(self) -> h11.Response:
-        while isinstance(event := await self._next(), h11.InformationalResponse):
-            pass
-        if not isinstance(event, h11.Response):
-            raise h11.RemoteProtocolError("no answer")
-        return event
+        for _ in range(_MOST_HINTS):
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                return event
+        raise h11.RemoteProtocolError("no answer")
 
     async def _next(self) -> h11.Event:
         while (event := self._http.next_event()) is h11.NEED_DATA:
