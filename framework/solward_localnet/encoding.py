@@ -9,7 +9,7 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.solana.message import MAX_WIRE_BYTES
+from solward.solana.protocol import MAX_V1_WIRE_BYTES
 from solward.support.base58 import b58decode, b58encode
 from solward_localnet.errors import INVALID_REQUEST, RpcError, invalid_params
 from solward_localnet.parsed import ParseContext, Unparsable, parse_account
@@ -22,8 +22,8 @@ else:
 MAX_BASE58_BYTES = 128
 """Agave's limit for account data in base58, whose encoding is quadratic in time."""
 
-# Agave's limits for an encoded transaction: what MAX_WIRE_BYTES bytes can need at most.
-_MAX_ENCODED = {"base58": 1683, "base64": 1644}
+# Agave's limits for an encoded transaction: what the longest one can need at most.
+_MAX_ENCODED = {"base58": 5594, "base64": 5464}
 _TRANSACTION = "solana_transaction::versioned::VersionedTransaction"
 
 ACCOUNT_ENCODINGS = ("binary", "base58", "base64", "base64+zstd", "jsonParsed")
@@ -124,7 +124,7 @@ def decode_transaction(text: str, encoding: str) -> bytes:
 
     Raises:
         RpcError: -32602, with Agave's texts: an encoding other than the two, text that is not of
-            its encoding, or more than 1,232 bytes.
+            its encoding, or more than 4,096 bytes.
     """
     limit = _MAX_ENCODED.get(encoding)
     if limit is None:
@@ -134,15 +134,15 @@ def decode_transaction(text: str, encoding: str) -> bytes:
     if len(text) > limit:
         raise invalid_params(
             f"{encoding} encoded {_TRANSACTION} too large: {len(text)} bytes "
-            f"(max: encoded/raw {limit}/{MAX_WIRE_BYTES})"
+            f"(max: encoded/raw {limit}/{MAX_V1_WIRE_BYTES})"
         )
     try:
         wire = _DECODERS[encoding](text)
     except ValueError as error:
         raise invalid_params(f"invalid {encoding} encoding: {error}") from None
-    if len(wire) > MAX_WIRE_BYTES:
+    if len(wire) > MAX_V1_WIRE_BYTES:
         raise invalid_params(
-            f"decoded {_TRANSACTION} too large: {len(wire)} bytes (max: {MAX_WIRE_BYTES} bytes)"
+            f"decoded {_TRANSACTION} too large: {len(wire)} bytes (max: {MAX_V1_WIRE_BYTES} bytes)"
         )
     return wire
 

@@ -2,8 +2,8 @@
 
 LiteSVM's own checks of signatures, blockhashes and duplicates are off: the ledger makes them,
 against its own chain (LiteSVM accepts its latest blockhash alone). What LiteSVM lacks is added
-here: the priority fee in the message of a v1 transaction, and the nonce that advances even when
-the rest of its transaction fails.
+here: the config of a v1 message, and the nonce that advances even when the rest of its transaction
+fails.
 """
 
 import base64
@@ -17,8 +17,9 @@ from solders.account import Account
 from solders.clock import Clock
 from solders.epoch_schedule import EpochSchedule
 from solders.hash import Hash
+from solders.instruction import CompiledInstruction
 from solders.litesvm import LiteSVM
-from solders.message import Message, MessageV0, MessageV1
+from solders.message import Message, MessageHeader, MessageV0, MessageV1
 from solders.pubkey import Pubkey
 from solders.stake_history import StakeHistory, StakeHistoryEntry
 from solders.transaction import VersionedTransaction
@@ -29,7 +30,15 @@ from solders.transaction_metadata import (
 )
 
 from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, Nonce, nonce_account
-from solward.solana.programs import STAKE_PROGRAM
+from solward.solana.fees import (
+    COMPUTE_BUDGET_SIZES,
+    REQUEST_HEAP,
+    SET_LOADED_BYTES,
+    SET_UNIT_LIMIT,
+    SET_UNIT_PRICE,
+)
+from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAM, STAKE_PROGRAM
+from solward.solana.protocol import LAMPORTS_PER_SIGNATURE
 from solward.solana.stakes import Delegation, Entry, stake_account
 from solward.support.base58 import b58encode
 from solward_localnet.accountindex import AccountIndex, plain
@@ -37,6 +46,14 @@ from solward_localnet.accountindex import AccountIndex, plain
 AnyMessage = Message | MessageV0 | MessageV1
 
 SYSTEM_PROGRAM = Pubkey.default()
+_COMPUTE_BUDGET = Pubkey.from_string(COMPUTE_BUDGET_PROGRAM)
+_MEMO = Pubkey.from_string(MEMO_PROGRAM)
+_TOO_LARGE = "MaxLoadedAccountsDataSizeExceeded"
+# Bytes of a program's heap where none is asked for.
+_LEAST_HEAP = 32 << 10
+# Of a ComputeBudget instruction; and the lines it logs.
+_BUDGET_UNITS = 150
+_BUDGET_LINES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +103,25 @@ def executed(
     *,
     landed: bool,
     extra: int,
+    added: int,
     pre: tuple[Account | None, ...],
     post: tuple[Account | None, ...],
 ) -> Execution:
-    """LiteSVM's result, with `extra` lamports of fee that LiteSVM does not know of."""
+    """LiteSVM's result, with `extra` lamports of fee that LiteSVM does not know of, and without the
+    `added` ComputeBudget instructions of `_for_vm`, which ran if the others did."""
     err: Any | None = None
     meta = result if isinstance(result, TransactionMetadata) else result.meta()
     if isinstance(result, FailedTransactionMetadata):
         err = json.loads(result.to_json())["err"]
+        added = 0
+    logs = meta.logs()
     return Execution(
         keys=keys,
         err=err,
         landed=landed,
         fee=meta.fee() + extra,
-        compute_units=meta.compute_units_consumed(),
-        logs=tuple(meta.logs()),
+        compute_units=meta.compute_units_consumed() - _BUDGET_UNITS * added,
+        logs=tuple(logs[: len(logs) - _BUDGET_LINES * added]),
         inner=_inner(meta),
         return_data=_return_data(meta),
         pre=pre,
@@ -220,7 +241,14 @@ class Vm:
         extra = priority_fee_of_message(tx.message)
         if not self._take(keys.all[0], pre[0], extra):
             return refused(keys, pre, extra)
-        result = self._guarded(self._svm.send_transaction, tx)
+        if _loads_nothing(tx.message):
+            signatures = tx.message.header.num_required_signatures * LAMPORTS_PER_SIGNATURE
+            is_paid = self._take(keys.all[0], self.account(keys.all[0]), signatures)
+            if not (is_paid and keep_failure):
+                self.put({keys.all[0]: pre[0]})
+            return self._unloaded(keys, pre, extra + signatures, landed=is_paid)
+        vm_tx = _for_vm(tx)
+        result = self._guarded(self._svm.send_transaction, vm_tx)
         post = self._states(keys)
         failed = isinstance(result, FailedTransactionMetadata)
         # LiteSVM charges nothing for what does not land, and then the rest is not due either.
@@ -231,7 +259,9 @@ class Vm:
         elif failed and landed and nonce is not None:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
             post = self._states(keys)
-        execution = executed(keys, result, landed=landed, extra=extra, pre=pre, post=post)
+        execution = executed(
+            keys, result, landed=landed, extra=extra, added=_added(tx, vm_tx), pre=pre, post=post
+        )
         for address, account in execution.changed().items():
             self.index.update(address, account)
         return execution
@@ -247,8 +277,13 @@ class Vm:
         extra = priority_fee_of_message(tx.message)
         if not self._take(keys.all[0], pre[0], extra):
             return refused(keys, pre, extra)
+        if _loads_nothing(tx.message):
+            self.put({keys.all[0]: pre[0]})
+            fee = extra + tx.message.header.num_required_signatures * LAMPORTS_PER_SIGNATURE
+            return self._unloaded(keys, pre, fee, landed=False)
+        vm_tx = _for_vm(tx)
         try:
-            result = self._guarded(self._svm.simulate_transaction, tx)
+            result = self._guarded(self._svm.simulate_transaction, vm_tx)
         finally:
             if extra and pre[0] is not None:
                 self._svm.set_account(keys.all[0], pre[0])
@@ -257,7 +292,19 @@ class Vm:
             after = dict(result.post_accounts())
             states = zip(keys.all, pre, strict=True)
             post = tuple(_living(after.get(key, old)) for key, old in states)
-        return executed(keys, result, landed=False, extra=extra, pre=pre, post=post)
+        return executed(
+            keys, result, landed=False, extra=extra, added=_added(tx, vm_tx), pre=pre, post=post
+        )
+
+    def _unloaded(
+        self, keys: Keys, pre: tuple[Account | None, ...], fee: int, *, landed: bool
+    ) -> Execution:
+        """What becomes of a v1 message that sets no bytes of accounts to load, once it paid."""
+        post = self._states(keys)
+        execution = Execution(keys, _TOO_LARGE, landed, fee, 0, (), (), None, pre, post)
+        for address, account in execution.changed().items():
+            self.index.update(address, account)
+        return execution
 
     def keys(self, message: AnyMessage) -> Keys:
         """The accounts of a message; those of a lookup table that cannot be read are left out."""
@@ -333,6 +380,71 @@ class Vm:
                 )
             }
         )
+
+
+def _loads_nothing(message: AnyMessage) -> bool:
+    return isinstance(message, MessageV1) and not message.config.loaded_accounts_data_size_limit
+
+
+def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
+    """What LiteSVM executes in place of a transaction. It reads the limits of a v1 message from
+    ComputeBudget instructions, which a cluster ignores there, and not from its config (SIMD-0385).
+    So the config's values stand in the message's own instructions, and in further ones after them.
+    """
+    message = tx.message
+    if not isinstance(message, MessageV1):
+        return tx
+    keys, header = list(message.account_keys), message.header
+    config = message.config
+    values = {
+        SET_UNIT_LIMIT: config.compute_unit_limit or 0,
+        # The priority fee is taken apart.
+        SET_UNIT_PRICE: 0,
+        SET_LOADED_BYTES: config.loaded_accounts_data_size_limit or 0,
+        REQUEST_HEAP: config.heap_size or _LEAST_HEAP,
+    }
+    instructions = []
+    for each in message.instructions:
+        if keys[each.program_id_index] == _COMPUTE_BUDGET:
+            kind = each.data[0] if each.data else -1
+            each = (
+                _budget(keys, kind, values.pop(kind))
+                if kind in values
+                else CompiledInstruction(_index(keys, _MEMO), b"", b"")
+            )
+        instructions.append(each)
+    values.pop(SET_UNIT_PRICE, None)
+    if values.get(SET_UNIT_LIMIT):
+        values[SET_UNIT_LIMIT] += _BUDGET_UNITS * len(values)
+    instructions += [_budget(keys, kind, value) for kind, value in values.items()]
+    added = len(keys) - len(message.account_keys)
+    made = MessageV0(
+        MessageHeader(
+            header.num_required_signatures,
+            header.num_readonly_signed_accounts,
+            header.num_readonly_unsigned_accounts + added,
+        ),
+        keys,
+        message.recent_blockhash,
+        instructions,
+        [],
+    )
+    return VersionedTransaction.populate(made, tx.signatures)
+
+
+def _added(tx: VersionedTransaction, vm_tx: VersionedTransaction) -> int:
+    return len(vm_tx.message.instructions) - len(tx.message.instructions)
+
+
+def _budget(keys: list[Pubkey], kind: int, value: int) -> CompiledInstruction:
+    data = bytes([kind]) + value.to_bytes(COMPUTE_BUDGET_SIZES[kind] - 1, "little")
+    return CompiledInstruction(_index(keys, _COMPUTE_BUDGET), data, b"")
+
+
+def _index(keys: list[Pubkey], program: Pubkey) -> int:
+    if program not in keys:
+        keys.append(program)
+    return keys.index(program)
 
 
 def priority_fee_of_message(message: AnyMessage) -> int:

@@ -91,10 +91,10 @@ def test_an_unknown_encoding_is_named_with_the_known_ones() -> None:
         ("0OIl", "base58", "invalid base58 encoding: invalid character '0' at position 0"),
         ("????", "base64", "invalid base64 encoding"),
         ("AAA", "base64", "invalid base64 encoding"),
-        ("1" * 1684, "base58", r"too large: 1684 bytes \(max: encoded/raw 1683/1232\)"),
-        ("A" * 1648, "base64", r"too large: 1648 bytes \(max: encoded/raw 1644/1232\)"),
-        ("A" * 1644, "base64", r"too large: 1233 bytes \(max: 1232 bytes\)"),
-        ("1" * 1683, "base58", r"too large: 1683 bytes \(max: 1232 bytes\)"),
+        ("1" * 5595, "base58", r"too large: 5595 bytes \(max: encoded/raw 5594/4096\)"),
+        ("A" * 5468, "base64", r"too large: 5468 bytes \(max: encoded/raw 5464/4096\)"),
+        ("A" * 5464, "base64", r"too large: 4098 bytes \(max: 4096 bytes\)"),
+        ("1" * 5594, "base58", r"too large: 5594 bytes \(max: 4096 bytes\)"),
     ],
 )
 def test_a_transaction_that_cannot_be_decoded_is_refused(

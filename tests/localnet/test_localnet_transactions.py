@@ -1,4 +1,5 @@
 import base64
+from typing import Any
 
 import pytest
 from solders.address_lookup_table_account import AddressLookupTableAccount
@@ -231,12 +232,17 @@ async def test_the_priority_fee_of_the_compute_budget_is_charged(chain: Chain) -
     assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - SOL - FEE - 20_000
 
 
-async def v1(chain: Chain, lamports: int, priority_fee: int) -> VersionedTransaction:
+LIMITS = {"compute_unit_limit": 10_000, "loaded_accounts_data_size_limit": 1 << 20}
+
+
+async def v1(
+    chain: Chain, lamports: int, priority_fee: int, *more: Instruction, **limits: int
+) -> VersionedTransaction:
     message = MessageV1.try_compile(
         chain.payer.pubkey(),
-        [pay(chain.payer.pubkey(), key(), lamports)],
+        [pay(chain.payer.pubkey(), key(), lamports), *more],
         await chain.blockhash(),
-        TransactionConfig(priority_fee=priority_fee),
+        TransactionConfig(priority_fee=priority_fee, **(LIMITS | limits)),
     )
     return VersionedTransaction(message, [chain.payer])
 
@@ -262,6 +268,48 @@ async def test_a_v1_priority_fee_nobody_can_pay_is_refused(chain: Chain) -> None
     value = await chain.value("simulateTransaction", wire(tx), {"encoding": "base64"})
     assert value["fee"] == FEE + 7_000
     assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ("compute_unit_limit", {"InstructionError": [0, "ComputationalBudgetExceeded"]}),
+        ("loaded_accounts_data_size_limit", "MaxLoadedAccountsDataSizeExceeded"),
+    ],
+)
+async def test_a_limit_that_a_v1_message_does_not_set_is_none(
+    chain: Chain, limit: str, error: Any
+) -> None:
+    tx = await v1(chain, SOL, 7_000, **{limit: 0})
+    assert (await chain.refused(tx)).data["err"] == error
+    signature = await chain.post(tx, skipPreflight=True)
+    meta = (await chain.transaction(signature))["meta"]
+    assert (meta["err"], meta["fee"]) == (error, FEE + 7_000)
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - FEE - 7_000
+
+
+async def test_compute_budget_instructions_of_a_v1_message_set_nothing(chain: Chain) -> None:
+    budget = (
+        set_compute_unit_limit(1),
+        set_compute_unit_price(10**9),
+        set_compute_unit_price(10**9),
+        Instruction(set_compute_unit_limit(1).program_id, b"", []),
+    )
+    signature = await chain.post(await v1(chain, SOL, 7_000, *budget))
+    meta = (await chain.transaction(signature))["meta"]
+    assert (meta["err"], meta["fee"]) == (None, FEE + 7_000)
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - SOL - FEE - 7_000
+
+
+async def test_a_v1_transfer_uses_and_logs_what_one_of_version_0_does(chain: Chain) -> None:
+    found = []
+    for tx in (
+        await v1(chain, SOL, 0),
+        await chain.signed([pay(chain.payer.pubkey(), key(), SOL)]),
+    ):
+        value = await chain.value("simulateTransaction", wire(tx), {"encoding": "base64"})
+        found.append((value["unitsConsumed"], value["logs"]))
+    assert found[0] == found[1]
 
 
 async def test_signatures_of_an_address_come_newest_first_in_pages(chain: Chain) -> None:

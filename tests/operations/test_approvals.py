@@ -30,8 +30,8 @@ from solward.database.tables import agents, audit, reservations
 from solward.database.tables import holds as holds_table
 from solward.database.window_clock import LEAD_MS
 from solward.operations.approvals import MAX_NOTE, Approvals
-from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE
 from solward.solana.programs import MEMO_PROGRAM
+from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE
 from solward.support import jsontext
 from solward.support.durations import HOUR_MS
 from solward.types.errors import (

@@ -13,7 +13,7 @@ import pytest
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0
+from solders.message import TransactionConfig
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.system_program import TransferParams
@@ -28,6 +28,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import BurnCheckedParams, MintToCheckedParams, TransferCheckedParams
 from tests.promises import promise
+from tests.support.swaps import whole_message
 
 from solward import GuardrailBlocked, InvalidRequest
 from solward.operations.plugin_draft import TYPES, plain, plugin_draft
@@ -161,10 +162,13 @@ def test_a_type_that_the_bytes_are_not_is_refused(
         plugin_draft(WALLET, replace(DECLARED, type=type_), instructions)
 
 
+@pytest.mark.parametrize("config", [None, TransactionConfig()])
 @pytest.mark.parametrize("type_", TRUE)
-def test_whole_bytes_are_read_like_instructions(type_: str) -> None:
+def test_whole_bytes_are_read_like_instructions(
+    type_: str, config: TransactionConfig | None
+) -> None:
     instructions, stated = TRUE[type_]
-    message = MessageV0.try_compile(ME, list(instructions), [], Hash.default())
+    message = whole_message(ME, instructions, Hash.default(), config)
     wire = bytes(VersionedTransaction.populate(message, [Signature.default()]))
     draft = plugin_draft(WALLET, replace(DECLARED, type=type_), [], wire)
     assert (draft.wire, dict(draft.intent.details)) == (wire, stated)

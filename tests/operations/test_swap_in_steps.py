@@ -12,6 +12,7 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
+from solders.message import MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import (
@@ -45,6 +46,7 @@ from solward.vault.guardrails import Policy
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store
+from solward.vault.store.attempts import PocketStep
 from solward.vault.store.pockets import PocketRow, PocketState
 
 # Funding and sweep by the wallet, the call by the pocket and the pool.
@@ -106,6 +108,21 @@ async def test_a_call_that_opens_many_accounts_makes_no_endless_sweep(tmp_path: 
         left = await swaps.bench.ledger.holdings(row.address)
         assert len({each.mint for each in left} & set(map(str, mints))) == 1
         assert len(await steps_of(swaps, record.id)) <= 4
+
+
+@promise("message-versions")
+async def test_an_order_of_version_1_is_signed_by_the_pocket(swaps: SwapBench) -> None:
+    limits = {"compute_unit_limit": 200_000, "loaded_accounts_data_size_limit": 1 << 20}
+    swaps.answer(swaps.honest, config=TransactionConfig(priority_fee=7_000, **limits))
+    before = await swaps.lamports()
+    record = await swaps.swap("SOL", "USDC", 1)
+    assert record.status is TransactionStatus.CONFIRMED
+    async with swaps.bench.database.read() as connection:
+        steps = await attempt_store.of_transaction(connection, record.id)
+    [call] = [step for step in steps if step.step == PocketStep.CALL]
+    assert isinstance(VersionedTransaction.from_bytes(call.wire).message, MessageV1)
+    assert before - await swaps.lamports() == 10**9 + FEES + 7_000 + RENT
+    await pockets_are_empty(swaps)
 
 
 async def test_tokens_buy_sol(swaps: SwapBench) -> None:

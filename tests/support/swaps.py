@@ -15,7 +15,7 @@ from solders.account import Account
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0, to_bytes_versioned
+from solders.message import MessageV0, MessageV1, TransactionConfig, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.system_program import ID as SYSTEM_PROGRAM
@@ -183,11 +183,12 @@ class SwapBench:
         *signers: Keypair,
         payer: Pubkey | None = None,
         blockhash: Hash | None = None,
+        config: TransactionConfig | None = None,
     ) -> bytes:
-        """A transaction signed by `signers` alone."""
+        """A transaction signed by `signers` alone, with a `config` one of version 1."""
         latest = (await self.bench.ledger.latest_blockhash()).blockhash
-        message = MessageV0.try_compile(
-            payer or self.user, list(instructions), [], blockhash or Hash.from_string(latest)
+        message = whole_message(
+            payer or self.user, instructions, blockhash or Hash.from_string(latest), config
         )
         keys = {signer.pubkey(): signer for signer in signers}
         covered = bytes(to_bytes_versioned(message))
@@ -199,14 +200,18 @@ class SwapBench:
         return bytes(VersionedTransaction.populate(message, signatures))
 
     def answer(
-        self, instructions: Callable[[Quote, Pubkey], Sequence[Instruction]], *signers: Keypair
+        self,
+        instructions: Callable[[Quote, Pubkey], Sequence[Instruction]],
+        *signers: Keypair,
+        config: TransactionConfig | None = None,
     ) -> None:
         """Have the venue answer with whole transactions of these instructions for a taker, signed
         by the pool and `signers`."""
 
         async def build(quote: Quote, taker: str) -> bytes:
             user = Pubkey.from_string(taker)
-            return await self.wire(instructions(quote, user), MAKER, *signers, payer=user)
+            made = instructions(quote, user)
+            return await self.wire(made, MAKER, *signers, payer=user, config=config)
 
         self.plugin.build = build
 
@@ -217,6 +222,18 @@ class SwapBench:
             pay_sol(user, MAKER.pubkey(), quote.in_amount),
             pay(USDC_POOL.mint, 6, MAKER.pubkey(), user, quote.out_amount + given),
         ]
+
+
+def whole_message(
+    payer: Pubkey,
+    instructions: Sequence[Instruction],
+    blockhash: Hash,
+    config: TransactionConfig | None = None,
+) -> MessageV0 | MessageV1:
+    """Of version 0, with a `config` of version 1."""
+    if config is None:
+        return MessageV0.try_compile(payer, list(instructions), [], blockhash)
+    return MessageV1.try_compile(payer, list(instructions), blockhash, config)
 
 
 def ata(owner: Pubkey, mint: Pubkey) -> Pubkey:

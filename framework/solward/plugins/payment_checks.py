@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from solward.solana.clusters import CHAIN_IDS
+from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_V1_WIRE_BYTES
 from solward.support import jsontext
 from solward.support.base58 import b58encode
 from solward.types.errors import InvalidRequest
@@ -29,10 +30,6 @@ MAX_SPLITS: Final = 8
 """As MPP has it; each is a transfer of the same transaction."""
 MAX_MEMO_BYTES: Final = 566
 """As the memo program takes them."""
-MAX_COMPUTE_UNITS: Final = 1_400_000
-"""Of one transaction."""
-MAX_TRANSACTION_BYTES: Final = 1_232
-"""As nodes take them."""
 MAX_RAW_BYTES: Final = 32 << 10
 MAX_HEADERS: Final = 8
 MAX_HEADER_BYTES: Final = 16 << 10
@@ -88,7 +85,7 @@ SAMPLES: Final[Mapping[PaymentMode, PaymentProof]] = MappingProxyType(
     {
         mode: PaymentProof(mode, "1" * 32, signature=b58encode(b"\xff" * 64))
         if mode is PaymentMode.PUSH
-        else PaymentProof(mode, "1" * 32, wire=bytes(MAX_TRANSACTION_BYTES))
+        else PaymentProof(mode, "1" * 32, wire=bytes(MAX_V1_WIRE_BYTES))
         for mode in PaymentMode
     }
 )

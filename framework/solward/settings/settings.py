@@ -49,7 +49,7 @@ from solward.settings.masking import masked_value, secret_fields
 from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
 from solward.settings.variables import Variables, env_file_values
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
-from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
+from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.types.errors import ConfigError, InvalidRequest

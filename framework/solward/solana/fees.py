@@ -10,7 +10,6 @@ from typing import Final
 
 from solders.message import MessageV1
 
-from solward.solana.fee_rates import LAMPORTS_PER_SIGNATURE
 from solward.solana.message import AnyMessage
 from solward.solana.programs import (
     COMPUTE_BUDGET_PROGRAM,
@@ -18,9 +17,9 @@ from solward.solana.programs import (
     SYSTEM_PROGRAM,
     VOTE_PROGRAM,
 )
+from solward.solana.protocol import LAMPORTS_PER_SIGNATURE, MAX_COMPUTE_UNITS
 
 _MICRO_LAMPORTS = 1_000_000
-MAX_COMPUTE_UNITS: Final = 1_400_000
 _DEFAULT_UNITS = 200_000
 _BUILTIN_UNITS = 3_000
 
@@ -28,11 +27,17 @@ _BUILTIN_UNITS = 3_000
 # lookup tables) and precompiles are counted high: the fee is an upper bound.
 _BUILTINS = frozenset({SYSTEM_PROGRAM, VOTE_PROGRAM, COMPUTE_BUDGET_PROGRAM})
 
+REQUEST_HEAP: Final = 1
 SET_UNIT_LIMIT: Final = 2
 SET_UNIT_PRICE: Final = 3
-# RequestHeapFrame, SetComputeUnitLimit, SetComputeUnitPrice, SetLoadedAccountsDataSizeLimit: the
-# discriminator and the bytes of the whole instruction.
-COMPUTE_BUDGET_SIZES: Final = {1: 5, SET_UNIT_LIMIT: 5, SET_UNIT_PRICE: 9, 4: 5}
+SET_LOADED_BYTES: Final = 4
+# The discriminator of a ComputeBudget instruction -> the bytes of the whole.
+COMPUTE_BUDGET_SIZES: Final = {
+    REQUEST_HEAP: 5,
+    SET_UNIT_LIMIT: 5,
+    SET_UNIT_PRICE: 9,
+    SET_LOADED_BYTES: 5,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class FeeTerms:
     Attributes:
         lamports: most that the network takes, whether it succeeds or not.
         unit_limit: compute units it may use, None where it sets no limit of its own.
-        unit_price: micro-lamports for each unit of the limit.
+        unit_price: micro-lamports for each unit of the limit; of version 1, rounded down.
         bid_lamports: what of `lamports` is the priority fee.
     """
 
@@ -60,9 +65,9 @@ def network_fee(message: AnyMessage) -> int:
 def fee_terms(message: AnyMessage) -> FeeTerms:
     """The fee of `message` and what makes it; pure.
 
-    5,000 lamports for each signature, precompile signatures included, and the priority fee:
-    ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and for version 1
-    the whole lamports of the message's own field as well.
+    5,000 lamports for each signature, precompile signatures included, and the priority fee. That is
+    ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and of version 1 the
+    lamports of the message's own field: its ComputeBudget instructions count nothing (SIMD-0385).
     """
     keys = message.account_keys
     signatures = message.header.num_required_signatures
@@ -80,12 +85,13 @@ def fee_terms(message: AnyMessage) -> FeeTerms:
                 unit_limit = int.from_bytes(data[1:5], "little")
             elif data[0] == SET_UNIT_PRICE and len(data) >= 9:
                 unit_price = int.from_bytes(data[1:9], "little")
-    priority = 0
     if isinstance(message, MessageV1):
         priority = message.config.priority_fee or 0
-        unit_limit = message.config.compute_unit_limit or unit_limit
-    units = min(units_default if unit_limit is None else unit_limit, MAX_COMPUTE_UNITS)
-    priority += -(-unit_price * units // _MICRO_LAMPORTS)
+        unit_limit = message.config.compute_unit_limit or 0
+        unit_price = affordable_price(priority, unit_limit)
+    else:
+        units = min(units_default if unit_limit is None else unit_limit, MAX_COMPUTE_UNITS)
+        priority = -(-unit_price * units // _MICRO_LAMPORTS)
     lamports = signatures * LAMPORTS_PER_SIGNATURE + priority
     return FeeTerms(lamports, unit_limit, unit_price, priority)
 

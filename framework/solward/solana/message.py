@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
 from solders.transaction import VersionedTransaction
@@ -12,6 +12,7 @@ from solders.transaction import VersionedTransaction
 from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, lookup_table_addresses
 from solward.solana.instructions import System
 from solward.solana.programs import SYSTEM_PROGRAM
+from solward.solana.protocol import MAX_V1_WIRE_BYTES, MAX_WIRE_BYTES
 from solward.types.errors import InvalidRequest
 
 AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
@@ -43,10 +44,6 @@ class Call:
     accounts: tuple[str | None, ...]
 
 
-# Packet limits of the network: legacy and v0 in one 1,232-byte packet, v1 up to 4,096 bytes.
-MAX_WIRE_BYTES: Final = 1_232
-MAX_V1_WIRE_BYTES: Final = 4_096
-
 # The state of a lookup table and the deactivation slot of an active one.
 _TABLE_STATE = (1).to_bytes(4, "little")
 _TABLE_ACTIVE = b"\xff" * 8
@@ -69,14 +66,15 @@ def decode_transaction(wire: bytes) -> VersionedTransaction:
         raise _refusal(error, "transaction bytes cannot be decoded") from None
     if not same:
         raise MalformedTransaction("transaction bytes do not serialise back to themselves")
+    message = transaction.message
+    # Before the transaction's own check, which does not say what is wrong with a message.
+    check_message(message)
     try:
         transaction.sanitize()
     except BaseException as error:
         raise _refusal(error, "transaction is not well formed") from None
-    message = transaction.message
     if not isinstance(message, MessageV1) and len(wire) > MAX_WIRE_BYTES:
         raise MalformedTransaction(f"transaction is longer than {MAX_WIRE_BYTES} bytes")
-    check_message(message)
     if len(transaction.signatures) != message.header.num_required_signatures:
         raise MalformedTransaction("transaction's signature count is not its signer count")
     return transaction
@@ -89,6 +87,10 @@ def check_message(message: AnyMessage) -> None:
         MalformedTransaction: naming what is wrong.
     """
     try:
+        if isinstance(message, MessageV1):
+            # Duplicates, 64 addresses and instructions, 12 signatures, 32 to 256 KiB of heap
+            # (SIMD-0385).
+            message.validate()
         if not isinstance(message, Message):
             message.sanitize()
         to_bytes_versioned(message)
@@ -217,6 +219,6 @@ def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
 
 def _refusal(error: BaseException, text: str) -> BaseException:
     """The error to raise for a failed decode; a PanicException is a BaseException of pyo3."""
-    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-        return MalformedTransaction(text)
-    return error
+    if isinstance(error, Exception):
+        return MalformedTransaction(f"{text}: {error}")
+    return MalformedTransaction(text) if type(error).__name__ == "PanicException" else error

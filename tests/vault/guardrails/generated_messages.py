@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
+from solders.message import TransactionConfig
 from solders.pubkey import Pubkey
 from spl.token.instructions import get_associated_token_address
 from tests.support.programs import name_owner, name_victim, take_lamports, take_tokens
@@ -52,6 +53,7 @@ class Case:
     """One generated message, and what surrounds it.
 
     Attributes:
+        config: of a message of version 1; the others have none.
         claimed: what the lookup table is said to hold; None where the message has none.
         held: what it holds when the message lands.
         fronts: the instructions of each transaction the thief lands before.
@@ -60,6 +62,7 @@ class Case:
     payer: Pubkey
     instructions: tuple[Instruction, ...]
     legacy: bool = False
+    config: TransactionConfig | None = None
     claimed: tuple[Pubkey, ...] | None = None
     held: tuple[Pubkey, ...] = ()
     fronts: tuple[tuple[Instruction, ...], ...] = ()
@@ -636,8 +639,12 @@ BESET: Final[tuple[tuple[Shape, int], ...]] = (
 
 
 def generate(
-    world: World, rng: random.Random, shapes: Sequence[tuple[Shape, int]] = SHAPES
+    world: World,
+    rng: random.Random,
+    shapes: Sequence[tuple[Shape, int]] = SHAPES,
+    v1: float = 0.3,
 ) -> Case:
+    """`v1` is the share of messages of version 1."""
     steps: list[Instruction] = []
     drawn, weights = [shape for shape, _ in shapes], [weight for _, weight in shapes]
     signers = [world.own] * 4 + [world.them]
@@ -658,8 +665,22 @@ def generate(
     claimed, held = (None, ())
     if rng.random() < 0.2:
         claimed, held = _table(world, rng, steps)
-    return Case(payer, tuple(steps), not claimed and rng.random() < 0.5, claimed, held, fronts,
-                rng.getrandbits(32))  # fmt: skip
+    config = _config(rng) if rng.random() < v1 else None
+    if config is not None:
+        # Version 1 has no lookup tables.
+        claimed, held = (None, ())
+    legacy = not (claimed or config) and rng.random() < 0.5
+    return Case(payer, tuple(steps), legacy, config, claimed, held, fronts, rng.getrandbits(32))
+
+
+def _config(rng: random.Random) -> TransactionConfig:
+    """What is not set is 0 on a cluster, and the VM's default here."""
+    return TransactionConfig(
+        priority_fee=rng.choice([None, 0, 1, rng.randrange(10**5), rng.randrange(SOL)]),
+        compute_unit_limit=rng.choice([None, *[1_400_000] * 15]),
+        loaded_accounts_data_size_limit=rng.choice([None, *[64 << 20] * 15]),
+        heap_size=rng.choice([None, 32 << 10, 256 << 10]),
+    )
 
 
 def mutate(world: World, rng: random.Random, one: Instruction) -> Instruction:

@@ -11,19 +11,20 @@ from typing import TypeAlias
 
 from solders.account import Account
 from solders.instruction import Instruction
-from solders.message import Message, MessageV0
+from solders.message import MessageV1
 from solders.pubkey import Pubkey
 from tests.vault.guardrails.generated_messages import SHAPES, Case, Shape, generate
 from tests.vault.guardrails.world import NATIVE_MINTS, Accounts, Loss, World, total
 
+from solward.solana.message import AnyMessage
+from solward.solana.protocol import MAX_V1_WIRE_BYTES, MAX_WIRE_BYTES
 from solward.types.guardrail import Line, Operation, Outflow
 
-Judge: TypeAlias = Callable[[World, Case, Message | MessageV0], Outflow | None]
+Judge: TypeAlias = Callable[[World, Case, AnyMessage], Outflow | None]
 """The bound of a message, None where it is refused; it knows nothing of the accounts' state."""
 
 KEPT = frozenset({Operation.STAKE, Operation.WRAP})
 """Operations whose money stays the wallet's."""
-_PACKET = 1_232
 
 
 @dataclass
@@ -55,15 +56,17 @@ def hunt(
     cases: Iterable[int],
     concerns: Callable[[Case], bool] = lambda case: True,
     shapes: Sequence[tuple[Shape, int]] = SHAPES,
+    v1: float = 0.3,
 ) -> Report:
     """Run generated cases; each follows from `seed`, its number and `shapes` alone.
 
     Args:
         concerns: which of them to run.
+        v1: the share of messages of version 1.
     """
     report = Report()
     for number in cases:
-        case = generate(world, random.Random(seed * 1_000_003 + number), shapes)
+        case = generate(world, random.Random(seed * 1_000_003 + number), shapes, v1)
         if concerns(case):
             _run(world, judge, case, f"seed {seed} case {number}", report)
     return report
@@ -72,7 +75,8 @@ def hunt(
 def _run(world: World, judge: Judge, case: Case, name: str, report: Report) -> None:
     message = compile_case(world, case)
     transaction = world.sign(message)
-    if transaction is None or len(bytes(transaction)) > _PACKET or not _asked(world, message):
+    most = MAX_WIRE_BYTES if case.config is None else MAX_V1_WIRE_BYTES
+    if transaction is None or len(bytes(transaction)) > most or not _asked(world, message):
         return
     bound = judge(world, case, message)
     addresses = _addresses(message, case)
@@ -96,7 +100,7 @@ def _run(world: World, judge: Judge, case: Case, name: str, report: Report) -> N
         steps = _steps(world, case, before)
         after, fee = world.land(transaction, before)
         paid = fee if case.payer == world.own else 0
-        loss = Loss(paid)
+        loss = Loss(_charged(message, fee) if paid else 0)
         if after is not None:
             report.landed += 1
             steps.append(_refunded(world, after, paid))
@@ -117,15 +121,25 @@ def _run(world: World, judge: Judge, case: Case, name: str, report: Report) -> N
             world.remove(address)
 
 
-def compile_case(world: World, case: Case) -> Message | MessageV0:
-    return world.compile(case.payer, case.instructions, case.claimed, legacy=case.legacy)
+def compile_case(world: World, case: Case) -> AnyMessage:
+    return world.compile(
+        case.payer, case.instructions, case.claimed, legacy=case.legacy, config=case.config
+    )
 
 
-def _asked(world: World, message: Message | MessageV0) -> bool:
+def _charged(message: AnyMessage, fee: int) -> int:
+    """What a cluster takes where the VM took `fee`: of version 1 the fee in the config, which the
+    VM does not know, and not that of ComputeBudget instructions (SIMD-0385)."""
+    if not isinstance(message, MessageV1):
+        return fee
+    return 5_000 * message.header.num_required_signatures + (message.config.priority_fee or 0)
+
+
+def _asked(world: World, message: AnyMessage) -> bool:
     return world.own in message.account_keys[: message.header.num_required_signatures]
 
 
-def _addresses(message: Message | MessageV0, case: Case) -> set[Pubkey]:
+def _addresses(message: AnyMessage, case: Case) -> set[Pubkey]:
     """Every account the message can use, whatever it names in the lookup table."""
     return {*message.account_keys, *case.held}
 

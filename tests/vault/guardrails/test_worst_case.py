@@ -6,17 +6,27 @@ What each costs, and what refuses it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, CompiledInstruction, Instruction
-from solders.message import Message, MessageAddressTableLookup, MessageHeader, MessageV0, MessageV1
+from solders.message import (
+    Message,
+    MessageAddressTableLookup,
+    MessageHeader,
+    MessageV0,
+    MessageV1,
+    TransactionConfig,
+)
 from solders.pubkey import Pubkey
+from solders.signature import Signature
 from solders.token.associated import get_associated_token_address
+from solders.transaction import VersionedTransaction
 from tests.promises import promise
 
+from solward.solana.message import MalformedTransaction, decode_transaction
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     ED25519_PROGRAM,
@@ -322,8 +332,87 @@ def test_an_account_of_a_lookup_table_without_the_wallet_is_no_concern() -> None
     assert worst_case(made, str(W)) == Outflow(0, 5_000, 0)
 
 
+V1 = {"compute_unit_limit": 1_000, "loaded_accounts_data_size_limit": 1 << 20}
+
+
+def v1(*instructions: Instruction, **config: int) -> MessageV1:
+    return MessageV1.try_compile(W, instructions, Hash.default(), TransactionConfig(**V1 | config))
+
+
 @promise("message-versions")
-def test_legacy_messages_are_bounded_and_version_1_is_refused() -> None:
+def test_legacy_messages_and_those_of_version_1_are_bounded() -> None:
     assert worst_case(Message.new_with_blockhash([pay(5)], W, Hash.default()), str(W)).lamports == 5
-    with pytest.raises(Unbounded, match="version 1"):
-        worst_case(MessageV1.try_compile(W, [pay(5)], Hash.default()), str(W))
+    assert worst_case(v1(pay(5)), str(W)) == worst_case(message(pay(5)), str(W))
+
+
+@promise("message-versions")
+def test_the_fee_of_version_1_is_the_configs_and_no_instructions() -> None:
+    budget = [set_compute_unit_limit(1_400_000), set_compute_unit_price(10**9)] * 2
+    assert worst_case(v1(pay(5), *budget, priority_fee=777), str(W)).fee_lamports == 5_777
+    assert worst_case(v1(pay(5)), str(W)).fee_lamports == 5_000
+
+
+@promise("message-versions")
+@pytest.mark.parametrize(
+    ("limit", "named"),
+    [
+        ("compute_unit_limit", "compute units"),
+        ("loaded_accounts_data_size_limit", "bytes of loaded accounts"),
+    ],
+)
+def test_version_1_without_a_limit_is_refused(limit: str, named: str) -> None:
+    with pytest.raises(Unbounded, match=f"version 1 sets no limit of {named}"):
+        worst_case(v1(pay(5), **{limit: 0}), str(W))
+
+
+def _other_mask(wire: bytearray, mask: int) -> None:
+    wire[4:8] = mask.to_bytes(4, "little")
+
+
+def _twice(wire: bytearray) -> None:
+    # After 0x81, header, mask, blockhash and two counts: the second address becomes the first.
+    wire[42 + 32 : 42 + 64] = wire[42 : 42 + 32]
+
+
+ODD: dict[str, tuple[Callable[[bytearray], None], str]] = {
+    "one fee bit": (lambda wire: _other_mask(wire, 0b1101), "config mask"),
+    "an unknown bit": (lambda wire: _other_mask(wire, 0b101100), "config mask"),
+    "trailing bytes": (lambda wire: wire.extend(b"x"), "cannot be decoded|serialise back"),
+    "cut off": (lambda wire: wire.__delitem__(slice(-1, None)), "cannot be decoded"),
+    "an address twice": (_twice, "duplicate|twice"),
+    "heap of 33,000": (lambda wire: _config_value(wire, 33_000), "multiple of 1024"),
+    "heap of 300 KiB": (lambda wire: _config_value(wire, 300 << 10), "multiple of 1024"),
+    "a program out of range": (lambda wire: _program(wire, 9), "not well formed|out of range"),
+}
+
+
+def _config_value(wire: bytearray, heap: int) -> None:
+    at = wire.index((64 << 10).to_bytes(4, "little"))
+    wire[at : at + 4] = heap.to_bytes(4, "little")
+
+
+def _program(wire: bytearray, index: int) -> None:
+    at = wire.index((64 << 10).to_bytes(4, "little")) + 4
+    wire[at] = index
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_an_odd_message_of_version_1_is_refused_by_what_is_wrong(kind: str) -> None:
+    change, named = ODD[kind]
+    sound = v1(pay(5), priority_fee=7, heap_size=64 << 10)
+    whole = bytes(VersionedTransaction.populate(sound, [Signature.default()]))
+    assert decode_transaction(whole).message == sound
+    wire = bytearray(whole)
+    change(wire)
+    with pytest.raises(MalformedTransaction, match=named):
+        decode_transaction(bytes(wire))
+
+
+def test_version_1_has_at_most_64_addresses() -> None:
+    def to_each(count: int) -> MessageV1:
+        return v1(*(pay(number, Pubkey(bytes([100, number]) * 16)) for number in range(count)))
+
+    # The wallet, the System program, and the receivers.
+    assert worst_case(to_each(62), str(W)).lamports == sum(range(62))
+    with pytest.raises(MalformedTransaction, match="not well formed"):
+        worst_case(to_each(63), str(W))

@@ -13,7 +13,6 @@ from typing import Final
 
 import pytest
 from solders.instruction import AccountMeta, Instruction
-from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.promises import promise
@@ -25,6 +24,7 @@ from tests.vault.guardrails.hunt import Report, compile_case, hunt
 from tests.vault.guardrails.test_lines import assert_adds_up
 from tests.vault.guardrails.world import STAKE, SYSTEM, TOKEN, TOKEN_2022, World
 
+from solward.solana.message import AnyMessage
 from solward.solana.programs import MEMO_PROGRAM, PRECOMPILES
 from solward.types.guardrail import Outflow
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
@@ -35,7 +35,7 @@ def world() -> World:
     return World()
 
 
-def by_bytes(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
+def by_bytes(world: World, case: Case, message: AnyMessage) -> Outflow | None:
     try:
         found = worst_case(message, str(world.own))
     except Unbounded:
@@ -62,6 +62,21 @@ def check(report: Report, cases: int) -> None:
 def test_5000_generated_messages_take_at_most_their_bound(world: World) -> None:
     cases = examples(5_000)
     check(hunt(world, by_bytes, 14, range(cases)), cases)
+
+
+@promise("message-versions")
+@pytest.mark.property
+def test_10000_generated_messages_of_version_1_take_at_most_their_bound(world: World) -> None:
+    cases = examples(10_000)
+    check(hunt(world, by_bytes, 15, range(cases), v1=1), cases)
+
+
+@promise("message-versions")
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("seed", range(6, 10))
+def test_100000_generated_messages_of_version_1(world: World, seed: int) -> None:
+    check(hunt(world, by_bytes, seed, range(25_000), v1=1), 25_000)
 
 
 @promise("generated-messages-bounded")
@@ -166,7 +181,13 @@ def _to_the_wallet(kind: int, *programs: Pubkey) -> Rewrite:
     )  # fmt: skip
 
 
+def _budget_of_instructions_believed(world: World, case: Case) -> tuple[Case, int]:
+    """As if ComputeBudget instructions told the fee of version 1, too."""
+    return replace(case, config=None), 0
+
+
 WEAKENED: Final[dict[str, Rewrite]] = {
+    "a budget of instructions believed in version 1": _budget_of_instructions_believed,
     "lookup tables believed": _table_believed,
     "own accounts believed to be the wallet's": _own_accounts_believed,
     "inflows counted": _inflow_counted,
@@ -189,7 +210,7 @@ WEAKENED: Final[dict[str, Rewrite]] = {
 @promise("generated-messages-bounded")
 @pytest.mark.parametrize("name", WEAKENED)
 def test_the_hunt_catches_a_rule_left_out(world: World, name: str) -> None:
-    def judge(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
+    def judge(world: World, case: Case, message: AnyMessage) -> Outflow | None:
         judged, credit = WEAKENED[name](world, case)
         # The wallet signs whatever else is left.
         signs = Instruction(key(MEMO_PROGRAM), b"", [AccountMeta(world.own, True, False)])
@@ -221,7 +242,7 @@ def _stakes_believed(world: World, case: Case) -> tuple[Case, int]:
 
 @pytest.mark.parametrize("believed", [_stakes_believed, _own_accounts_believed])
 def test_the_hunt_catches_money_that_is_said_to_stay(world: World, believed: Rewrite) -> None:
-    def judge(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
+    def judge(world: World, case: Case, message: AnyMessage) -> Outflow | None:
         bound = by_bytes(world, case, message)
         if bound is None:
             return None

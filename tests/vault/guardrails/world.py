@@ -21,7 +21,7 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.litesvm import LiteSVM
-from solders.message import Message, MessageV0
+from solders.message import Message, MessageV0, MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
@@ -29,6 +29,7 @@ from spl.token.instructions import get_associated_token_address
 from tests.support.programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, key, mint_data, token_data
 
+from solward.solana.message import AnyMessage
 from solward.solana.programs import (
     LOOKUP_TABLE_PROGRAM,
     STAKE_PROGRAM,
@@ -361,14 +362,18 @@ class World:
         claimed: Sequence[Pubkey] | None = None,
         *,
         legacy: bool = False,
-    ) -> Message | MessageV0:
-        """`claimed` is what the lookup table is said to hold when the message is built."""
+        config: TransactionConfig | None = None,
+    ) -> AnyMessage:
+        """`claimed` is what the lookup table is said to hold when the message is built; with a
+        `config` it is of version 1."""
+        if config is not None:
+            return MessageV1.try_compile(payer, instructions, Hash.default(), config)
         if legacy:
             return Message.new_with_blockhash(instructions, payer, Hash.default())
         tables = [AddressLookupTableAccount(self.table, list(claimed))] if claimed else []
         return MessageV0.try_compile(payer, instructions, tables, Hash.default())
 
-    def sign(self, message: Message | MessageV0) -> VersionedTransaction | None:
+    def sign(self, message: AnyMessage) -> VersionedTransaction | None:
         """None where somebody must sign who is neither the wallet nor the thief."""
         signers = message.account_keys[: message.header.num_required_signatures]
         if any(address not in self.keys for address in signers):

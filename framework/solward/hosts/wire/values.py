@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from solward import context
 from solward.solana import token_list
+from solward.solana.protocol import MAX_V1_WIRE_BYTES
 from solward.support import jsontext
 from solward.types import (
     entries,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound="Wire")
 D = TypeVar("D")
 
-MAX_TRANSACTION: Final = 1_232
-"""Bytes of a Solana transaction."""
 _MAX_ITEMS: Final = 1_024
 _JSON: Final = "json"
 
@@ -61,7 +60,7 @@ Json = Annotated[str, Meta(max_length=128 << 10, extra={_JSON: True})]
 """A JSON-like value as JSON text."""
 LongJson = Annotated[str, Meta(max_length=_MAX_LONG, extra={_JSON: True})]
 """The same, for what the service sends."""
-Bytes = Annotated[bytes, Meta(max_length=MAX_TRANSACTION)]
+Bytes = Annotated[bytes, Meta(max_length=MAX_V1_WIRE_BYTES)]
 Natural = Annotated[int, Meta(ge=0)]
 """0 to 2**64 - 1."""
 Units = Annotated[dict[Address, int], Meta(max_length=_MAX_ITEMS)]

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from solders.pubkey import Pubkey
 
-from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.money import SOL_DECIMALS, format_amount, from_units
 from solward.vault.grants.judged import GRANTS_RULE

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from solders.message import MessageV1
+from solders.message import MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 
 from solward.solana.accounts import key_at, rent_exempt_minimum
@@ -87,11 +87,12 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
         MalformedTransaction: the message is not well formed.
     """
     check_message(message)
-    if isinstance(message, MessageV1):
-        raise Unbounded("messages of version 1 are not signed")
     calls = tuple(top_level_calls(message))
     bound = _Bound(wallet, _created_mints(calls, wallet), _created_stakes(calls, wallet))
-    _check_compute_budget(calls)
+    if isinstance(message, MessageV1):
+        _check_config(message.config)
+    else:
+        _check_compute_budget(calls)
     if advances_nonce(message):
         raise Unbounded("a durable nonce would keep the transaction valid for ever")
     for call in calls:
@@ -571,6 +572,16 @@ def _number_of(kind: _Kind) -> str:
 
 def _name(program: str) -> str:
     return PROGRAM_NAMES.get(program, program)
+
+
+def _check_config(config: TransactionConfig) -> None:
+    """Refuse a message of version 1 without its limits: what is not set is 0 (SIMD-0385)."""
+    for name, limit in (
+        ("compute units", config.compute_unit_limit),
+        ("bytes of loaded accounts", config.loaded_accounts_data_size_limit),
+    ):
+        if not limit:
+            raise Unbounded(f"a message of version 1 sets no limit of {name}, so it can only fail")
 
 
 def _check_compute_budget(calls: Sequence[Call]) -> None:

@@ -21,9 +21,8 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
-from solward.solana.fees import MAX_COMPUTE_UNITS, fee_terms
+from solward.solana.fees import fee_terms
 from solward.solana.message import (
-    MAX_WIRE_BYTES,
     AnyMessage,
     Call,
     MalformedTransaction,
@@ -33,6 +32,7 @@ from solward.solana.message import (
     resolved_calls,
 )
 from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
+from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_WIRE_BYTES
 from solward.solana.recipients import authority, check_receiver, check_recipient
 from solward.solana.stakes import unix_time
 from solward.solana.tokens import mint_account

@@ -13,7 +13,6 @@ from typing import Final
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from solward.solana.fees import MAX_COMPUTE_UNITS
 from solward.solana.instructions import System, Token
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -22,6 +21,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
     WRAPPED_SOL_MINT,
 )
+from solward.solana.protocol import MAX_COMPUTE_UNITS
 from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import SOL, TransactionEffects

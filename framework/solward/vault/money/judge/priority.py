@@ -16,9 +16,7 @@ import structlog
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
 
-from solward.solana.fee_rates import DEFAULT_MAX_NETWORK_FEE
 from solward.solana.fees import (
-    MAX_COMPUTE_UNITS,
     SET_UNIT_LIMIT,
     SET_UNIT_PRICE,
     affordable_price,
@@ -26,6 +24,7 @@ from solward.solana.fees import (
 )
 from solward.solana.message import AnyMessage
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAMS
+from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE, MAX_COMPUTE_UNITS
 from solward.types.errors import LedgerError
 from solward.vault.ledger.protocol import Ledger
 
