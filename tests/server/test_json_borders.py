@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import httpx
@@ -34,7 +34,7 @@ from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
 from solward_cli.mcp.command import HostFile
 from solward_cli.plugins.skill_run import value_of
-from solward_plugins.llm.call import completion_of
+from solward_plugins.llm.answers import AnswerWatch
 from solward_plugins.payments import x402
 from solward_plugins.payments.reading import json_in_header
 from solward_plugins.venues import jupiter
@@ -105,15 +105,17 @@ class Borders:
 
     async def tool_arguments(self, text: bytes) -> str | None:
         """As a vendor sends them, read by the provider and, where it cannot, by the agent."""
-        function = SimpleNamespace(name="look", arguments=text.decode("utf-8", "surrogateescape"))
-        message = SimpleNamespace(content=None, tool_calls=[SimpleNamespace(function=function)])
-        answer = SimpleNamespace(choices=[SimpleNamespace(message=message)])
-        [call] = completion_of(answer, None).tool_calls
+        arguments = text.decode("utf-8", "surrogateescape")
+        calls = [{"function": {"name": "look", "arguments": arguments}}]
+        watch = AnswerWatch(is_stream=False)
+        watch.status = 200
+        watch.taken(json.dumps({"choices": [{"message": {"tool_calls": calls}}]}).encode())
+        [call] = watch.calls
 
         async def run(*_: Any) -> str:
             return "done"
 
-        for each in (call, ToolCall("look", function.arguments)):
+        for each in (call, ToolCall("look", arguments)):
             done = await act(AGENT, 1, each, run_skill=run, spends=False)
         return None if done.outcome == "done" else done.outcome
 

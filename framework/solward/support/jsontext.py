@@ -124,6 +124,7 @@ def read(
     max_bytes: int = MAX_BYTES,
     has_nul: bool = False,
     any_number: bool = False,
+    any_value: bool = False,
     deepest: int = MAX_DEPTH,
 ) -> Any:
     """Parse JSON that comes from outside this service, without a byte order mark that it begins
@@ -131,6 +132,7 @@ def read(
 
     Args:
         has_nul, any_number, deepest: as of `unfit`.
+        any_value: the caller looks at each text and number that it takes.
 
     Raises:
         DuplicateKey: an object has a key twice. The last would win here, and another program may
@@ -144,7 +146,8 @@ def read(
     try:
         value = _unique(text if isinstance(text, str) else text.decode())
         found = None
-        if _MAY_BE_UNFIT.search(data) or _is_deep(data, value, deepest):
+        may_be_unfit = not any_value and _MAY_BE_UNFIT.search(data)
+        if may_be_unfit or _is_deep(data, value, deepest):
             found = unfit(value, deepest=deepest, has_nul=has_nul, any_number=any_number)
     except RecursionError:
         if not data.rstrip().endswith((b"]", b"}")):

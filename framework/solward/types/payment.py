@@ -223,21 +223,27 @@ _MOST_DIGITS: Final = 20
 MAX_JSON_BYTES: Final = 64 << 10
 
 
-def read_json(text: str | bytes, field: str, max_bytes: int = MAX_JSON_BYTES) -> Any:
+def read_json(
+    text: str | bytes, field: str, max_bytes: int = MAX_JSON_BYTES, *, any_value: bool = False
+) -> Any:
     """Parses JSON that a seller, a venue or a model sent; fractions are Decimal.
+
+    Args:
+        any_value: takes halves of surrogate pairs and long numbers too, which the caller looks at.
 
     Raises:
         InvalidRequest: it is none, is longer than `max_bytes`, has a key twice, half of a surrogate
             pair, more than 64 levels or a number of more than 400 digits; names `field`.
     """
     try:
-        return jsontext.read(text, max_bytes=max_bytes, has_nul=True)
+        return jsontext.read(text, max_bytes=max_bytes, has_nul=True, any_value=any_value)
     except (jsontext.DuplicateKey, jsontext.Unfit) as error:
         raise InvalidRequest(f"{field}: {error}") from None
     except ValueError:
         raise InvalidRequest(f"{field} must be JSON in UTF-8") from None
 
 
-def write_json(value: object) -> str:
-    """JSON as `read_json` reads it: equal values are the same text."""
-    return jsontext.dumps(value)
+def write_json(value: object, *, ascii_only: bool = False) -> str:
+    """JSON as `read_json` reads it: equal values are the same text. `ascii_only` writes all other
+    characters as escapes."""
+    return jsontext.dumps(value, ascii_only=ascii_only)

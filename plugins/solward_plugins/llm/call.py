@@ -34,25 +34,21 @@ from typing import Any, Final, TypeVar
 from solward import (
     Completion,
     CompletionRequest,
-    InvalidRequest,
     ModelPrice,
     ProviderContext,
     ProviderError,
-    ToolCall,
     Usage,
     json_safe,
-    read_json,
     tool_definitions,
 )
+from solward_plugins.llm.answers import AnswerWatch, current_watch, joined
 from solward_plugins.llm.failures import (
     Failure,
-    RefusalWatch,
     cut_off,
     failure_of,
     refused,
     too_late,
     unreadable,
-    with_text_of_parts,
 )
 from solward_plugins.llm.library import library
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
@@ -152,12 +148,13 @@ async def complete(
     litellm, response, watch = opened
     counted = getattr(response, "usage", None)
     usage = usage_of(vendor, request.model, counted, litellm.model_cost)
-    completion = completion_of(response, usage)
-    watch.answered(message_of(response))
-    is_empty = completion.text is None and not completion.tool_calls
-    refusal = watch.refusal(finish_reason(response), is_empty)
+    completion = Completion(_text(_first(response, "message")), tuple(watch.calls), usage)
+    refusal = watch.refusal(finish_reason(response))
     if refusal is not None:
         raise refused(vendor, *refusal, usage, may_cost=True)
+    if watch.skipped and completion.text is None and not completion.tool_calls:
+        reason = "it is not text or a tool call, but " + ", ".join(sorted(watch.skipped))
+        raise unreadable(vendor, context, reason, usage)
     if completion.tool_calls and watch.is_cut_off():
         raise cut_off(vendor, usage)
     return completion
@@ -187,12 +184,15 @@ async def stream(
     ends_at = _ends_at(policy)
     opened = await _opened(vendor, request, context, arguments, policy, ends_at)
     litellm, (chunks, chunk), watch = opened
-    counted, streamed, finish = None, False, None
+    counted, streamed, finish, held = None, False, None, ""
     try:
         while chunk is not None:
             finish = finish_reason(chunk) or finish
             counted = getattr(chunk, "usage", None) or counted
-            if piece := piece_of(chunk):
+            piece = joined(held + (_text(_first(chunk, "delta")) or ""))
+            # The first half of a pair of surrogates, of which the next piece has the other.
+            held = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
+            if piece := piece.removesuffix(held):
                 streamed = True
                 yield piece
             following = await _next(vendor, request, context, chunks, policy, ends_at, watch)
@@ -203,12 +203,17 @@ async def stream(
     finally:
         with suppress(Exception):
             await chunks.aclose()
+    if held:
+        yield held
     usage = usage_of(vendor, request.model, counted, litellm.model_cost)
-    if usage is not None:
+    # Of an answer that is not all there, what was reserved stays counted.
+    if usage is not None and watch.has_ended and not watch.is_miscounted:
         yield usage
-    refusal = watch.refusal(finish, is_empty=not streamed)
+    refusal = watch.refusal(finish)
     if refusal is not None:
         raise refused(vendor, *refusal, may_cost=True)
+    if not watch.has_ended:
+        raise unreadable(vendor, context, "it ended before it was complete")
     if usage is None and not streamed:
         raise unreadable(vendor, context, "it has no text")
 
@@ -262,7 +267,7 @@ async def _opened(
     arguments: Mapping[str, Any],
     policy: RetryPolicy,
     ends_at: float,
-) -> tuple[Any, Any, RefusalWatch]:
+) -> tuple[Any, Any, AnswerWatch]:
     """litellm, its answer in the first attempt that did not fail, and what watched that one."""
 
     def tools() -> dict[str, Any]:
@@ -270,34 +275,22 @@ async def _opened(
         made = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
         return {"tools": made} if made else {}
 
-    def read_again(watch: RefusalWatch) -> Any:
-        # Mistral sends a list of parts for a content, which litellm does not read.
-        answer = watch.answer()
-        if isinstance(answer, dict) and with_text_of_parts(answer):
-            watch.read(answer)
-            with suppress(Exception):
-                return litellm, litellm.ModelResponse(**answer), watch
-        usage = usage_of(vendor, request.model, counted_in(answer), litellm.model_cost)
-        reason = "it is not JSON" if answer is None else "it is not in the vendor's format"
-        return Failure(unreadable(vendor, context, reason, usage))
-
     async def attempt() -> Any:
         sent = with_cache({**arguments, **tools()}) if vendor.caches_on_request else arguments
         sent = adapted(vendor, sent, litellm.model_cost)
         made: set[Change] = set()
         while True:
-            watch = RefusalWatch()
+            watch = AnswerWatch(is_stream=bool(arguments.get("stream")))
+            current_watch.set(watch)
             try:
                 named = {**sent, "messages": json_safe(sent["messages"]), **tools()}
-                response = await litellm.acompletion(**named, logger_fn=watch.logged)
-                if arguments.get("stream"):
-                    await watch.follow(response)
+                response = await litellm.acompletion(**named)
             except Exception as error:
-                if watch.has_answer(error):
-                    return read_again(watch)
                 change = correction(sent, error)
                 if change is None or change in made:
-                    return failure_of(vendor, request, context, error)
+                    counted = counted_in(watch.whole)
+                    usage = usage_of(vendor, request.model, counted, litellm.model_cost)
+                    return failure_of(vendor, request, context, error, watch, usage)
                 made.add(change)
                 learn(vendor, sent, change)
                 sent = changed(sent, change)
@@ -311,7 +304,7 @@ async def _opened(
     with suppress(TimeoutError):
         async with asyncio.timeout_at(ends_at):
             litellm = await library(vendor)
-            opened: tuple[Any, Any, RefusalWatch] = await with_retries(attempt, policy, ends_at)
+            opened: tuple[Any, Any, AnswerWatch] = await with_retries(attempt, policy, ends_at)
             return opened
     raise too_late(vendor, policy.deadline_s)
 
@@ -323,7 +316,7 @@ async def _next(
     chunks: AsyncIterator[Any],
     policy: RetryPolicy,
     ends_at: float,
-    watch: RefusalWatch,
+    watch: AnswerWatch,
 ) -> Any:
     """The next chunk, None after the last, or the failure."""
     try:
@@ -332,34 +325,11 @@ async def _next(
     except TimeoutError:
         return Failure(too_late(vendor, policy.deadline_s))
     except Exception as error:
-        if watch.has_answer(error):
-            return Failure(unreadable(vendor, context, "a piece is not in the vendor's format"))
-        return failure_of(vendor, request, context, error)
+        return failure_of(vendor, request, context, error, watch)
 
 
 def _ends_at(policy: RetryPolicy) -> float:
     return asyncio.get_running_loop().time() + policy.deadline_s
-
-
-def completion_of(response: Any, usage: Usage | None) -> Completion:
-    """Text and tool calls in their order; an answer without any is `Completion(None)`."""
-    message = message_of(response)
-    calls = getattr(message, "tool_calls", None) or ()
-    return Completion(
-        _text(message),
-        tuple(_call(call.function) for call in calls if getattr(call, "function", None)),
-        usage,
-    )
-
-
-def message_of(response: Any) -> Any:
-    """The message of a whole answer, None without one."""
-    return _first(response, "message")
-
-
-def piece_of(chunk: Any) -> str | None:
-    """The text a streamed chunk adds."""
-    return _text(_first(chunk, "delta"))
 
 
 def finish_reason(response: Any) -> str | None:
@@ -375,22 +345,7 @@ def _first(response: Any, part: str) -> Any:
 
 def _text(message: Any) -> str | None:
     content = getattr(message, "content", None)
-    return content if isinstance(content, str) and content else None
-
-
-def _call(function: Any) -> ToolCall:
-    return ToolCall(str(getattr(function, "name", None) or ""), _arguments(function.arguments))
-
-
-def _arguments(sent: Any) -> Any:
-    """The JSON value with exact numbers; text that cannot be read stays text, and the agent's act
-    phase refuses it."""
-    if not isinstance(sent, str) or not sent:
-        return sent
-    try:
-        return read_json(sent, "arguments")
-    except InvalidRequest:
-        return sent
+    return joined(content) if isinstance(content, str) and content else None
 
 
 def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict[str, Any]:

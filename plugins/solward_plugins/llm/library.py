@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import functools
 import gc
 import importlib
 import linecache
@@ -23,6 +22,7 @@ from operator import attrgetter
 from typing import Any
 
 from solward import ProviderError
+from solward_plugins.llm.answers import VendorTransport
 from solward_plugins.llm.vendor import Vendor
 
 # Read at the import: no .env of a parent folder, no lists fetched from the network. The last one at
@@ -97,7 +97,7 @@ def _prepare(vendor: Vendor) -> Any:
         logger.setLevel(max(logger.level, logging.WARNING))
     _lighten()
     _forget_vocabulary(litellm)
-    _keep_refusals()
+    _read_strictly()
     _warm(litellm, vendor)
     _settle_memory()
     return litellm
@@ -171,33 +171,11 @@ def _kept(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, 
     return listed
 
 
-def _keep_refusals() -> None:
-    """Keep a refusal of OpenAI's Responses, to which litellm sends newer models' requests with
-    tools, where it keeps one of Chat Completions: it makes an empty answer of it."""
-    name = "litellm.completion_extras.litellm_responses_transformation.transformation"
-    bridge: Any = importlib.import_module(name).LiteLLMResponsesTransformationHandler
-    transform = bridge.transform_response
-    if hasattr(transform, "__wrapped__"):
-        return
-
-    @functools.wraps(transform)
-    def transform_response(
-        self: Any, model: str, raw_response: Any, *rest: Any, **named: Any
-    ) -> Any:
-        made = transform(self, model, raw_response, *rest, **named)
-        parts = [
-            part
-            for item in getattr(raw_response, "output", None) or ()
-            for part in getattr(item, "content", None) or ()
-        ]
-        said = "".join(str(getattr(part, "refusal", None) or "") for part in parts)
-        if said:
-            message = made.choices[0].message
-            kept = getattr(message, "provider_specific_fields", None) or {}
-            message.provider_specific_fields = {**kept, "refusal": said}
-        return made
-
-    bridge.transform_response = transform_response
+def _read_strictly() -> None:
+    """Put Solward's reading of answers under every client of litellm's: it passes a `client` that
+    it is given not on to OpenAI's Responses."""
+    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    handler.AsyncHTTPHandler.create_async_transport = staticmethod(VendorTransport)
 
 
 def _nothing(*_arguments: Any, **_named: Any) -> None:

@@ -1,0 +1,373 @@
+"""A vendor's answer, read by Solward's strict parser before litellm reads it.
+
+`VendorTransport` is under every HTTP client of litellm's. It asks once, follows no redirect, takes
+the tool calls out of a whole answer, and gives litellm only the text that Solward knows. litellm
+reads JSON by a parser that takes the last of a key that stands twice and rounds numbers.
+
+Refusals: the vendor, or its model, would not answer a prompt, and says so in a field of its own.
+
+| vendor | where it says so | |---|---| | OpenAI, xAI | `message.refusal`, in a stream
+`delta.refusal`; `finish_reason` `content_filter`; in OpenAI's Responses a part of type `refusal` |
+| Anthropic | `stop_reason` `refusal`, with `stop_details` `category` and `explanation` | | Gemini |
+`promptFeedback.blockReason`; a candidate's `finishReason`, such as `SAFETY` |
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from decimal import Decimal
+from typing import Any, Final
+
+import httpx
+
+from solward import InvalidRequest, ToolCall, read_json, write_json
+
+_FILTERED: Final = "content_filter"
+_WORD = re.compile(r"[a-z][a-z_]{2,59}")
+# As much as an error may carry out of a plugin host.
+_MOST: Final = 2_000
+# Of Anthropic, OpenAI's Responses, Gemini and Chat Completions.
+_CUT_OFF: Final = frozenset({"max_tokens", "incomplete", "MAX_TOKENS", "length"})
+_COMPLETE: Final = ("message_stop", "response.completed", "response.incomplete")
+_COUNT: Final = re.compile(r"\w*(tokens|TokenCount)")
+_MOST_COUNTED: Final = 10**15
+_NO_USAGE: Final = (
+    *("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"),
+    *("promptTokenCount", "candidatesTokenCount", "totalTokenCount"),
+)
+# They are of the body as the vendor sent it.
+_DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "location"})
+
+
+class AnswerWatch:
+    """What one request's answer says.
+
+    Attributes:
+        status: the HTTP status, None before an answer came.
+        whole: the answer, empty where it is a stream or an error.
+        words: the vendor's words for its error, the most exact first; None where it reports none.
+        number: the status that an error in an answer names.
+        problem: why the answer cannot be read.
+        calls: the tool calls of a whole answer. One that is in no known form is the last, and its
+            arguments are no object, so that it is refused by its name and not run.
+        skipped: the types of parts that are neither text nor calls.
+        has_ended: the vendor said that the stream is complete.
+        is_miscounted: its usage cannot be added up, so that what was reserved stays counted.
+    """
+
+    def __init__(self, *, is_stream: bool) -> None:
+        self.is_stream = is_stream
+        self.status: int | None = None
+        self.headers: Mapping[str, str] = {}
+        self.whole: dict[str, Any] = {}
+        self.words: tuple[str, ...] | None = None
+        self.number: int | None = None
+        self.problem: str | None = None
+        self.calls: list[ToolCall] = []
+        self.skipped: set[str] = set()
+        self.has_ended = False
+        self.is_miscounted = False
+        self._odd: list[ToolCall] = []
+        self._refused = False
+        self._reason: str | None = None
+        self._said = ""
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the vendor answered, and may bill it."""
+        return self.status is not None and httpx.codes.is_success(self.status)
+
+    def taken(self, data: bytes) -> bytes:
+        """A whole answer, or a piece of one, as litellm gets it.
+
+        Raises:
+            httpx.DecodingError: it cannot be read, or is an error; `problem` or `words` says why.
+        """
+        answer, problem = None, "it is not JSON, or has a key twice or more than 64 levels"
+        with suppress(InvalidRequest):
+            answer = read_json(data, "answer", len(data), any_value=True)
+            problem = "it is not in the vendor's format"
+        self._report(answer)
+        if not self.is_answer:
+            return data
+        if not isinstance(answer, dict):
+            self.problem = problem
+        elif not self.is_stream:
+            self.whole = dict(answer)
+        if self.problem is not None or self.words is not None:
+            raise httpx.DecodingError(self.problem or "The vendor reports an error")
+        assert answer is not None
+        self._read(answer)
+        self._mend(answer)
+        return write_json(answer, ascii_only=True).encode()
+
+    def is_cut_off(self) -> bool:
+        """Whether a whole answer ended by its length, in the vendor's own words: litellm says of
+        some that they ended with a tool call."""
+        answer = self.whole
+        ends = [
+            answer.get("stop_reason"),
+            answer.get("status"),
+            *(each.get("finishReason") for each in _mappings(answer.get("candidates"))),
+            *(each.get("finish_reason") for each in _mappings(answer.get("choices"))),
+        ]
+        return not _CUT_OFF.isdisjoint(each for each in ends if isinstance(each, str))
+
+    def refusal(self, finish_reason: object) -> tuple[str, str] | None:
+        """(the vendor's word for why, what was said), None where it did not refuse.
+
+        Args:
+            finish_reason: as litellm gives it.
+        """
+        filtered = finish_reason == _FILTERED
+        if not filtered and not self._refused:
+            return None
+        return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
+
+    def _report(self, answer: object) -> None:
+        """Note the error that an answer is: of a status, in an answer, or in a piece of one."""
+        fields = _mapping(answer)
+        inner = _mapping(fields.get("response")) or fields
+        error = fields.get("error") or inner.get("error")
+        if not error and inner.get("status") != "failed" and fields.get("type") != "error":
+            if self.is_answer:
+                return
+            error = fields
+        named = _mapping(error or fields)
+        words = [named.get("code"), named.get("type"), named.get("status")]
+        self.words = tuple(
+            word.lower()
+            for word in words
+            if isinstance(word, str) and _WORD.fullmatch(word.lower())
+        )
+        if isinstance(number := named.get("code"), int):
+            self.number = number
+
+    def _read(self, answer: Mapping[str, Any]) -> None:
+        """Note a refusal, and the end of a stream."""
+        ended = _mapping(answer.get("delta")) if "delta" in answer else answer
+        if ended.get("stop_reason") == "refusal":
+            details = _mapping(ended.get("stop_details"))
+            self._refused = True
+            self._because(details.get("category"))
+            self._heard(details.get("explanation"))
+        blocked = _mapping(answer.get("promptFeedback")).get("blockReason")
+        ends = [blocked, ended.get("stop_reason")]
+        self._because(blocked)
+        for candidate in _mappings(answer.get("candidates")):
+            ends.append(candidate.get("finishReason"))
+            self._because(candidate.get("finishReason"))
+        for choice in _mappings(answer.get("choices")):
+            ends.append(choice.get("finish_reason"))
+            for name in ("message", "delta"):
+                self._heard(_mapping(choice.get(name)).get("refusal"))
+        if answer.get("type") == "response.refusal.delta":
+            self._heard(answer.get("delta"))
+        is_last = answer.get("type") in _COMPLETE
+        self.has_ended |= is_last or any(each and isinstance(each, str) for each in ends)
+
+    def _mend(self, answer: dict[str, Any]) -> None:
+        """Take the calls out of an answer, and what litellm does not read."""
+        name = "usageMetadata" if "candidates" in answer else "usage"
+        is_due = not self.is_stream or answer.get("type") == "message_delta"
+        if (name in answer or is_due) and not _is_countable(answer.get(name), is_due=is_due):
+            # litellm reads nothing of Anthropic or Gemini without one.
+            answer[name] = dict.fromkeys(_NO_USAGE, 0)
+            self.whole.pop(name, None)
+            self.is_miscounted = True
+        for name in ("choices", "candidates"):
+            if isinstance(found := answer.get(name), list):
+                answer[name] = found[:1]
+        for choice in _mappings(answer.get("choices")):
+            for name in ("message", "delta"):
+                if isinstance(message := choice.get(name), dict):
+                    self._mend_message(message)
+        for candidate in _mappings(answer.get("candidates")):
+            content = candidate.get("content")
+            if isinstance(content, dict) and isinstance(parts := content.get("parts"), list):
+                content["parts"] = list(self._texts(parts))
+        if isinstance(blocks := answer.get("content"), list):
+            answer["content"] = list(self._texts(blocks))
+        if isinstance(items := answer.get("output"), list):
+            parts = [part for item in items for part in _parts_of(item)]
+            texts = [each["text"] for each in self._texts(parts)] or [""]
+            message = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+            blank = {"type": "output_text", "annotations": []}
+            content = [{**blank, "text": text} for text in texts]
+            answer["output"] = [{**message, "content": content}]
+        self.calls += self._odd
+
+    def _mend_message(self, message: dict[str, Any]) -> None:
+        """A message of Chat Completions, or what a piece adds to one."""
+        content = message.get("content")
+        if not isinstance(content, str | None):
+            parts = content if isinstance(content, list) else [{"type": type(content).__name__}]
+            message["content"] = "".join(part["text"] for part in self._texts(parts)) or None
+        calls = message.pop("tool_calls", None)
+        for each in calls if isinstance(calls, list) else [] if calls is None else [calls]:
+            self._call(each, _mapping(each).get("function"), "arguments")
+        if (legacy := message.pop("function_call", None)) is not None:
+            self._call(legacy, legacy, "arguments")
+
+    def _texts(self, parts: Iterable[Any]) -> Iterable[dict[str, Any]]:
+        """The parts that are text; notes the calls among them, and what is neither."""
+        for part in parts:
+            fields = {"type": "text", "text": part} if isinstance(part, str) else _mapping(part)
+            kind = fields.get("type", "text" if "text" in fields else None)
+            if kind == "refusal":
+                self._heard(fields.get("refusal"))
+            elif kind in ("tool_use", "function_call"):
+                self._call(part, fields, "input" if kind == "tool_use" else "arguments")
+            elif "functionCall" in fields:
+                self._call(part, fields["functionCall"], "args")
+            elif kind == "custom_tool_call":
+                self._call(part, None, "input")
+            elif kind in ("text", "output_text") and isinstance(fields.get("text"), str):
+                if not fields.get("thought"):
+                    yield dict(fields)
+            elif kind not in ("thinking", "redacted_thinking", "reasoning"):
+                name = str(kind) if _WORD.fullmatch(str(kind)) else "another type"
+                self.skipped.add(f"{name} in another form" if "text" in fields else name)
+
+    def _call(self, sent: object, function: object, arguments: str) -> None:
+        fields = _mapping(function)
+        name = fields.get("name")
+        if isinstance(name, str):
+            self.calls.append(ToolCall(name, _arguments(fields.get(arguments))))
+            return
+        kinds = (_mapping(_mapping(sent).get("custom")).get("name"), _mapping(sent).get("name"))
+        found = next((each for each in kinds if isinstance(each, str)), "a call in no known form")
+        self._odd.append(ToolCall(found, write_json(write_json(sent, ascii_only=True))))
+
+    def _because(self, reason: object) -> None:
+        word = reason.lower() if isinstance(reason, str) else ""
+        if _WORD.fullmatch(word):
+            self._reason = word
+
+    def _heard(self, said: object) -> None:
+        if isinstance(said, str) and said:
+            self._refused = True
+            self._said = (self._said + said)[:_MOST]
+
+
+current_watch: ContextVar[AnswerWatch] = ContextVar("current_watch")
+
+
+class VendorTransport(httpx.AsyncBaseTransport):
+    """Makes a request once and reads its answer for the `current_watch`."""
+
+    def __init__(self, ssl_context: ssl.SSLContext | None = None, **_: object) -> None:
+        # In a host the service keeps connections; a loop that ends elsewhere leaves none open.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._inner = httpx.AsyncHTTPTransport(verify=ssl_context or True, limits=limits)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """See `httpx.AsyncBaseTransport`."""
+        watch = current_watch.get()
+        try:
+            answer = await self._inner.handle_async_request(request)
+            watch.status, watch.headers = answer.status_code, answer.headers
+            head = [each for each in answer.headers.multi_items() if each[0] not in _DROPPED]
+            if watch.is_stream and watch.is_answer:
+                return httpx.Response(watch.status, headers=head, stream=_Pieces(answer, watch))
+            try:
+                body = await answer.aread()
+            finally:
+                await answer.aclose()
+        except (httpx.RemoteProtocolError, httpx.ConnectError) as error:
+            # litellm asks once more for these.
+            raise httpx.NetworkError(str(error), request=request) from error
+        return httpx.Response(watch.status, headers=head, content=watch.taken(body))
+
+    async def aclose(self) -> None:
+        """See `httpx.AsyncBaseTransport`."""
+        await self._inner.aclose()
+
+
+class _Pieces(httpx.AsyncByteStream):
+    """A stream of server-sent events, each read whole, and written in one line."""
+
+    def __init__(self, answer: httpx.Response, watch: AnswerWatch) -> None:
+        self._answer = answer
+        self._watch = watch
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        event: list[bytes] = []
+        async for line in _lines(self._answer.aiter_bytes()):
+            if line.startswith(b"data:"):
+                event.append(line.removeprefix(b"data:").removeprefix(b" "))
+            elif event and not line:
+                yield self._line(b"\n".join(event))
+                event = []
+        if event:
+            yield self._line(b"\n".join(event))
+
+    def _line(self, data: bytes) -> bytes:
+        return b"data: %s\n\n" % (data if data == b"[DONE]" else self._watch.taken(data))
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    held: list[bytes] = []
+    async for chunk in chunks:
+        held.append(chunk)
+        if b"\n" in chunk:
+            *lines, rest = b"".join(held).replace(b"\r\n", b"\n").split(b"\n")
+            held = [rest]
+            for line in lines:
+                yield line.removeprefix(b"\xef\xbb\xbf")
+    yield b"".join(held)
+
+
+def joined(text: str) -> str:
+    """`text` with each pair of surrogates that came in two parts as its one character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _arguments(sent: Any) -> Any:
+    """The JSON value with exact numbers; text that cannot be read stays text, and the agent's act
+    phase refuses it."""
+    text = sent if isinstance(sent, str) or sent is None else write_json(sent, ascii_only=True)
+    if not text:
+        return text
+    try:
+        return read_json(text, "arguments")
+    except InvalidRequest:
+        return text
+
+
+def _is_countable(usage: object, *, is_due: bool) -> bool:
+    """Whether a usage is one that litellm adds up right."""
+    if isinstance(usage, Mapping):
+        return all(
+            _is_count(value) if _COUNT.fullmatch(name) else _is_countable(value, is_due=True)
+            for name, value in usage.items()
+            if isinstance(value, Mapping) or _COUNT.fullmatch(name)
+        )
+    return usage is None and not is_due
+
+
+def _is_count(value: Any) -> bool:
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    return value is None or (is_number and 0 <= value <= _MOST_COUNTED and value % 1 == 0)
+
+
+def _parts_of(item: object) -> list[Any]:
+    """The parts of a message of OpenAI's Responses; another item is one itself."""
+    fields = _mapping(item)
+    content = fields.get("content")
+    return content if fields.get("type") == "message" and isinstance(content, list) else [item]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
