@@ -408,6 +408,16 @@ def claude(*texts: str, end: bool = True) -> bytes:
     return events(*chunks, *(ends if end else ()))
 
 
+@promise("odd-entries-set-apart")
+async def test_a_streams_usage_that_cannot_be_added_up_is_not_told() -> None:
+    sound = claude("Hi.")
+    assert [str, Usage] == [type(each) for each in await streamed(sound, ANTHROPIC)]
+    for count, odd in ((b'"input_tokens": 10', b'"input_tokens": "10"'), (b": 5}", b": null}")):
+        assert await streamed(sound.replace(count, odd), ANTHROPIC) == ["Hi."]
+    counted = chat(choices=[], usage="x")
+    assert await streamed(events(piece("Hi.")) + END + events(counted)) == ["Hi."]
+
+
 END = events(piece(None, finish_reason="stop"))
 BROKEN: dict[str, tuple[Any, bytes, str]] = {
     "no reason to end": (GROK, events(piece("He")), "cannot be read: it ended before"),

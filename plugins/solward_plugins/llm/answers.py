@@ -172,13 +172,10 @@ class AnswerWatch:
 
     def _mend(self, answer: dict[str, Any]) -> None:
         """Take the calls out of an answer, and what litellm does not read."""
-        name = "usageMetadata" if "candidates" in answer else "usage"
-        is_due = not self.is_stream or answer.get("type") == "message_delta"
-        if (name in answer or is_due) and not _is_countable(answer.get(name), is_due=is_due):
-            # litellm reads nothing of Anthropic or Gemini without one.
-            answer[name] = dict.fromkeys(_NO_USAGE, 0)
-            self.whole.pop(name, None)
-            self.is_miscounted = True
+        # Anthropic's streams begin with a message, OpenAI's of Responses end with one.
+        for holder in (answer, answer.get("message"), answer.get("response")):
+            if isinstance(holder, dict):
+                self._mend_usage(holder)
         for name in ("choices", "candidates"):
             if isinstance(found := answer.get(name), list):
                 answer[name] = found[:1]
@@ -200,6 +197,16 @@ class AnswerWatch:
             content = [{**blank, "text": text} for text in texts]
             answer["output"] = [{**message, "content": content}]
         self.calls += self._odd
+
+    def _mend_usage(self, answer: dict[str, Any]) -> None:
+        name = "usageMetadata" if "candidates" in answer else "usage"
+        # litellm reads nothing of Anthropic, and no whole answer of Gemini, without one.
+        is_due = not self.is_stream or answer.get("type") in ("message", "message_delta")
+        usage = answer.get(name)
+        if (usage is not None or is_due) and not _is_countable(usage):
+            answer[name] = dict.fromkeys(_NO_USAGE, 0)
+            self.whole.pop(name, None)
+            self.is_miscounted = True
 
     def _mend_message(self, message: dict[str, Any]) -> None:
         """A message of Chat Completions, or what a piece adds to one."""
@@ -342,20 +349,20 @@ def _arguments(sent: Any) -> Any:
         return text
 
 
-def _is_countable(usage: object, *, is_due: bool) -> bool:
-    """Whether a usage is one that litellm adds up right."""
-    if isinstance(usage, Mapping):
-        return all(
-            _is_count(value) if _COUNT.fullmatch(name) else _is_countable(value, is_due=True)
-            for name, value in usage.items()
-            if isinstance(value, Mapping) or _COUNT.fullmatch(name)
-        )
-    return usage is None and not is_due
+def _is_countable(usage: object) -> bool:
+    """Whether litellm adds a usage up right."""
+    return isinstance(usage, Mapping) and all(map(_fits, usage, usage.values()))
 
 
-def _is_count(value: Any) -> bool:
-    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-    return value is None or (is_number and 0 <= value <= _MOST_COUNTED and value % 1 == 0)
+def _fits(name: str, value: Any) -> bool:
+    if value is None:
+        return name not in _NO_USAGE
+    if _COUNT.fullmatch(name):
+        is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        return is_number and 0 <= value <= _MOST_COUNTED and value % 1 == 0
+    if isinstance(value, list):
+        return all(map(_is_countable, value))
+    return _is_countable(value) if isinstance(value, Mapping) else "etails" not in name
 
 
 def _parts_of(item: object) -> list[Any]:
