@@ -511,7 +511,7 @@ async def test_an_error_in_an_answer_is_the_vendors_and_has_no_status(
     assert "HTTP" not in str(told.value)
     assert (len(asked), told.value.retryable) == (asked_for, asked_for > 1)
     assert told.value.may_cost
-    assert told.value.usage.tokens == 15
+    assert told.value.usage.tokens == 15 * asked_for
 
 
 @promise("errors-in-answers")
@@ -597,3 +597,35 @@ async def test_an_answer_that_breaks_off_is_asked_for_once_an_attempt(
         with pytest.raises(ProviderError, match="broke off its answer") as told:
             await call.complete(vendor, asked_of(vendor), {}, context, policy)
     assert (len(asked), told.value.may_cost) == (2, True)
+
+
+@promise("vendor-statuses")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_each_answer_that_broke_off_counts_as_much_as_the_one_that_came(
+    stream: bool,
+) -> None:
+    asked = list[int]()
+    sent = events(piece("Hi.")) + END + events(chat(choices=[]))
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append(1)
+        if len(asked) > 2:
+            body = sent if stream else json.dumps(message("Hi.")).encode()
+            return web.Response(body=body, content_type="application/json")
+        response = web.StreamResponse(headers={"Content-Length": "999"})
+        await response.prepare(request)
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with served(answer) as url:
+        context, policy = ProviderContext(KEY, url), Waits().policy()
+        if stream:
+            pieces = call.stream(GROK, asked_of(GROK), {}, context, policy)
+            said, usage = [each async for each in pieces]
+        else:
+            completion = await call.complete(GROK, asked_of(GROK), {}, context, policy)
+            said, usage = completion.text, completion.usage
+    assert said == "Hi."
+    assert isinstance(usage, Usage)
+    assert (len(asked), usage.input_tokens, usage.output_tokens) == (3, 30, 15)

@@ -47,6 +47,7 @@ class AnswerWatch:
     """What one request's answer says.
 
     Attributes:
+        asked: how many requests the vendor may bill, those that this one repeats included.
         status: the HTTP status, None before an answer came.
         whole: the answer, empty where it is a stream or an error.
         words: the vendor's words for its error, the most exact first; None where it reports none.
@@ -59,8 +60,9 @@ class AnswerWatch:
         is_miscounted: its usage cannot be added up, so that what was reserved stays counted.
     """
 
-    def __init__(self, *, is_stream: bool) -> None:
+    def __init__(self, *, is_stream: bool, asked: int = 1) -> None:
         self.is_stream = is_stream
+        self.asked = asked
         self.status: int | None = None
         self.headers: Mapping[str, str] = {}
         self.whole: dict[str, Any] = {}

@@ -147,7 +147,7 @@ async def complete(
     opened = await _opened(vendor, request, context, arguments, policy, _ends_at(policy))
     litellm, response, watch = opened
     counted = getattr(response, "usage", None)
-    usage = usage_of(vendor, request.model, counted, litellm.model_cost)
+    usage = usage_of(vendor, request.model, counted, litellm.model_cost, watch.asked)
     completion = Completion(_text(_first(response, "message")), tuple(watch.calls), usage)
     refusal = watch.refusal(finish_reason(response))
     if refusal is not None:
@@ -205,7 +205,7 @@ async def stream(
             await chunks.aclose()
     if held:
         yield held
-    usage = usage_of(vendor, request.model, counted, litellm.model_cost)
+    usage = usage_of(vendor, request.model, counted, litellm.model_cost, watch.asked)
     # Of an answer that is not all there, what was reserved stays counted.
     if usage is not None and watch.has_ended and not watch.is_miscounted:
         yield usage
@@ -275,12 +275,20 @@ async def _opened(
         made = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
         return {"tools": made} if made else {}
 
+    asked = 0
+
     async def attempt() -> Any:
+        nonlocal asked
+        result = await ask()
+        asked += isinstance(result, Failure) and result.error.may_cost
+        return result
+
+    async def ask() -> Any:
         sent = with_cache({**arguments, **tools()}) if vendor.caches_on_request else arguments
         sent = adapted(vendor, sent, litellm.model_cost)
         made: set[Change] = set()
         while True:
-            watch = AnswerWatch(is_stream=bool(arguments.get("stream")))
+            watch = AnswerWatch(is_stream=bool(arguments.get("stream")), asked=asked + 1)
             current_watch.set(watch)
             try:
                 named = {**sent, "messages": json_safe(sent["messages"]), **tools()}
@@ -289,7 +297,9 @@ async def _opened(
                 change = correction(sent, error)
                 if change is None or change in made:
                     counted = counted_in(watch.whole)
-                    usage = usage_of(vendor, request.model, counted, litellm.model_cost)
+                    usage = usage_of(
+                        vendor, request.model, counted, litellm.model_cost, watch.asked
+                    )
                     return failure_of(vendor, request, context, error, watch, usage)
                 made.add(change)
                 learn(vendor, sent, change)
@@ -403,12 +413,15 @@ def counted_in(answer: Any) -> Any:
     )
 
 
-def usage_of(vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any]) -> Usage | None:
+def usage_of(
+    vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any], asked: int = 1
+) -> Usage | None:
     """The usage of a completion, None where the vendor reported none.
 
     Args:
         counted: litellm's `Usage`; its prompt tokens include the cached ones.
         prices: litellm's `model_cost`, US dollars a token by model.
+        asked: how often the vendor may bill it: an answer that broke off is taken to be as large.
     """
     prompt, answer = (
         _count(counted, "prompt_tokens"),
@@ -419,11 +432,8 @@ def usage_of(vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any]
     if prompt == answer == 0:
         return None
     price = _price_list(vendor, model, prices)
-    return Usage(
-        prompt,
-        answer,
-        None if price is None else _nanousd(price, counted, prompt, answer),
-    )
+    cost = None if price is None else _nanousd(price, counted, prompt, answer)
+    return Usage(prompt * asked, answer * asked, None if cost is None else cost * asked)
 
 
 def price_of(vendor: Vendor, model: str, prices: Mapping[str, Any], most: int) -> ModelPrice | None:
