@@ -31,7 +31,7 @@ _WORD = re.compile(r"[a-z][a-z_]{2,59}")
 # As much as an error may carry out of a plugin host.
 _MOST: Final = 2_000
 # Of Anthropic, OpenAI's Responses, Gemini and Chat Completions.
-_CUT_OFF: Final = frozenset({"max_tokens", "incomplete", "MAX_TOKENS", "length"})
+_CUT_OFF: Final = ("max_tokens", "incomplete", "MAX_TOKENS", "length")
 _COMPLETE: Final = ("message_stop", "response.completed", "response.incomplete")
 _COUNT: Final = re.compile(r"\w*(tokens|TokenCount)")
 _MOST_COUNTED: Final = 10**15
@@ -57,6 +57,8 @@ class AnswerWatch:
             arguments are no object, so that it is refused by its name and not run.
         skipped: the types of parts that are neither text nor calls.
         has_ended: the vendor said that the stream is complete.
+        is_cut_off: it ended by its length, in the vendor's own words: litellm says of some that
+            they ended with a tool call.
         is_miscounted: its usage cannot be added up, so that what was reserved stays counted.
     """
 
@@ -72,6 +74,7 @@ class AnswerWatch:
         self.calls: list[ToolCall] = []
         self.skipped: set[str] = set()
         self.has_ended = False
+        self.is_cut_off = False
         self.is_miscounted = False
         self._odd: list[ToolCall] = []
         self._refused = False
@@ -106,18 +109,6 @@ class AnswerWatch:
         self._read(answer)
         self._mend(answer)
         return write_json(answer, ascii_only=True).encode()
-
-    def is_cut_off(self) -> bool:
-        """Whether a whole answer ended by its length, in the vendor's own words: litellm says of
-        some that they ended with a tool call."""
-        answer = self.whole
-        ends = [
-            answer.get("stop_reason"),
-            answer.get("status"),
-            *(each.get("finishReason") for each in _mappings(answer.get("candidates"))),
-            *(each.get("finish_reason") for each in _mappings(answer.get("choices"))),
-        ]
-        return not _CUT_OFF.isdisjoint(each for each in ends if isinstance(each, str))
 
     def refusal(self, finish_reason: object) -> tuple[str, str] | None:
         """(the vendor's word for why, what was said), None where it did not refuse.
@@ -157,20 +148,21 @@ class AnswerWatch:
             self._refused = True
             self._because(details.get("category"))
             self._heard(details.get("explanation"))
-        blocked = _mapping(answer.get("promptFeedback")).get("blockReason")
-        ends = [blocked, ended.get("stop_reason")]
-        self._because(blocked)
-        for candidate in _mappings(answer.get("candidates")):
-            ends.append(candidate.get("finishReason"))
-            self._because(candidate.get("finishReason"))
-        for choice in _mappings(answer.get("choices")):
-            ends.append(choice.get("finish_reason"))
+        # Of Gemini, of a prompt and of an answer.
+        reasons = [each.get("finishReason") for each in _mappings(answer.get("candidates"))]
+        reasons.append(_mapping(answer.get("promptFeedback")).get("blockReason"))
+        for reason in reasons:
+            self._because(reason)
+        choices = _mappings(answer.get("choices"))
+        for choice in choices:
             for name in ("message", "delta"):
                 self._heard(_mapping(choice.get(name)).get("refusal"))
         if answer.get("type") == "response.refusal.delta":
             self._heard(answer.get("delta"))
-        is_last = answer.get("type") in _COMPLETE
-        self.has_ended |= is_last or any(each and isinstance(each, str) for each in ends)
+        ends = [ended.get("stop_reason"), *(each.get("finish_reason") for each in choices)]
+        said = [each for each in (*reasons, *ends) if isinstance(each, str) and each]
+        self.has_ended |= bool(said) or answer.get("type") in _COMPLETE
+        self.is_cut_off = any(each in _CUT_OFF for each in (*said, answer.get("status")))
 
     def _mend(self, answer: dict[str, Any]) -> None:
         """Take the calls out of an answer, and what litellm does not read."""

@@ -155,7 +155,7 @@ async def complete(
     if watch.skipped and completion.text is None and not completion.tool_calls:
         reason = "it is not text or a tool call, but " + ", ".join(sorted(watch.skipped))
         raise unreadable(vendor, context, reason, usage)
-    if completion.tool_calls and watch.is_cut_off():
+    if completion.tool_calls and watch.is_cut_off:
         raise cut_off(vendor, usage)
     return completion
 
