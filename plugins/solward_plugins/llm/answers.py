@@ -44,7 +44,7 @@ _DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-enc
 
 
 class AnswerWatch:
-    """What one request's answer says.
+    """Reads one request's answer, and notes what litellm does not keep of it.
 
     Attributes:
         asked: how many requests the vendor may bill, those that this one repeats included.
@@ -87,7 +87,7 @@ class AnswerWatch:
         return self.status is not None and httpx.codes.is_success(self.status)
 
     def taken(self, data: bytes) -> bytes:
-        """A whole answer, or a piece of one, as litellm gets it.
+        """Returns a whole answer, or a piece of one, as litellm gets it.
 
         Raises:
             httpx.DecodingError: it cannot be read, or is an error; `problem` or `words` says why.
@@ -235,6 +235,9 @@ class AnswerWatch:
                 self.skipped.add(f"{name} in another form" if "text" in fields else name)
 
     def _call(self, sent: object, function: object, arguments: str) -> None:
+        if self.is_stream:
+            # A stream is asked for without tools.
+            return
         fields = _mapping(function)
         name = fields.get("name")
         if isinstance(name, str):
@@ -327,7 +330,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def joined(text: str) -> str:
-    """`text` with each pair of surrogates that came in two parts as its one character."""
+    """Makes one character of each pair of surrogates, also of one that came in two parts."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
