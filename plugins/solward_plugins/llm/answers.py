@@ -236,7 +236,7 @@ class AnswerWatch:
 
     def _call(self, sent: object, function: object, arguments: str) -> None:
         if self.is_stream:
-            # A stream is asked for without tools.
+            # Of a stream the text alone is told.
             return
         fields = _mapping(function)
         name = fields.get("name")
