@@ -71,10 +71,12 @@ class Handlers:
         name: str,
         arguments: Mapping[str, Any] | None,
         meta: Mapping[str, Any],
+        request_id: Any,
         unreachable: Callable[[], None],
     ) -> Json:
         """`tools/call`."""
-        return await _responded(tools.call_tool(self._scope, name, arguments, meta), unreachable)
+        work = tools.call_tool(self._scope, name, arguments, meta, str(request_id))
+        return await _responded(work, unreachable)
 
     async def list_resources(self, unreachable: Callable[[], None]) -> Json:
         """`resources/list`."""

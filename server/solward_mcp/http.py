@@ -19,7 +19,7 @@ from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
 from solward_mcp.held import HeldCalls
 from solward_mcp.negotiation import is_stray, negotiable
-from solward_mcp.protocol import refusal_of
+from solward_mcp.protocol import cancelled_id, refusal_of
 from solward_mcp.scope import WalletScope
 from solward_mcp.server import mcp_server
 
@@ -61,6 +61,10 @@ async def reply(
         told = jsontext.dumps(refusal).encode()
         return Reply(400, [(b"content-type", b"application/json")], told)
     body = body.removeprefix(codecs.BOM_UTF8)
+    message = jsontext.loads(body)
+    cancelled = cancelled_id(message)
+    if cancelled is not None:
+        _HELD.cancel(token, str(cancelled))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with SolwardClient(_BASE_URL, token, timeout_s=TIMEOUT_S, transport=transport) as client:
         manager = StreamableHTTPSessionManager(
@@ -69,8 +73,13 @@ async def reply(
             stateless=True,
             max_request_body_size=max_bytes,
         )
-        async with manager.run():
-            return await _exchange(manager, headers, body)
+        try:
+            async with manager.run():
+                return await _exchange(manager, headers, body)
+        except asyncio.CancelledError:
+            # The client closed the connection, perhaps with the answer on its way.
+            _HELD.cancel(token, str(message.get("id")))
+            raise
 
 
 async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, body: bytes) -> Reply:

@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from solward.support import jsontext
 
@@ -120,7 +120,15 @@ def too_many_digits(field: str) -> str:
     )
 
 
-def is_id(value: object) -> bool:
+def cancelled_id(message: Json) -> str | int | None:
+    """Returns the id of the request that a notification cancels; None if it does not."""
+    if message.get("method") != "notifications/cancelled":
+        return None
+    id_ = (message.get("params") or {}).get("requestId")
+    return id_ if is_id(id_) else None
+
+
+def is_id(value: object) -> TypeGuard[str | int]:
     """Whether a value may be a request's id."""
     return isinstance(value, str) or type(value) is int
 

@@ -55,7 +55,9 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
         context: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         meta = dict(context.meta or {})
-        work = handlers.call_tool(params.name, params.arguments, meta, unreachable(context))
+        work = handlers.call_tool(
+            params.name, params.arguments, meta, context.request_id, unreachable(context)
+        )
         return await _sent(types.CallToolResult, work)
 
     async def list_resources(

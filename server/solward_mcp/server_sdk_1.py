@@ -32,7 +32,8 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
     def call_tool(request: Any) -> Awaitable[Json]:
         params = request.params
         meta = {} if params.meta is None else params.meta.model_dump()
-        return handlers.call_tool(params.name, params.arguments, meta, unreachable)
+        id_ = server.request_context.request_id
+        return handlers.call_tool(params.name, params.arguments, meta, id_, unreachable)
 
     def list_resources(_request: Any) -> Awaitable[Json]:
         return handlers.list_resources(unreachable)

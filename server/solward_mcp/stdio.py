@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import IO, Any, Final, cast
 
@@ -18,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
-from solward_mcp.protocol import Json, is_id, refusal_of
+from solward_mcp.protocol import Json, cancelled_id, is_id, refusal_of
 from solward_mcp.recovery import RecoveryNotifier
 from solward_mcp.scope import WalletScope
 
@@ -44,9 +45,10 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
     async with SolwardClient(url, token, timeout_s=TIMEOUT_S) as client:
         opened()
         notifier = RecoveryNotifier(client)
-        server = _server(WalletScope(client, wallet, asks_key=wallet is None), notifier)
+        scope = WalletScope(client, wallet, asks_key=wallet is None)
+        server = _server(scope, notifier)
         notifications = NotificationOptions(tools_changed=True, resources_changed=True)
-        messages = _Messages(_protocol_output())
+        messages = _Messages(_protocol_output(), partial(scope.held.cancel, scope.caller))
         lines = anyio.wrap_file(cast(IO[str], _CheckedLines(sys.stdin.buffer, messages)))
         answers = anyio.wrap_file(cast(IO[str], messages))
         async with stdio_server(lines, answers) as (incoming, outgoing), notifier.running():
@@ -68,9 +70,9 @@ class _Messages(io.TextIOBase):
     The SDK ends what runs when its input ends, and a payment would be made without a response.
     """
 
-    def __init__(self, output: io.BufferedWriter) -> None:
+    def __init__(self, output: io.BufferedWriter, cancel: Callable[[str], None]) -> None:
         super().__init__()
-        self._output = output
+        self._output, self._cancel = output, cancel
         self._changed = threading.Condition()
         self._requests: set[Any] = set()
         self._asked: set[Any] = set()
@@ -87,9 +89,10 @@ class _Messages(io.TextIOBase):
         """Note a message that the SDK is given."""
         message = jsontext.loads(line)
         self._note(message, self._requests, self._asked)
-        if message.get("method") == "notifications/cancelled":
-            cancelled = (message.get("params") or {}).get("requestId")
+        cancelled = cancelled_id(message)
+        if cancelled is not None:
             self._note({"id": cancelled}, self._asked, self._requests)
+            self._cancel(str(cancelled))
 
     def await_responses(self) -> None:
         """Wait for the response to each request, but for those that wait for the client's."""

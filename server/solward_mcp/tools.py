@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from solward.client import (
     ClientError,
@@ -78,6 +78,13 @@ _Params = dict[str, Any]
 _Answer = Callable[[WalletScope, Wallet, _Params], Awaitable[Mapping[str, Any]]]
 
 
+class _Asked(NamedTuple):
+    """The request of a call: its id in the protocol, and the caller's own key where it has one."""
+
+    request_id: str
+    key: str | None
+
+
 async def list_tools(scope: WalletScope) -> Json:
     """Every loaded skill as a tool, and the built-in ones that no skill has the name of; raises
     `ClientError`."""
@@ -98,10 +105,12 @@ async def call_tool(
     name: str,
     arguments: Mapping[str, Any] | None,
     meta: Mapping[str, Any] | None,
+    request_id: str = "",
 ) -> Json:
     """Run a skill; a refusal by the service is an error result with its text.
 
-    One that waits for a person is no error: the same call again tells what became of it.
+    One that waits for a person is no error: the same call again tells what became of it. So it
+    does where the request was cancelled, or has no answer yet.
 
     Raises:
         ProtocolError: there is no such tool.
@@ -109,11 +118,11 @@ async def call_tool(
     try:
         skill = await _skill(scope, name)
         fields = dict(arguments or {})
-        key = idempotency_key(meta)
+        asked = _Asked(request_id, idempotency_key(meta))
         if skill is not None:
-            return await _call_skill(scope, skill, fields, key)
+            return await _call_skill(scope, skill, fields, asked)
         if name == PAY:
-            return await _call_pay(scope, fields, key)
+            return await _call_pay(scope, fields, asked)
         return _structured(await answer(scope, name, fields))
     except Held as held:
         return _held(held)
@@ -124,7 +133,7 @@ async def call_tool(
 
 
 async def _call_skill(
-    scope: WalletScope, skill: Skill, fields: dict[str, Any], key: str | None
+    scope: WalletScope, skill: Skill, fields: dict[str, Any], asked: _Asked
 ) -> Json:
     wallet = await scope.wallet(pop_wallet(fields, wallet_parameter(skill)))
     dry_run = is_triable(skill) and pop_dry_run(fields)
@@ -135,19 +144,20 @@ async def _call_skill(
     if dry_run:
         return _tried(await try_skill(scope, wallet, skill.name, params))
     running = partial(_run_skill, scope.client, wallet.id, skill.name, params)
-    text = await _continued(scope, wallet.id, skill.name, params, key, running)
+    spends = skill.effects != READ
+    text = await _continued(scope, wallet.id, skill.name, params, asked, running, remembered=spends)
     told = {"text": text} if skill.effects == READ else {"status": "done", "text": text}
     return _result(text, told)
 
 
-async def _call_pay(scope: WalletScope, fields: dict[str, Any], key: str | None) -> Json:
+async def _call_pay(scope: WalletScope, fields: dict[str, Any], asked: _Asked) -> Json:
     wallet = await scope.wallet(pop_wallet(fields, "wallet"))
     dry_run = pop_dry_run(fields)
     request = read_params(fields)
     if dry_run:
         return _tried(await quote_payment(scope, wallet, request))
     paying = partial(pay, scope.client, wallet.id, request)
-    done = await _continued(scope, wallet.id, PAY, request, key, paying)
+    done = await _continued(scope, wallet.id, PAY, request, asked, paying)
     return _structured({"status": "done", **done})
 
 
@@ -163,23 +173,33 @@ async def _continued(
     wallet_id: str,
     name: str,
     params: Mapping[str, Any],
-    key: str | None,
+    asked: _Asked,
     work: Callable[[str], Awaitable[T]],
+    *,
+    remembered: bool = True,
 ) -> T:
-    """Do it; where the same call is held, ask what became of that, in place of another payment."""
+    """Do it; where the end of the same call was not told, ask what became of that, in place of
+    another payment.
+
+    Args:
+        remembered: also where it is cancelled; what was read then is old when it is asked again.
+    """
+    if asked.key is not None:
+        return await _once(work, asked.key)
     call = HeldCalls.name(scope.caller, wallet_id, name, params)
-    if key is not None:
-        return await _once(work, key)
     key = scope.held.key(call) or f"{GENERATED_KEY}{uuid.uuid4()}"
+    if remembered:
+        scope.held.begin(scope.caller, asked.request_id, call, key)
     try:
         done = await _once(work, key)
     except Held as held:
         scope.held.remember(call, key, held.expires_at)
         raise
-    except Refused:
-        scope.held.forget(call)
+    except ClientError as error:
+        if error.idempotency_key is None:
+            scope.held.told(scope.caller, asked.request_id, call, key)
         raise
-    scope.held.forget(call)
+    scope.held.told(scope.caller, asked.request_id, call, key)
     return done
 
 

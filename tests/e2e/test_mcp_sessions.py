@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import httpx
 import pytest
 from mcp import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types import ToolListChangedNotification
+from tests.promises import promise
 from tests.support.mcp import (
     MODES,
     STDIO,
@@ -32,7 +34,19 @@ from solward_mcp.tools import built_in
 pytestmark = pytest.mark.samples("test_a_session_lists_pays_and_reads[stdio-auto]")
 
 STRANGER = "11111111111111111111111111111112"
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 OPEN = {"stdio": stdio_session, "http": http_session}
+
+
+def transfers(rest: httpx.Client, wallet: str) -> list[Any]:
+    """The records of a wallet's transfers."""
+    found: list[Any] = rest.get(f"/wallets/{wallet}/transactions?type=transfer").json()[
+        "transactions"
+    ]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +212,54 @@ def test_an_input_that_ends_loses_no_response(service: Service) -> None:
             check=True,
         )
         answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
-        [paid] = rest.get(f"/wallets/{wallet}/transactions?type=transfer").json()["transactions"]
+        [paid] = transfers(rest, wallet)
         assert paid["signature"] in json.dumps(answers[2]["result"])
+
+
+@promise("mcp-cancelled-call-pays-once")
+async def test_a_host_that_waits_no_longer_and_calls_again_pays_once(service: Service) -> None:
+    with service.client() as rest:
+        wallet = funded_wallet(rest, "impatient", 2)
+        async with stdio_session(service) as client:
+            await client.list_tools()
+            for waited_ms in range(10, 60, 10):
+                payment = {"wallet": wallet, "to": STRANGER, "amount": waited_ms / 1000}
+                try:
+                    await client.call_tool(
+                        "transfer", payment, read_timeout_seconds=waited_ms / 1000
+                    )
+                except MCPError:
+                    await called(client, "transfer", **payment)
+        assert len(transfers(rest, wallet)) == 5
+
+
+@promise("mcp-cancelled-call-pays-once")
+def test_an_answer_that_the_host_dropped_on_stdio_is_told_again(service: Service) -> None:
+    with service.client() as rest:
+        wallet = funded_wallet(rest, "dropped", 1)
+        pays = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+        params = {"name": "transfer", "arguments": pays, "_meta": META}
+        with subprocess.Popen(
+            STDIO,
+            env=stdio_environment(service),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            answers = []
+            for id_ in (1, "two", 3):
+                call = {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+                process.stdin.write(json.dumps(call) + "\n")
+                process.stdin.flush()
+                answers.append(json.loads(process.stdout.readline())["result"]["content"])
+                if id_ == 1:
+                    cancel = {"method": "notifications/cancelled", "params": {"requestId": id_}}
+                    process.stdin.write(json.dumps({"jsonrpc": "2.0", **cancel}) + "\n")
+            process.stdin.close()
+        assert answers[0] == answers[1] != answers[2]
+        assert len(transfers(rest, wallet)) == 2
 
 
 async def test_a_stdio_session_outlives_the_service(services: Any) -> None:

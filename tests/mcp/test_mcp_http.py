@@ -381,6 +381,29 @@ async def test_money_moves_exactly_and_once_for_a_key(shared_api: Api) -> None:
     assert other.json["result"]["isError"] is True
 
 
+@promise("mcp-cancelled-call-pays-once")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("cancelled", "payments"), [(7, 1), ("7", 1), (8, 2), (None, 2), ([7], 2), (7.0, 2)]
+)
+async def test_a_call_whose_answer_was_dropped_goes_on(
+    shared_api: Api, cancelled: Any, payments: int
+) -> None:
+    wallet = await shared_api.wallet(2)
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+    first = await tool(shared_api, "transfer", arguments)
+    params = {"requestId": cancelled, "reason": "timeout"}
+    message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+    told = await post(shared_api, data=jsontext.dumps(message).encode())
+    assert told.status in (202, 400)
+    again = await tool(shared_api, "transfer", arguments)
+    assert len({first, again}) == payments
+    assert (
+        len([each for each in await shared_api.records(wallet) if each["type"] == "transfer"])
+        == payments
+    )
+
+
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_amount_whose_digits_may_be_lost_is_not_paid(shared_api: Api) -> None:
     wallet = await shared_api.wallet(2)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 from tests.client.conftest import carrier, client
 from tests.client.test_client_retries import FEE, FOREIGN, STRANGER
+from tests.promises import promise
 from tests.support.services import Break, Carrier, times
 
 from solward.client import SolwardClient
@@ -61,3 +64,57 @@ async def test_where_no_answer_of_the_services_comes_the_model_has_warning_and_k
     done = await tools.call_tool(scope, "transfer", ARGUMENTS, lost["_meta"])
     assert done["isError"] is False
     assert (await scope.client.wallets.balance((await scope.wallet(None)).id)).sol == 1 - FEE
+
+
+async def paid(scope: WalletScope) -> int:
+    """The payments that were made."""
+    wallet = await scope.wallet(None)
+    records = await scope.client.wallets.transactions(wallet.id)
+    return sum(record.type == "transfer" for record in records)
+
+
+@promise("mcp-cancelled-call-pays-once")
+@pytest.mark.parametrize("at", ["before", "after"])
+async def test_a_call_that_is_cancelled_and_repeated_pays_once(
+    scope: WalletScope, carrier: Carrier, at: str
+) -> None:
+    def cancel(request: httpx.Request) -> None:
+        if request.method == "POST":
+            setattr(carrier, at, lambda _request: None)
+            first.cancel()
+            raise asyncio.CancelledError
+
+    first = asyncio.create_task(tools.call_tool(scope, "transfer", ARGUMENTS, None, "1"))
+    setattr(carrier, at, cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    other = await tools.call_tool(scope, "transfer", ARGUMENTS | {"amount": 0.25}, None, "2")
+    again = await tools.call_tool(scope, "transfer", ARGUMENTS, None, "3")
+    assert (other["isError"], again["isError"], await paid(scope)) == (False, False, 2)
+    # It was answered: the same call again is another payment, which this wallet cannot pay.
+    assert (await tools.call_tool(scope, "transfer", ARGUMENTS, None, "4"))["isError"]
+
+
+@promise("mcp-cancelled-call-pays-once")
+async def test_a_call_that_is_repeated_before_its_answer_has_the_same(scope: WalletScope) -> None:
+    arguments = ARGUMENTS | {"amount": 0.25}
+    calls = [tools.call_tool(scope, "transfer", arguments, None, str(at)) for at in range(3)]
+    assert len({each["content"][0]["text"] for each in await asyncio.gather(*calls)}) == 1
+    own = {IDEMPOTENCY_META: "a second one"}
+    calls = [tools.call_tool(scope, "transfer", arguments, meta) for meta in (None, own)]
+    await asyncio.gather(*calls)
+    assert await paid(scope) == 3
+
+
+async def test_what_is_read_is_read_anew_after_a_cancelled_call(
+    scope: WalletScope, carrier: Carrier
+) -> None:
+    async def keys(request_id: str) -> set[str | None]:
+        carrier.requests.clear()
+        await tools.call_tool(scope, "check_balance", {}, None, request_id)
+        return set(carrier.keys) - {None}
+
+    first = await keys("1")
+    scope.held.cancel(scope.caller, "1")
+    assert first
+    assert first.isdisjoint(await keys("2"))
