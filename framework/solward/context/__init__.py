@@ -398,7 +398,7 @@ class SkillContext(OperationMethods):
         Do not ask again for a payment that is `pending`.
 
         Args:
-            url: https, without user and fragment.
+            url: https, without user; a fragment is not sent.
             method: in capitals.
             body: text is sent as UTF-8.
             max: the most to pay, and in what: `0.05 USDC`, whole units and a symbol or mint.

@@ -37,7 +37,7 @@ def skill_spec() -> SkillSpec:
             "properties": {
                 "url": {
                     "type": "string",
-                    "description": "Whole address, https, without user and fragment.",
+                    "description": "Whole address, https, without user.",
                     "minLength": 9,
                     "maxLength": 8_192,
                 },

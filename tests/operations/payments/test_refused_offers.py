@@ -122,9 +122,10 @@ RESOURCES = (
     "http://127.0.0.1:1/weather",
     "http://127.0.0.1/weather",
     "http://localhost:PORT/weather",
-    "http://127.0.0.1:PORT.evil.example/",
-    "http://user@127.0.0.1:PORT/",
     "//evil.example/weather",
+    "https://bücher.example/weather",
+    "http://user@127.0.0.1:PORT/",
+    "http://127.0.0.1:PORT.evil.example/",
     "///evil.example/weather",
     "http:///evil.example/weather",
     "/\\evil.example/weather",
@@ -136,6 +137,9 @@ RESOURCES = (
     " https://evil.example/weather",
     "https:/evil.example/weather",
     "mcp://tool/weather",
+    " //evil.example/weather",
+    "évil.example/weather",
+    "/a\\b",
 )
 
 
@@ -146,7 +150,9 @@ async def test_an_offer_for_another_site_is_refused(shop: Shop) -> None:
         shop.seller.says(shop.asks(resource=named))
         text = await refuses(shop, "resource_mismatch")
         assert json.dumps(named.strip(), ensure_ascii=False) in text
-        assert f"which is not of {shop.seller.site}" in text
+        is_other = resource in RESOURCES[: RESOURCES.index("http://user@127.0.0.1:PORT/")]
+        reason = "which is not of" if is_other else "which cannot be read as one of"
+        assert f"{reason} {shop.seller.site}" in text
 
 
 HTTPS = "https://api.example.com/a/b"
@@ -163,6 +169,14 @@ NAMED = {
     "as a query": (HTTPS, "?day=1"),
     "by http with another port": ("https://api.example.com:8443/", "http://api.example.com:8443/a"),
     "in ASCII": ("https://bücher.example/a", "http://xn--bcher-kva.example/a"),
+    "in other letters": ("https://xn--bcher-kva.example/a", "https://BÜCHER.example/straße?é#ö"),
+    "with a space and a fragment": (HTTPS, "https://api.example.com/a b?c d#part"),
+    "as a name": (HTTPS, "report"),
+    "as a name of a file": (HTTPS, "report v2.json?day=1#part"),
+    "as a name in other letters": (HTTPS, "bücher/caf%C3%A9"),
+    "as a file of its folder": (HTTPS, "./report.json"),
+    "as a path with a space": (HTTPS, "/a b/é"),
+    "as a fragment": (HTTPS, "#part"),
     "by an address": ("https://[2001:db8::1]/a", "http://[2001:db8::1]:80/a"),
 }
 

@@ -60,10 +60,13 @@ _REFUSED_EXTENSIONS: Final = frozenset(
 # keeps the money, and sellers of MPP do not say that they take none; by default some do not.
 _PREFERENCE: Final = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED, PaymentMode.PUSH)
 
-# An address with a host, or a path, a query or a plain first segment. Programs read others in
-# different ways: ///evil.example/a, /\\evil.example/a and evil.example/a may each mean that host.
+# An address with a host, a path, a query, a name, or a first segment without a dot. Programs read
+# others in different ways: ///evil.example/a, /\\evil.example/a and evil.example/a may each mean
+# that host.
 _RESOURCE: Final = re.compile(
-    r"(?:(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[A-Za-z0-9\[]|/(?!/)|\?|#|\.\.?/|[A-Za-z0-9_-]+(?=[/?#]|$))[!-\[\]-~]*"
+    r"(?:(?:https?:)?//[^/?#]|/(?!/)|\?|#|\.\.?/|[^/?#:\\]+(?=[?#]|$)"
+    r"|(?:[^/?#:\\.\u3002\uff0e\uff61%]|%(?!2e))+(?=/))[^\\]*",
+    re.IGNORECASE,
 )
 
 # Of a memo that only makes equal payments distinct: as hexadecimal digits.
@@ -303,7 +306,7 @@ def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
     asked = without_default_port(site_name(request.site))
     listing = ""
     try:
-        if _RESOURCE.fullmatch(named):
+        if _RESOURCE.fullmatch(named) and named == named.strip():
             url = str(httpx.URL(request.url).join(named))
             found = without_default_port(site_name(address_of(url, "resource")[1]))
             listing = f"{asked}={found}"
@@ -311,10 +314,13 @@ def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
         pass
     if listing in terms.resource_sites or listing == f"{asked}={asked}":
         return
-    hint = f"; PAYMENTS_RESOURCE_SITES may list {listing}" if listing else ""
-    raise PaymentRefused(
-        "resource_mismatch", f"it is for {shown(named)}, which is not of {asked}{hint}"
-    )
+    reason = f"is not of {asked}; PAYMENTS_RESOURCE_SITES may list {listing}"
+    if not listing:
+        reason = (
+            f"cannot be read as one of {asked}: an http or https address without a user, or a path"
+            " that all programs read alike, is expected"
+        )
+    raise PaymentRefused("resource_mismatch", f"it is for {shown(named)}, which {reason}")
 
 
 def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:

@@ -89,20 +89,20 @@ class SellerRequest:
 
 
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
-    """An address as it is requested, its site, and its path with query.
+    """An address as it is requested, without its fragment; its site, and its path with query.
 
     Raises:
         InvalidRequest: naming `field`.
     """
     expected = (
-        f"{field} must be an https:// address of a site, without user and fragment, of at most"
-        f" {MAX_URL} characters"
+        f"{field} must be an https:// address of a site, without user, of at most {MAX_URL}"
+        f" characters"
     )
     if not 0 < len(text) <= MAX_URL or not text.isprintable() or text != text.strip():
         raise InvalidRequest(expected)
     try:
         url = httpx.URL(text)
-        if url.userinfo or url.fragment or url.scheme not in ("http", "https"):
+        if url.userinfo or url.scheme not in ("http", "https"):
             raise InvalidRequest(expected)
         made = str(url.copy_with(fragment=None))
         site, path = split_url(made)
