@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from solward.client import Skill
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
-from solward_mcp.protocol import EXACT_DIGITS, Json, too_many_digits
+from solward_mcp.protocol import EXACT_DIGITS, IDEMPOTENCY_META, Json, too_many_digits
 
 READ = "read"
 DRY_RUN = "dry_run"
@@ -27,8 +27,6 @@ _WALLET_ALTERNATIVE = "solward_wallet"
 # Keywords about the number or names of properties: the wallet and `dry_run` are more of them. The
 # service validates the skill's own parameters by them.
 _PROPERTY_KEYWORDS = frozenset({"minProperties", "maxProperties", "propertyNames"})
-
-IDEMPOTENCY_META = "solward/idempotencyKey"
 
 
 def wallet_parameter(skill: Skill) -> str:

@@ -14,13 +14,15 @@ from solward.support import jsontext
 Headers = Sequence[tuple[bytes, bytes]]
 
 _ACCEPT: Final = b"accept"
+_TYPE: Final = b"content-type"
 _VERSION: Final = b"mcp-protocol-version"
 _NOTIFIED: Final = "notifications/"
 _DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
 
 
 def negotiable(headers: Headers, body: bytes) -> list[tuple[bytes, bytes]]:
-    """The headers with one `Accept`, and without a version that the message is to negotiate.
+    """The headers with one `Accept` and the one `Content-Type` that a message has, and without a
+    version that the message is to negotiate.
 
     Without `Accept` a client takes everything (RFC 9110, 12.5.1). The SDK decides by the header of
     the version alone how a message is read: `initialize` names its version in its body, and a
@@ -28,11 +30,11 @@ def negotiable(headers: Headers, body: bytes) -> list[tuple[bytes, bytes]]:
     """
     accepted = b", ".join(value for name, value in headers if name == _ACCEPT and value.strip())
     version = next((value for name, value in headers if name == _VERSION), b"")
-    left_out = {_ACCEPT}
+    left_out = {_ACCEPT, _TYPE}
     if version and _is_negotiated(version, body):
         left_out.add(_VERSION)
     kept = [header for header in headers if header[0] not in left_out]
-    return [*kept, (_ACCEPT, accepted or b"*/*")]
+    return [*kept, (_ACCEPT, accepted or b"*/*"), (_TYPE, b"application/json")]
 
 
 def is_stray(body: bytes) -> bool:

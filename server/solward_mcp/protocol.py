@@ -21,6 +21,8 @@ INTERNAL_ERROR: Final = -32603
 _REQUEST: Final = frozenset({"id", "jsonrpc", "method", "params"})
 _CALL: Final = frozenset({"_meta", "arguments", "name", "task"})
 
+IDEMPOTENCY_META: Final = "solward/idempotencyKey"
+
 EXACT_DIGITS: Final = 15
 """Of a number: a float has so many whatever they are."""
 
@@ -48,14 +50,16 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
         message = jsontext.read(data, max_bytes=max_bytes, has_nul=True)
     except ValueError as error:
         return _refusal(PARSE_ERROR, f"Parse error: {error}", _answered_despite(data))
-    said = _fault(message)
+    code, name, said = INVALID_REQUEST, "Invalid request", _fault(message)
+    if said is None:
+        code, name, said = INVALID_PARAMS, "Invalid params", _unknown_meta(message)
     if said is None:
         return None
     named = message if isinstance(message, dict) else {}
     id_ = named.get("id")
     is_notification = "id" not in named and isinstance(named.get("method"), str)
-    answered = {} if is_notification else {"id": id_ if is_id(id_) else None}
-    return _refusal(INVALID_REQUEST, f"Invalid request: {said}", answered)
+    answered = {} if is_notification or _is_response(named) else {"id": id_ if is_id(id_) else None}
+    return _refusal(code, f"{name}: {said}", answered)
 
 
 class _Members(list[tuple[str, Any]]):
@@ -82,9 +86,8 @@ def _fault(message: Any) -> str | None:
         return "a message is one JSON object; the messages of a batch are sent one by one"
     if message.get("jsonrpc") != "2.0":
         return 'jsonrpc must be "2.0"'
-    if "method" not in message and not message.keys().isdisjoint(("result", "error")):
-        # The client's response to a request.
-        return None
+    if _is_response(message):
+        return _response_fault(message)
     if not isinstance(message.get("method"), str):
         return "method must be a string"
     if unknown := message.keys() - _REQUEST:
@@ -98,6 +101,33 @@ def _fault(message: Any) -> str | None:
         return f"params.{min(unknown)} is none of: {', '.join(sorted(_CALL))}"
     rounded = _rounded(params, "params")
     return None if rounded is None else too_many_digits(rounded)
+
+
+def _is_response(message: Json) -> bool:
+    return "method" not in message and not message.keys().isdisjoint(("result", "error"))
+
+
+def _response_fault(message: Json) -> str | None:
+    """What is wrong with a client's response, whose content the SDK would repeat in an error."""
+    if not is_id(message.get("id")):
+        return "id of a response must be that of the request"
+    for name in ("result", "error"):
+        if not isinstance(message.get(name, {}), dict):
+            return f"{name} must be an object"
+    error = message.get("error", {"code": 0, "message": ""})
+    if type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+        return "error must have a whole number code and a string message"
+    rounded = _rounded({name: message[name] for name in ("result", "error") if name in message}, "")
+    return None if rounded is None else too_many_digits(rounded)
+
+
+def _unknown_meta(message: Json) -> str | None:
+    """What is wrong with a key of Solward's in `_meta`; those of others are theirs."""
+    meta = (message.get("params") or {}).get("_meta")
+    for key in meta if isinstance(meta, dict) else ():
+        if key.lower().startswith("solward/") and key != IDEMPOTENCY_META:
+            return f"params._meta {key} is no key of Solward's, which has {IDEMPOTENCY_META}"
+    return None
 
 
 def _rounded(value: Any, path: str) -> str | None:
@@ -115,8 +145,8 @@ def _rounded(value: Any, path: str) -> str | None:
 def too_many_digits(field: str) -> str:
     """What to say of a number that a float does not hold."""
     return (
-        f"{field} must have at most {EXACT_DIGITS} digits: JSON numbers of MCP carry no more "
-        "exactly"
+        f"{field} must have at most {EXACT_DIGITS} digits and be less than 1.8e308: JSON numbers"
+        " of MCP carry no more exactly"
     )
 
 

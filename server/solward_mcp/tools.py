@@ -31,7 +31,6 @@ from solward.types.record import GENERATED_KEY
 from solward_mcp.conversion import (
     DRY_RUN,
     DRY_RUN_OUTPUT,
-    IDEMPOTENCY_META,
     READ,
     BadArgument,
     exact,
@@ -59,7 +58,7 @@ from solward_mcp.paying import (
     pay,
     read_params,
 )
-from solward_mcp.protocol import INVALID_PARAMS, Json, ProtocolError
+from solward_mcp.protocol import IDEMPOTENCY_META, INVALID_PARAMS, Json, ProtocolError
 from solward_mcp.scope import WalletChoice, WalletScope
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import OPERATIONS
 from solward.operations.policies.changes import replace_set
 from solward.support import jsontext
-from solward_mcp.conversion import IDEMPOTENCY_META
+from solward_mcp.protocol import IDEMPOTENCY_META
 from solward_mcp.tools import built_in
 
 SOL = 10**9

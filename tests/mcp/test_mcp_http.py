@@ -119,6 +119,35 @@ async def test_a_client_that_says_nothing_of_what_it_accepts_takes_json(
         headers["Mcp-Method"] = "tools/list"
 
 
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ("Application/JSON", 200),
+        ("APPLICATION/JSON; Charset=UTF-8", 200),
+        ("application/json;charset=utf-8", 200),
+        ("text/plain", 415),
+        ("application/json-patch+json", 415),
+        ("application/jsonx", 415),
+        ("text/plain, application/json", 415),
+        ("", 415),
+    ],
+)
+async def test_a_message_is_of_the_type_of_json(shared_api: Api, given: str, status: int) -> None:
+    answer = await post(shared_api, Content_Type=given)
+    assert answer.status == status, answer.text
+    assert status == 200 or "Content-Type must be application/json" in answer.error
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_call_as_a_task_is_answered_as_one_without(shared_api: Api) -> None:
+    wallet = await shared_api.wallet(1)
+    call = {"name": "check_balance", "arguments": {"wallet": wallet}}
+    plain = await post(shared_api, "tools/call", call)
+    as_task = await post(shared_api, "tools/call", call | {"task": {"ttl": 60_000}})
+    assert as_task.json["result"] == plain.json["result"]
+
+
 @promise("no-bounds-in-query")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("where", ["query", "Idempotency-Key", "x-idempotency_key"])

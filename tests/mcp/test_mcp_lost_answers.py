@@ -13,7 +13,7 @@ from tests.support.services import Break, Carrier, times
 
 from solward.client import SolwardClient
 from solward_mcp import tools
-from solward_mcp.conversion import IDEMPOTENCY_META
+from solward_mcp.protocol import IDEMPOTENCY_META
 from solward_mcp.scope import WalletScope
 
 __all__ = ["carrier", "client"]

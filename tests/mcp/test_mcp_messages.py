@@ -14,7 +14,7 @@ from tests.support.services import STRANGER, Api
 
 from solward.support import jsontext
 
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 PING = b'{"jsonrpc":"2.0","id":"ping","method":"ping"}'
 # (what is sent, code, id of the answer)
 REFUSED: dict[bytes, tuple[int, Any]] = {
@@ -60,6 +60,22 @@ REFUSED |= {
         INVALID_REQUEST,
         3,
     ),
+}
+REFUSED |= {
+    b'{"jsonrpc":"2.0","id":3,"method":"%s","params":{"_meta":{"%s":1}}}' % (method, key): (
+        INVALID_PARAMS,
+        3,
+    )
+    for method in (b"tools/call", b"ping")
+    for key in (b"solward/idempotency_key", b"Solward/idempotencyKey", b"solward/dryRun")
+}
+REFUSED |= {
+    b'{"jsonrpc":"2.0","id":3,"method":"ping","params":{"a":{"b":[%s]}}}' % number: (code, 3)
+    for number, code in (
+        (b"1e399", INVALID_REQUEST),
+        (b"-1e309", INVALID_REQUEST),
+        (b"1.0E+400", PARSE_ERROR),
+    )
 }
 NOTIFICATIONS = [
     b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
@@ -122,6 +138,29 @@ async def test_what_expects_no_answer_has_none(
     ],
 )
 def test_an_id_that_is_none_ends_no_session(stdio: subprocess.Popen[bytes], sent: bytes) -> None:
+    assert said(stdio, sent) == []
+
+
+@promise("mcp-answers-what-it-cannot-read")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'{"jsonrpc":"2.0","id":9,"result":"sk-secret"}',
+        b'{"jsonrpc":"2.0","id":9,"result":{"sk-secret":1e399}}',
+        b'{"jsonrpc":"2.0","id":9,"error":"sk-secret"}',
+        b'{"jsonrpc":"2.0","id":9,"error":{"code":1e399,"message":"sk-secret"}}',
+        b'{"jsonrpc":"2.0","id":9,"error":{"code":1}}',
+        b'{"jsonrpc":"2.0","id":1e399,"result":{}}',
+    ],
+)
+async def test_a_malformed_response_is_not_repeated(
+    shared_api: Api, stdio: subprocess.Popen[bytes], sent: bytes
+) -> None:
+    over_http = await post(shared_api, data=sent)
+    assert (over_http.status, over_http.json["error"]["code"]) == (400, INVALID_REQUEST)
+    assert "id" not in over_http.json
+    assert "errors.pydantic.dev" not in over_http.text
     assert said(stdio, sent) == []
 
 
