@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.support.clean_text import JOINERS, UNSEEN
 from solward.types.money import format_amount
 from solward.types.record import LeavingAmount, leaves_of
 
@@ -59,13 +60,15 @@ def visible(text: object, *, lines: bool = False) -> str:
 
     Names of wallets and tokens could otherwise move the cursor, or hide and reorder letters.
     """
-    allowed = "\n\t" if lines else ""
+    allowed = JOINERS + ("\n\t" if lines else "")
+    seen = UNSEEN.sub(lambda found: _escaped(found[0]), str(text))
     return "".join(
-        each
-        if each.isprintable() or each in allowed
-        else each.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for each in str(text)
+        each if each.isprintable() or each in allowed else _escaped(each) for each in seen
     )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def plain(text: object, style: str = "", *, lines: bool = False) -> Text:

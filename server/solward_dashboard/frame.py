@@ -14,11 +14,12 @@ from typing import Generic, TypeVar
 from nicegui import events, ui
 
 from solward.client import ClientError, Frozen, Unauthorized, Unreachable
+from solward.support.clean_text import one_line
 from solward.types.errors import SolwardError
 from solward.types.roles import Role
 from solward_dashboard.api import api, behind_login, own_credential, role
 from solward_dashboard.dialogs import notify_error, result_of, submit_buttons, titled
-from solward_dashboard.wording import clock, day, one_line
+from solward_dashboard.wording import clock, day
 
 PAGES = (
     ("/", "Overview", "space_dashboard"),

@@ -38,13 +38,6 @@ def short(text: str, ends: int = 4) -> str:
     return text if len(text) <= 2 * ends + 1 else f"{text[:ends]}…{text[-ends:]}"
 
 
-def one_line(text: str, most: int) -> str:
-    """Text of others as a part of a line: what does not print, such as what turns the direction of
-    writing, is marked, and what is longer than `most` characters is cut."""
-    plain = "".join(each if each.isprintable() else "\ufffd" for each in text[: most + 1])
-    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
-
-
 def ago(moment: datetime, now: datetime | None = None) -> str:
     """How long ago, in the largest unit that fits."""
     seconds = int(((now or datetime.now(UTC)) - moment).total_seconds())

@@ -12,7 +12,6 @@ from solward_dashboard.wording import (
     ago,
     counted,
     local_times,
-    one_line,
     plain,
     short,
     sol,
@@ -79,21 +78,6 @@ def test_told_writes_values_as_people_do() -> None:
         "3",
         "x",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("treasury", "treasury"),
-        ("<b>a</b>", "<b>a</b>"),
-        ("\u202elaer\n", "\ufffdlaer\ufffd"),
-        ("w" * 10, "w" * 10),
-        ("w" * 11, "w" * 9 + "…"),
-    ],
-    ids=["plain", "markup", "turned", "longest", "longer"],
-)
-def test_a_name_in_a_line_is_bounded_and_turns_nothing(text: str, said: str) -> None:
-    assert one_line(text, 10) == said
 
 
 def test_times_in_a_text_are_of_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:

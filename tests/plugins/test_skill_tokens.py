@@ -120,8 +120,8 @@ async def test_a_mints_own_name_is_told_as_its_own_claim_without_control_charact
     )
     text = await skills.run("token_info", token=str(mint.pubkey()))
     real = token_list("localnet").resolve("USDC", "mint")
-    told = f"Token: calls itself USDC (USDollar[2J), and is NOT USDC, whose mint is {real}\nMint: "
-    assert text.startswith(told)
+    told = "Token: calls itself USDC (US Dollar\ufffd[2J), and is NOT USDC, whose mint is"
+    assert text.startswith(f"{told} {real}\nMint: ")
     assert "Program: Token-2022\nDecimals: 9\nSupply: 0\n" in text
 
 

@@ -6,12 +6,12 @@ invisible characters, in which instructions can hide from a person who reads the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
 from solward.support import jsontext
+from solward.support.clean_text import cleaned
 
 # An observation of usual size is quoted whole; a wallet spammed with tokens, or a broken ledger's
 # answer, must not crowd out the rules or run up the model's bill.
@@ -20,15 +20,6 @@ MAX_ITEMS = 40
 MAX_STRING = 300
 
 _TOKENS = "tokenBalances"
-
-# Controls and formats (zero width, right to left), private use, tags, variation selectors: models
-# read them and people do not see them.
-_INVISIBLE = re.compile(
-    "[\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0"
-    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-    "\U000f0000-\U0010ffff]"
-)
 
 
 def observation_block(observation: Mapping[str, Any]) -> str:
@@ -47,8 +38,7 @@ def observation_block(observation: Mapping[str, Any]) -> str:
 def block(kind: str, json_text: str) -> str:
     """JSON text inside the block `kind`; it stays JSON of the same value, but invisible characters
     become U+FFFD."""
-    if not json_text.isascii():
-        json_text = _INVISIBLE.sub("\ufffd", json_text)
+    json_text = cleaned(json_text)
     if "<" in json_text or ">" in json_text:
         # JSON has neither outside of strings, so the escapes are always valid.
         json_text = json_text.replace("<", "\\u003c").replace(">", "\\u003e")

@@ -28,6 +28,7 @@ from solward.notify.deliveries import Claimed
 from solward.notify.webhook_sender import Pace, Sender, new_client, send
 from solward.settings import Settings
 from solward.support import jsontext
+from solward.support.clean_text import one_line
 from solward.support.clock import iso, now_ms
 from solward.support.durations import HOUR_MS
 from solward.telemetry.scrub import scrub_start
@@ -280,9 +281,7 @@ def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
 
 def shown(text: str) -> str:
     """What may be a stranger's words: on one line, bounded, without secrets."""
-    text = scrub_start(text, 4 * MOST_TEXT)
-    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return line if len(line) <= MOST_TEXT else f"{line[: MOST_TEXT - 1]}…"
+    return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
 
 
 def _together(notes: Sequence[Note]) -> list[Note]:

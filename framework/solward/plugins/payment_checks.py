@@ -12,6 +12,7 @@ from solward.solana.clusters import CHAIN_IDS
 from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_V1_WIRE_BYTES
 from solward.support import jsontext
 from solward.support.base58 import b58encode
+from solward.support.clean_text import one_line
 from solward.types.errors import InvalidRequest
 from solward.types.payment import (
     MAX_UNITS,
@@ -142,7 +143,7 @@ def checked_receipt(found: object) -> PaymentReceipt | None:
     signature = found.signature if is_signature(found.signature) else None
     reason = found.reason
     if reason is not None:
-        reason = _shown(reason) if isinstance(reason, str) else None
+        reason = one_line(reason, _MAX_REASON) if isinstance(reason, str) else None
     return PaymentReceipt(signature, reason) if signature or reason else None
 
 
@@ -189,7 +190,9 @@ def _offer(at: str, offer: object) -> PaymentOffer:
     resource = offer.resource
     must(resource is None or 0 < _utf8_bytes(resource) <= _MAX_TEXT, "resource", "text or None")
     must(0 <= _utf8_bytes(offer.description) <= _MAX_TEXT, "description", "text")
-    return replace(offer, raw=_raw(at, offer.raw), description=_shown(offer.description))
+    return replace(
+        offer, raw=_raw(at, offer.raw), description=one_line(offer.description, _MAX_REASON)
+    )
 
 
 def _check_splits(at: str, offer: PaymentOffer) -> None:
@@ -243,10 +246,3 @@ def _utf8_bytes(text: object) -> int:
         return len(text.encode()) if isinstance(text, str) else -1
     except UnicodeEncodeError:  # half a surrogate pair
         return -1
-
-
-def _shown(text: str) -> str:
-    """A seller's text on one line, cut, without what a terminal would obey."""
-    printable = "".join(each if each.isprintable() else " " for each in text[: 4 * _MAX_REASON])
-    line = " ".join(printable.split())
-    return line if len(line) <= _MAX_REASON else f"{line[: _MAX_REASON - 1]}…"

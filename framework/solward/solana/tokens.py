@@ -24,6 +24,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
 )
 from solward.solana.token_list import known_decimals
+from solward.support.clean_text import one_line
 from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.ledger import Account, ReadLedger
 
@@ -313,10 +314,10 @@ def _metadata(
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
-    """A borsh string (length, UTF-8) and what follows; printable characters only.
+    """A borsh string (length, UTF-8), cleaned and without its padding, and what follows.
 
     Anybody can write a mint's metadata, and it is shown to models and terminals.
     """
     size = int.from_bytes(data[:4], "little")
     text = data[4 : 4 + size].decode("utf-8", "replace")
-    return "".join(each for each in text if each.isprintable())[:64], data[4 + size :]
+    return one_line(text.strip("\x00"), 64), data[4 + size :]

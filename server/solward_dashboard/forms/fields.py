@@ -9,8 +9,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from solward.support.clean_text import one_line
 from solward.support.jsontext import dumps
-from solward_dashboard.wording import one_line
 
 _MAX_DEPTH = 4
 _LONG_TEXT = 200
@@ -238,7 +238,7 @@ def _help(schema: Mapping[str, Any]) -> str:
 def _plain_text(text: object, most: int) -> str:
     """What a plugin says of a field: what stands after it, such as a bound or an error, is read in
     its own direction."""
-    return one_line(" ".join(str(text).split()), most)
+    return one_line(str(text), most)
 
 
 def _plain(value: Any) -> str:

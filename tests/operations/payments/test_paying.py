@@ -226,6 +226,13 @@ async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came(shop: Shop) -
     assert found.payment.served is Served.UNKNOWN
 
 
+@promise("strangers-text-is-seen")
+async def test_headers_of_an_answer_hold_nothing_that_a_terminal_obeys(shop: Shop) -> None:
+    shop.seller.says(Reply(200, (("x-words", "a\x1b[2J\x9bb\xadc\td"),), b"sunny"))
+    found = await shop.buys(Actor("admin"))
+    assert dict(found.headers)["x-words"] == "a\ufffd[2J\ufffdb\ufffdc\td"
+
+
 @promise("key-pays-once-over-restarts")
 async def test_no_answer_is_no_word_and_the_same_payment_is_shown_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch

@@ -102,7 +102,7 @@ async def test_one_can_have_a_person_decide_and_a_refusal_beats_it() -> None:
 
     held = await judged(asks, fine, asks_too)
     assert held.allowed
-    assert held.hold == f"asks: a lot; asks_too: {'x' * 500}"
+    assert held.hold == f"asks: a lot; asks_too: {'x' * 499}…"
     assert held.applied == ("asks", "fine", "asks_too")
     refused = await judged(asks, never)
     assert (refused.allowed, refused.rule, refused.reason) == (False, "never", "no")
@@ -115,8 +115,8 @@ async def test_a_reason_is_one_line_of_bounded_length_that_turns_nothing() -> No
         return "too much\n\u202e.devorppA\x1b[2J" + "x" * 1_000
 
     verdict = await PluginRules(rules(refuses)).judge(Verdict(()), INTENT, EFFECTS)
-    began = "too much\ufffd\ufffd.devorppA\ufffd[2J"
-    assert verdict.reason == began + "x" * (500 - len(began))
+    began = "too much \ufffd.devorppA\ufffd[2J"
+    assert verdict.reason == began + "x" * (499 - len(began)) + "…"
 
 
 async def test_it_sees_who_asks(tmp_path: Path) -> None:

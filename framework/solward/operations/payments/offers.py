@@ -35,6 +35,7 @@ from solward.solana.tokens import (
     read_mint,
 )
 from solward.support import jsontext
+from solward.support.clean_text import one_line
 from solward.types.errors import InvalidRequest, PaymentRefused
 from solward.types.guardrail import SOL, Intent
 from solward.types.ledger import ReadLedger
@@ -47,7 +48,6 @@ from solward.vault.money.request import Draft, Payment
 
 # Micro-lamports for a compute unit: the least that a payment sets.
 LEAST_UNIT_PRICE: Final = 1
-_SHOWN: Final = 160
 
 # Mint extensions of Token-2022 by which more leaves, less arrives, others move or stop it, or the
 # amount is hidden or shown as another (`ExtensionType`): transfer fee, confidential transfer,
@@ -255,12 +255,6 @@ def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> Payment
 def amount_text(units: int, decimals: int) -> str:
     """Whole units, exactly."""
     return format_amount(from_units(units, decimals))
-
-
-def one_line(text: str, most: int = _SHOWN) -> str:
-    """What somebody else wrote, on one line and bounded."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def shown(text: str) -> str:

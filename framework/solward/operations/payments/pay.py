@@ -20,7 +20,6 @@ from solward.operations.payments.offers import (
     Chosen,
     Terms,
     acceptable,
-    one_line,
     payment_draft,
     preferred,
     refused,
@@ -34,6 +33,7 @@ from solward.operations.payments.sites import MAX_ANSWER_BYTES, SiteAnswer, Site
 from solward.plugins.payment_checks import MAX_OFFERS
 from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.token_list import TokenList
+from solward.support.clean_text import one_line
 from solward.support.clock import now_ms
 from solward.types.errors import (
     IdempotencyInFlight,

@@ -28,6 +28,7 @@ from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current
 from solward.hosts.egress.messages import host_header, waiting
 from solward.operations.payments.requests import SellerRequest, with_headers
 from solward.settings.addresses import is_loopback
+from solward.support.clean_text import cleaned
 from solward.support.streams import dial_tcp
 from solward.support.tls import tls_context
 from solward.types.errors import PaymentRefused, SkillError
@@ -191,7 +192,7 @@ class Sites:
             method=request.method,
             status=response.status,
             headers=tuple(
-                (name.decode("latin-1"), value.decode("latin-1"))
+                (name.decode("latin-1"), cleaned(value.decode("latin-1")))
                 for name, value in response.headers
                 if name.lower().decode("latin-1") not in _DROPPED
             ),

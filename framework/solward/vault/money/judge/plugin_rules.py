@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import structlog
 
+from solward.support.clean_text import one_line
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.vault.guardrails import PluginGuardrail, Verdict
 
@@ -102,5 +103,4 @@ def exact_answer(answer: object) -> str | Hold | None:
 def _one_line(text: str) -> str:
     """The beginning, without line ends, escapes of terminals and marks of direction, which could
     make what a person decides on, or what stands beside a refusal, look like something else."""
-    cut = str.__str__(text)[:_MAX_REASON]
-    return "".join(each if each.isprintable() else "\ufffd" for each in cut)
+    return one_line(str.__str__(text), _MAX_REASON)
