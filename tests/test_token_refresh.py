@@ -39,7 +39,8 @@ async def checked(
     nodes: Sequence[ReadLedger] = (),
     only: Sequence[str] = (),
 ) -> Checked:
-    offered = parse_published(json.dumps(entries).encode(), "localnet")
+    offered, unread = parse_published(json.dumps(entries).encode(), "localnet")
+    assert unread == []
     every = [cast("ReadLedger", tokens.bench.ledger), *nodes]
     return await check_published(offered, "localnet", stored, every, only)
 
@@ -166,12 +167,35 @@ def test_a_token_list_counts_for_its_network_by_its_tags() -> None:
             listed("CCC", 101, "wrapped"), listed("DDD", 103, "verified"),
         ],
     }  # fmt: skip
-    found = parse_published(json.dumps(document).encode(), "mainnet-beta")
+    found, _ = parse_published(json.dumps(document).encode(), "mainnet-beta")
     assert {each.symbol: each.is_verified for each in found} == {
         "AAA": True, "BBB": True, "CCC": False,
     }  # fmt: skip
-    (other,) = parse_published(json.dumps(document).encode(), "devnet")
+    [other], _ = parse_published(json.dumps(document).encode(), "devnet")
     assert (other.symbol, other.mint, other.program) == ("DDD", MINT, None)
+
+
+@promise("odd-entry-left-out")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        5,
+        None,
+        [],
+        {},
+        entry("B", "nobody"),
+        entry("B", decimals=6.5),
+        entry("B", tags="verified"),
+        entry("B", isVerified=1),
+        entry("B") | {"symbol": None},
+    ],
+    ids=str,
+)
+def test_an_odd_entry_is_left_out_and_named_and_the_others_hold(odd: Any) -> None:
+    document = [entry("A"), odd, entry("C")]
+    found, [unread] = parse_published(json.dumps(document).encode(), "mainnet-beta")
+    assert [each.symbol for each in found] == ["A", "C"]
+    assert unread.startswith("Entry 1 of the token list: ")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +205,7 @@ def test_a_token_list_counts_for_its_network_by_its_tags() -> None:
         ("{}", "must be an array of tokens"),
         ("5", "must be an array of tokens"),
         (["USDC"], "Entry 0 of the token list: tags"),
-        ([entry("A"), entry("B", "nobody")], "Entry 1 of the token list: a mint's address"),
+        ([entry("B", "nobody"), 5], "Entry 0 of the token list: a mint's address"),
         ([entry("A", decimals=6.5)], "Entry 0 of the token list: decimals must be a int"),
         ([entry("A", decimals=256)], "Entry 0 of the token list: decimals must be 0 to 255"),
         ([entry("A", decimals=True)], "decimals must be a int"),

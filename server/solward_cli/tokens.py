@@ -108,7 +108,7 @@ async def _refresh(settings: Settings, source: str | None, only: Sequence[str], 
 
     network = settings.solana_network
     try:
-        offered = parse_published(await _read(settings, source), network)
+        offered, unread = parse_published(await _read(settings, source), network)
         async with offline_database(settings, begins=True) as database:
             await _open_keystore(settings, database)
             stored = await _read_stored(settings, database)
@@ -119,6 +119,8 @@ async def _refresh(settings: Settings, source: str | None, only: Sequence[str], 
                     offered, network, before, cluster.ledger.nodes(), only
                 )
             _print(checked, before)
+            for reason in unread:
+                click.echo(f"! {reason}; it is left out")
             if set(checked.tokens) == set(before):
                 click.echo("The stored list is the same already.")
                 return

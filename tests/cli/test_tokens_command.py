@@ -77,8 +77,11 @@ def test_a_list_is_shown_and_stored_once_the_operator_says_so_and_its_symbols_wo
 ) -> None:
     mints = launched(home, "ACME", "OTHER")
     file = published(tmp_path / "list.json", {**mints, "USDС": STRANGER, "USDC": STRANGER})
+    listed = json.loads(file.read_text())
+    file.write_text(json.dumps([*listed, {"symbol": "ODD"}]))
     result = solward(home, "tokens", "refresh", file, typed="n\n")
     assert "Nothing was stored" in refused(result)
+    assert "! Entry 4 of the token list: id must be a str; it is left out\n" in result.output
     assert f"+ ACME {mints['ACME']}, 6 decimals\n" in result.output
     looks = f"looks like USDC, which is the mint {LOCALNET_USDC_MINT}"
     assert f"! USDC {STRANGER} refused: {looks}\n" in result.output

@@ -93,30 +93,36 @@ class Checked:
     built_in: int
 
 
-def parse_published(data: bytes, network: str) -> list[Offered]:
-    """The tokens of a published list.
+def parse_published(data: bytes, network: str) -> tuple[list[Offered], list[str]]:
+    """The tokens of a published list, and why each other entry cannot be read.
+
+    Others wrote the list, so an odd entry of it does not take the others with it.
 
     Raises:
-        InvalidRequest: it is in neither format; names the entry.
+        InvalidRequest: it is in neither format, or no entry can be read; names the first.
     """
     try:
         found = jsontext.read(data)
     except ValueError as error:
         raise InvalidRequest(f"The token list is not JSON: {error}") from None
-    if isinstance(found, list):
-        return [_of_api(each, number) for number, each in enumerate(found)]
-    tokens = found.get("tokens") if isinstance(found, dict) else None
+    tokens = found.get("tokens") if isinstance(found, dict) else found
     if not isinstance(tokens, list):
         raise InvalidRequest(
             "The token list must be an array of tokens (Jupiter's token API) or an object with"
             " `tokens` (a Solana token list)"
         )
-    chain = _CHAINS.get(network)
-    return [
-        _of_list(each, number)
-        for number, each in enumerate(tokens)
-        if chain is None or not isinstance(each, dict) or each.get("chainId") == chain
-    ]
+    read, chain = (_of_api, None) if found is tokens else (_of_list, _CHAINS.get(network))
+    offered: list[Offered] = []
+    unread: list[str] = []
+    for number, each in enumerate(tokens):
+        if chain is None or not isinstance(each, dict) or each.get("chainId") == chain:
+            try:
+                offered.append(read(each, number))
+            except InvalidRequest as error:
+                unread.append(str(error))
+    if unread and not offered:
+        raise InvalidRequest(unread[0])
+    return offered, unread
 
 
 async def check_published(
