@@ -69,11 +69,18 @@ class HeldCalls:
         self._keep(name, key)
 
     def cancel(self, caller: str, request_id: str) -> None:
-        """The host wants no answer of a request, and dropped one that was on its way."""
-        for (owner, id_, name), request in list(self._requests.items()):
-            if (owner, id_) == (caller, request_id) and time.monotonic() < request.until:
-                request.is_cancelled = True
-                self._keep(name, request.key)
+        """The host wants no answer of a request, and dropped one that was on its way.
+
+        Of answered requests only the newest: over HTTP each session may count from 1.
+        """
+        named = [
+            (name, request)
+            for (owner, id_, name), request in list(self._requests.items())
+            if (owner, id_) == (caller, request_id) and time.monotonic() < request.until
+        ]
+        for name, request in [each for each in named if each[1].until == math.inf] or named[-1:]:
+            request.is_cancelled = True
+            self._keep(name, request.key)
 
     def told(self, caller: str, request_id: str, name: str, key: str) -> None:
         """The call's end is told: the same call again is another payment, unless the request was

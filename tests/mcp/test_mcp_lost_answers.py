@@ -106,6 +106,19 @@ async def test_a_call_that_is_repeated_before_its_answer_has_the_same(scope: Wal
     assert await paid(scope) == 3
 
 
+@promise("mcp-cancelled-call-pays-once")
+async def test_a_cancelled_id_is_that_of_the_newest_call_that_has_it(scope: WalletScope) -> None:
+    """Over HTTP each session of a caller may count from 1."""
+    first, second = ARGUMENTS | {"amount": 0.1}, ARGUMENTS | {"amount": 0.2}
+    for arguments in (first, second):
+        await tools.call_tool(scope, "transfer", arguments, None, "1")
+    scope.held.cancel(scope.caller, "1")
+    await tools.call_tool(scope, "transfer", second, None, "1")
+    assert await paid(scope) == 2
+    await tools.call_tool(scope, "transfer", first, None, "1")
+    assert await paid(scope) == 3
+
+
 async def test_what_is_read_is_read_anew_after_a_cancelled_call(
     scope: WalletScope, carrier: Carrier
 ) -> None:
