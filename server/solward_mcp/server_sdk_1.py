@@ -6,6 +6,7 @@ An environment has one release; the service's own has 2, whose types these names
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
     lowlevel: Any = importlib.import_module("mcp.server.lowlevel")
     types: Any = importlib.import_module("mcp.types")
     handlers = Handlers(scope)
+    logging.getLogger().addFilter(is_without_parameters)
     server = lowlevel.Server("solward", version=__version__, instructions=INSTRUCTIONS)
 
     def unreachable() -> None:
@@ -56,6 +58,12 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
         types.ReadResourceRequest: _sending(types, types.ReadResourceResult, read_resource),
     }
     return server
+
+
+def is_without_parameters(record: logging.LogRecord) -> bool:
+    """Whether a line of the root logger may be written: the SDK logs the values of parameters that
+    it cannot read, which may be secrets."""
+    return not record.pathname.replace("\\", "/").endswith("mcp/shared/session.py")
 
 
 def _sending(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from tests.support.mcp import stdio_process
 from tests.support.services import STRANGER, Api
 
 from solward.support import jsontext
+from solward_mcp.server_sdk_1 import is_without_parameters
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 PING = b'{"jsonrpc":"2.0","id":"ping","method":"ping"}'
@@ -180,6 +182,19 @@ async def test_a_malformed_notification_is_answered_by_a_status_alone(
     assert over_http.status == 400
     assert "id" not in over_http.json
     assert said(stdio, sent) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "is_written"),
+    [
+        ("/lib/mcp/shared/session.py", False),
+        ("C:\\lib\\mcp\\shared\\session.py", False),
+        ("/lib/solward_mcp/stdio.py", True),
+    ],
+)
+def test_release_1_of_the_sdk_logs_no_parameters(path: str, is_written: bool) -> None:
+    record = logging.LogRecord("root", logging.WARNING, path, 1, "Failed: sk-secret", (), None)
+    assert is_without_parameters(record) is is_written
 
 
 @promise("json-read-once")
