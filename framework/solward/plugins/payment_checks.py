@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from solward.solana.clusters import CHAIN_IDS
-from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_V1_WIRE_BYTES
+from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_WIRE_BYTES
 from solward.support import jsontext
 from solward.support.base58 import b58encode
 from solward.support.clean_text import one_line
@@ -86,7 +86,7 @@ SAMPLES: Final[Mapping[PaymentMode, PaymentProof]] = MappingProxyType(
     {
         mode: PaymentProof(mode, "1" * 32, signature=b58encode(b"\xff" * 64))
         if mode is PaymentMode.PUSH
-        else PaymentProof(mode, "1" * 32, wire=bytes(MAX_V1_WIRE_BYTES))
+        else PaymentProof(mode, "1" * 32, wire=bytes(MAX_WIRE_BYTES))
         for mode in PaymentMode
     }
 )

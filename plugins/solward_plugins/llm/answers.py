@@ -6,10 +6,12 @@ reads JSON by a parser that takes the last of a key that stands twice and rounds
 
 Refusals: the vendor, or its model, would not answer a prompt, and says so in a field of its own.
 
-| vendor | where it says so | |---|---| | OpenAI, xAI | `message.refusal`, in a stream
-`delta.refusal`; `finish_reason` `content_filter`; in OpenAI's Responses a part of type `refusal` |
-| Anthropic | `stop_reason` `refusal`, with `stop_details` `category` and `explanation` | | Gemini |
-`promptFeedback.blockReason`; a candidate's `finishReason`, such as `SAFETY` |
+| vendor | where it says so |
+|---|---|
+| OpenAI, xAI | `message.refusal`, in a stream `delta.refusal`; `finish_reason` `content_filter` |
+| OpenAI's Responses | a part of type `refusal` |
+| Anthropic | `stop_reason` `refusal`, with `stop_details` `category` and `explanation` |
+| Gemini | `promptFeedback.blockReason`; a candidate's `finishReason`, such as `SAFETY` |
 """
 
 from __future__ import annotations
