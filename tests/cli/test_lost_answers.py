@@ -59,7 +59,8 @@ def gateway(live: Live) -> Iterator[Gateway]:
                 if made.answer is not None:
                     self.reply(*made.answer)
                     return
-            self.reply(got.status_code, got.content, {"Content-Type": "application/json"})
+            passed = {name: got.headers[name] for name in ("Content-Type", "Solward-Api")}
+            self.reply(got.status_code, got.content, passed)
 
     with served_in_thread(Serving) as url:
         made = Gateway(Live(url, live.home), live.url)

@@ -102,7 +102,8 @@ def service(tmp_path: Path) -> Iterator[Scripted]:
                 made.asked.append((f"{self.command} {path}", jsontext.loads(body), key))
             status, answer = made.answers.get(path, (404, {"error": "Payment not found"}))
             text = jsontext.dumps(answer).encode()
-            self.reply(status, text, {"Content-Type": "application/json"})
+            own = {"Content-Type": "application/json", "Solward-Api": "v1"}
+            self.reply(status, text, own)
 
     with served_in_thread(Serving) as url:
         made = Scripted(url, tmp_path)

@@ -97,6 +97,7 @@ async def test_a_refusal_names_its_rule_its_record_and_when_to_come_back(
         assert error.retry_after_s is None
     assert (failed.value.rule, failed.value.transaction_id) == (None, last.id)
     headers = {"Solward-Rule": "my%2Frule", "Solward-Transaction": "t", "Retry-After": "12"}
+    headers["Solward-Api"] = "v1"
     carrier.before = lambda _request: httpx.Response(500, json={"error": "No"}, headers=headers)
     with pytest.raises(Refused) as told:
         await client.wallets.transfer(wallet.id, to=STRANGER, amount="0.1")

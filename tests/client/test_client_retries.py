@@ -168,6 +168,10 @@ async def test_a_proxys_error_leaves_a_payment_open_and_gives_its_key(
     assert (await client.wallets.balance(wallet)).sol == 1 - FEE
 
 
+HELD = (
+    b'{"status": "held", "holdId": "h", "sentence": "s", "approveAt": "http://a",'
+    b' "expiresAt": "2026-12-31T00:00:00.000Z", "repeats": false}'
+)
 # What a gateway puts in the place of the service's answer.
 FOREIGN = [
     (504, b"<html>"),
@@ -185,6 +189,10 @@ FOREIGN = [
     (408, b""),
     (408, b'{"error": "timeout"}'),
     (409, b"<html>"),
+    # In the form of the service's own.
+    *((status, b'{"error": "no"}') for status in (400, 401, 403, 404, 405, 413, 422, 429, 500)),
+    (200, b'{"result": "ok"}'),
+    (202, HELD),
 ]
 
 

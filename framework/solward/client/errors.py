@@ -38,7 +38,8 @@ class ClientError(SolwardError):
 
     Attributes:
         idempotency_key: of a money call whose result is not known, else None. The same call with
-            this key returns it, and pays at most once.
+            this key returns it, and pays at most once. An answer without the service's
+            `Solward-Api` header, as a gateway sends one, tells no result.
     """
 
     idempotency_key: str | None = None

@@ -28,7 +28,7 @@ from solward.client.errors import (
 )
 from solward.support import jsontext
 from solward.support.tls import tls_context
-from solward.types.errors import InvalidRequest
+from solward.types.errors import API_HEADER, InvalidRequest
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)
@@ -294,6 +294,10 @@ class Http:
             body = read_answer(response.content)
         except ValueError:
             body = None
+        # A gateway may answer a money call in the service's form, and not know what became of it.
+        is_own = key is None or API_HEADER in response.headers
+        if status in (200, 202) and not is_own:
+            self._no_service(response, f"no {API_HEADER} header", key)
         if status == 202:
             raise _with_key(self.read(Held, body, key), key)
         if status == 200:
@@ -306,12 +310,12 @@ class Http:
             text = self._without_token(said)
         elif status < 500:
             self._no_service(response, "no error text", key)
-        is_judged = isinstance(said, str) and key is not None
+        is_judged = isinstance(said, str) and key is not None and is_own
         error = error_of(status, text, response.headers, is_judged)
         if status == 409 and key is not None and error.retry_after_s is not None:
             raise _InFlight(text, error.retry_after_s)
         # The service refuses with other statuses: what stands before it may have lost its answer.
-        is_foreign = type(error) in (ApiError, ServerError)
+        is_foreign = not is_own or type(error) in (ApiError, ServerError)
         if is_foreign or (sent and not isinstance(error, Refused)):
             error = error_of(status, text + _fate(key), response.headers, is_judged)
             raise _with_key(error, key)

@@ -60,6 +60,10 @@ RULE_HEADER = "Solward-Rule"
 WARNING_HEADER = "Solward-Warning"
 TRANSACTION_HEADER = "Solward-Transaction"
 RETRY_HEADER = "Retry-After"
+# Of every answer of the service, with the version of its interface. A gateway that answers in the
+# service's place does not send it, and does not know whether the service carried out the request.
+API_HEADER = "Solward-Api"
+API_VERSION = "v1"
 
 
 class SolwardError(Exception):

@@ -31,7 +31,14 @@ from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
-from solward.types.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER, WARNING_HEADER
+from solward.types.errors import (
+    API_HEADER,
+    API_VERSION,
+    RETRY_HEADER,
+    RULE_HEADER,
+    TRANSACTION_HEADER,
+    WARNING_HEADER,
+)
 
 # Quart's own default: the longest time that a client may take to read a response.
 RESPONSE_TIMEOUT_S = 60.0
@@ -136,7 +143,8 @@ class ForeignOrigin(Exception):
 
 
 class ObservedQuart(Quart):
-    """An application whose every response carries `X-Request-Id`: the caller's, or a new one.
+    """An application whose every response carries `Solward-Api`, and `X-Request-Id`: the caller's, or a
+    new one.
 
     Its views, hooks and error handlers are asynchronous, and its hooks are the application's: a
     blueprint's own are not called, and a function that is not asynchronous fails.
@@ -172,6 +180,7 @@ class ObservedQuart(Quart):
         finally:
             reset_contextvars(**bound)
         response.headers.add(REQUEST_ID, id_)
+        response.headers.add(API_HEADER, API_VERSION)
         _count(route, method, response.status_code, time.perf_counter() - began)
         return response
 
