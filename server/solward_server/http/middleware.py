@@ -143,8 +143,8 @@ class ForeignOrigin(Exception):
 
 
 class ObservedQuart(Quart):
-    """An application whose every response carries `Solward-Api`, and `X-Request-Id`: the caller's, or a
-    new one.
+    """An application whose every response carries `Solward-Api` and `X-Request-Id`, the caller's id
+    or a new one.
 
     Its views, hooks and error handlers are asynchronous, and its hooks are the application's: a
     blueprint's own are not called, and a function that is not asynchronous fails.

@@ -57,8 +57,9 @@ class RouteContext:
             await self.service.limiter.take(key.id, key.rate_limit)
 
     async def may_change(self) -> None:
-        """Check that a key may store lasting data. Raises `ReadOnlyKey` or `Forbidden` for one that
-        is read-only or may spend nothing: such keys only read."""
+        """Check that a key may do more than read. Raises `ReadOnlyKey` or `Forbidden` for one that
+        is read-only or may spend nothing. Routes that make transactions leave the second to the
+        guardrails, which store the refusal."""
         key = caller().key
         if key is None:
             return

@@ -37,6 +37,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def chat(agent_id: str) -> dict[str, Any] | Response:
         message = body_text(await read_body(), "message", longest=_MAX_MESSAGE)
         await context.agent(agent_id)
+        await context.may_change()
         await context.count_request()
         if _wants_stream():
             pieces = context.service.agents.chat_stream(agent_id, message)

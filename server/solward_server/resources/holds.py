@@ -53,6 +53,12 @@ def blueprint(context: RouteContext) -> Blueprint:
             return False
         return await service.approvals.may_decide(caller().principal)
 
+    async def decision_note() -> str | None:
+        """The note of a decision, whose caller may change something."""
+        note = body_optional_text(await read_body(), "note", longest=MAX_NOTE)
+        await context.may_change()
+        return note
+
     @routes.get("/holds")
     @keyed(Role.READ)
     async def listing() -> dict[str, Any]:
@@ -79,14 +85,13 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/holds/<hold_id>/approve")
     @keyed(Role.POLICY)
     async def approve(hold_id: str) -> dict[str, Any]:
-        body = await read_body()
-        note = body_optional_text(body, "note", longest=MAX_NOTE)
+        note = await decision_note()
         return (await service.approve_hold(hold_id, caller().principal, note)).to_json()
 
     @routes.post("/holds/<hold_id>/deny")
     @keyed(Role.OPERATE)
     async def deny(hold_id: str) -> dict[str, Any]:
-        note = body_optional_text(await read_body(), "note", longest=MAX_NOTE)
+        note = await decision_note()
         return (await service.deny_hold(hold_id, caller().principal, note)).to_json()
 
     return routes
