@@ -115,6 +115,8 @@ async def test_permissions_that_bind_nothing_are_said_to(
     answer = await shared_api.post("/keys", {"name": "k"} | more)
     assert answer.status == 200
     assert ("bind nothing" in answer.headers.get(WARNING, "")) is is_told
+    rotated = await shared_api.post(f"/keys/{answer.json['id']}/rotate", {})
+    assert rotated.headers.get(WARNING) == answer.headers.get(WARNING)
 
 
 def test_the_command_makes_one() -> None:

@@ -69,11 +69,7 @@ def blueprint(context: RouteContext) -> Blueprint:
             if grants is not None:
                 await policies.forget(key.principal)
             raise
-        response = json_response({"apiKey": secret, "id": key.id, "name": key.name})
-        told = unenforced(key.permissions, read_only=key.read_only)
-        if told is not None:
-            response.headers[WARNING_HEADER] = told
-        return response
+        return _with_secret(secret, key)
 
     @routes.get("/keys")
     @admin(Role.READ)
@@ -91,18 +87,13 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.post("/keys/<key_id>/rotate")
     @admin(Role.POLICY)
-    async def rotate(key_id: str) -> dict[str, Any]:
+    async def rotate(key_id: str) -> Response:
         overlap_s = body_whole(
             await read_body(), "overlapSeconds", DEFAULT_OVERLAP_S, 0, LONGEST_OVERLAP_S
         )
         secret, hash_ = new_secret(KEY_PREFIX)
         key = await credentials.rotate(key_id, hash_, overlap_s, caller().until_ms)
-        return {
-            "apiKey": secret,
-            "id": key.id,
-            "name": key.name,
-            "previousSecretUntil": time_json(key.previous_until_ms),
-        }
+        return _with_secret(secret, key, previousSecretUntil=time_json(key.previous_until_ms))
 
     @routes.delete("/keys/<key_id>")
     @admin(Role.OPERATE)
@@ -111,6 +102,19 @@ def blueprint(context: RouteContext) -> Blueprint:
         return {"id": key_id, "revoked": True}
 
     return routes
+
+
+def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
+    """The answer that has a key's new secret, and says of its permissions that they bind nothing.
+
+    Args:
+        more: fields beside those of every such answer.
+    """
+    response = json_response({"apiKey": secret, "id": key.id, "name": key.name} | more)
+    told = unenforced(key.permissions, read_only=key.read_only)
+    if told is not None:
+        response.headers[WARNING_HEADER] = told
+    return response
 
 
 def _json(key: Credential) -> dict[str, Any]:
@@ -170,6 +174,13 @@ _DETAILS = {
     "sentences": ["Key ci may only read."],
 }
 
+_WARNING = {
+    WARNING_HEADER: {
+        "description": "What `permissions` seem to bind, and do not.",
+        "schema": {"type": "string"},
+    }
+}
+
 PATHS = {
     "/keys": {
         "post": operation(
@@ -223,12 +234,7 @@ PATHS = {
                     }
                 ),
                 {"apiKey": "sk-9b25e816aa19446cb7440a0cc2fdf510", "id": KEY, "name": "ci"},
-                headers={
-                    WARNING_HEADER: {
-                        "description": "What `permissions` seem to bind, and do not.",
-                        "schema": {"type": "string"},
-                    }
-                },
+                headers=_WARNING,
             ),
             errors={
                 400: "name is required and must be a string",
@@ -303,6 +309,7 @@ PATHS = {
                     "name": "ci",
                     "previousSecretUntil": "2026-11-21T10:45:00.000Z",
                 },
+                headers=_WARNING,
             ),
             errors={
                 400: "overlapSeconds must be a whole number from 0 to 86400",
