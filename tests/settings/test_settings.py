@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from tests.promises import promise
 from tests.support.examples import examples
 
@@ -84,6 +85,59 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
     (tmp_path / ".env").write_text("API_PORT=4001\nAPI_HOST=localhost\nUNRELATED=1\n")
     monkeypatch.setenv("API_PORT", "4002")
     assert (Settings().api_port, Settings().api_host) == (4002, "localhost")
+
+
+@promise("env-file-lines-are-checked")
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("API_PORT=1\n# c\nAPI_PORT=1", "line 3: API_PORT stands in line 1 too"),
+        ("max_sol_per_transaction=1\nexport MAX_SOL_PER_TRANSACTION=", "line 2: MAX_SOL_PER_TRAN"),
+        ("MAX_SOL_PER_TRANSACTON=1", "no setting, so it sets nothing; MAX_SOL_PER_TRANSACTION is"),
+        ("MAXSOL_PER_TRANSACTION=1", "MAX_SOL_PER_TRANSACTION is one"),
+        ("MAX_SOL_TRANSACTION=1", "MAX_SOL_PER_TRANSACTION is one"),
+        ("DAILY_LIMIT=1", "DAILY_SPENDING_LIMIT_SOL is one"),
+        ("SPENDING_LIMIT_SOL=1", "DAILY_SPENDING_LIMIT_SOL is one"),
+        ("TOKEN_LIMIT=1", "TOKEN_LIMITS is one"),
+        ("BLOCKED_ADRESSES=1", "BLOCKED_ADDRESSES is one"),
+        ("API_PROT=1", "API_PORT is one"),
+        ("MAX_SOL_PER_TRANSACTION: 1", "line 1: MAX_SOL_PER_TRANSACTION is not set there"),
+    ],
+)
+def test_a_line_that_would_set_nothing_stops_the_start(
+    tmp_path: Path, lines: str, told: str
+) -> None:
+    (tmp_path / ".env").write_text(lines)
+    with pytest.raises(ConfigError) as refused:
+        Settings()
+    assert f"{tmp_path / '.env'}, line " in str(refused.value)
+    assert told in str(refused.value)
+
+
+@promise("env-file-lines-are-checked")
+def test_other_programs_lines_are_left_to_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = (
+        "POSTGRES_PASSWORD COMPOSE_PROFILES GROQ_API_KEY AI_API_KEY MISTRAL_API_KEY OPENAI_API_BASE"
+        " NEXT_PUBLIC_APP_URL DATABASE_PASSWORD APP_PORT APP_HOST PORT HELIUS_API_KEY REDIS_URL"
+        " OPENROUTER_API_KEY ANTHROPIC_BASE_URL LOG_LEVEL PATH SOLANA_KEYPAIR"
+    )
+    lines = [f"{name}={n}" for n in (1, 2) for name in names.split()]
+    (tmp_path / ".env").write_text("\n".join([*lines, "MAX_SOL=", "no line"]))
+    Settings()
+    # The environment holds other programs' variables: it is told, and not refused.
+    monkeypatch.setenv("MAX_SOL_PER_TRANSACTON", "1")
+    with structlog.testing.capture_logs() as logs:
+        Settings().check_serving()
+    assert [each for each in logs if each["name"] == "MAX_SOL_PER_TRANSACTON"] == [
+        {
+            "event": "unknown_setting",
+            "log_level": "warning",
+            "name": "MAX_SOL_PER_TRANSACTON",
+            "meant": "MAX_SOL_PER_TRANSACTION",
+        }
+    ]
 
 
 @promise("webhook-address-is-fixed")

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies
 
 import platformdirs
+import structlog
 from pydantic import (
     Field,
     PrivateAttr,
@@ -47,7 +48,7 @@ from solward.settings.addresses import (
 from solward.settings.home import default_models_folder
 from solward.settings.masking import masked_value, secret_fields
 from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
-from solward.settings.variables import Variables, env_file_values
+from solward.settings.variables import Variables, check_env_file, env_file_values, meant_setting
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.support.webhook_signature import MIN_SECRET_BYTES
@@ -57,6 +58,8 @@ from solward.types.money import COUNTED_MAX, U64_MAX, lamports_to_sol, sol_to_la
 from solward.types.provider import ProviderContext, ProviderSpec
 from solward.types.site import read_site, without_default_port
 from solward.types.venue import BEST_VENUE, VenueSpec
+
+_log = structlog.get_logger(__name__)
 
 # Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
 DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
@@ -78,6 +81,11 @@ _LISTENING = ("api_host", "api_port")
 _DEPENDENT = "default_factory_not_called"
 
 _METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2::254]")
+
+
+def _misspelt_names(settings_cls: type[BaseSettings]) -> set[str]:
+    """Settings that a misspelt variable may mean; those of vendors are like other programs'."""
+    return settings_cls.model_fields.keys() - VendorSettings.model_fields.keys()
 
 
 class Origin(StrEnum):
@@ -287,7 +295,9 @@ class Settings(AccessSettings, VendorSettings):
         if env_file is None:
             return init_settings, environment
         assert isinstance(env_file, str | os.PathLike)
-        values = env_file_values(Path(env_file).expanduser())
+        path = Path(env_file).expanduser()
+        values = env_file_values(path)
+        check_env_file(path, settings_cls.model_fields, _misspelt_names(settings_cls))
         return init_settings, environment, Variables(settings_cls, values)
 
     def origin(self, name: str) -> Origin:
@@ -718,6 +728,10 @@ class Settings(AccessSettings, VendorSettings):
                 secret that is too short or easy to guess (`solward.settings.secret_rules`); on
                 mainnet, plugins that are not named.
         """
+        for name in os.environ.keys() - {each.upper() for each in type(self).model_fields}:
+            meant = meant_setting(name, _misspelt_names(type(self)))
+            if meant is not None:
+                _log.warning("unknown_setting", name=name, meant=meant)
         if not self.api_secret.get_secret_value().strip():
             raise ConfigError("API_SECRET must not be empty")
         where = "on mainnet" if self.mainnet else self._reached_by_others()

@@ -7,18 +7,74 @@ that goes there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import re
+from collections.abc import Collection, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from solward.types.errors import ConfigError
+
+_OF_LIMITS: Final = ("MAX_", "DAILY_", "SPENDING_", "LIMIT")
+_LEAST_LIKENESS: Final = 0.75
+_NAME = re.compile(r"\s*(?:export\s+)?(\w+)")
 
 
 def env_file_values(path: Path) -> dict[str, str | None]:
     """name -> value of each line; none where there is no such file."""
     return dotenv_values(path, encoding="utf-8", interpolate=False)
+
+
+def check_env_file(path: Path, fields: Collection[str], candidates: Collection[str]) -> None:
+    """Raises `ConfigError` for a line that would leave a setting at another value than was meant.
+
+    Args:
+        fields: all settings, each the variable of the same name.
+        candidates: those for which a name that is like theirs may be meant.
+    """
+    lines: dict[str, int] = {}
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    for each in parse_stream(io.StringIO(text)):
+        number = each.original.line
+        found = _NAME.match(each.original.string) if each.error else None
+        name = found[1] if found else each.key or ""
+        where = f"{path.absolute()}, line {number}: {name}"
+        if name.lower() not in fields:
+            meant = meant_setting(name, candidates) if each.value else None
+            if meant is not None:
+                raise ConfigError(f"{where} is no setting, so it sets nothing; {meant} is one")
+        elif each.error:
+            raise ConfigError(f"{where} is not set there: expected {name}=VALUE")
+        elif lines.setdefault(name.lower(), number) != number:
+            raise ConfigError(f"{where} stands in line {lines[name.lower()]} too; keep one of them")
+
+
+def meant_setting(name: str, candidates: Collection[str]) -> str | None:
+    """The setting, in capitals, that is meant by a variable that is none; None where the variable
+    is likely another program's."""
+    name = name.upper()
+    known = [each.upper() for each in candidates]
+    closest = max(known, key=lambda each: SequenceMatcher(None, name, each).ratio())
+    alike = max(known, key=lambda each: _likeness(name, each))
+    if _likeness(name, alike) >= _LEAST_LIKENESS:
+        return alike
+    return closest if name.startswith(_OF_LIMITS) else None
+
+
+def _likeness(name: str, other: str) -> float:
+    """How alike two names are, from 0 to 1, without the words that both begin or end with: other
+    programs' names have words such as API_KEY or PASSWORD too."""
+    words, others = name.split("_"), other.split("_")
+    for at in (0, -1):
+        while words and others and words[at] == others[at]:
+            del words[at], others[at]
+    return SequenceMatcher(None, "_".join(words), "_".join(others)).ratio()
 
 
 class Variables(PydanticBaseSettingsSource):
