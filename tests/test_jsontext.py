@@ -82,6 +82,18 @@ def test_what_contains_itself_or_goes_too_deep_is_an_error_and_no_crash() -> Non
             jsontext.read_fast(text.encode())
 
 
+@pytest.mark.parametrize("digits", [400, 401, 4_300, 4_301])
+@pytest.mark.parametrize("form", ["{}", "-{}", '{{"result": [{}]}}'])
+def test_both_readers_take_integers_of_as_many_digits(digits: int, form: str) -> None:
+    text = form.format("9" * digits)
+    for read in (jsontext.read, lambda text: jsontext.read_fast(text.encode())):
+        if digits <= jsontext.MAX_DIGITS:
+            assert "9" * digits in str(read(text))
+        else:
+            with pytest.raises(ValueError, match=r"400 digits|out of range"):
+                read(text)
+
+
 # Recorded from simplejson 4.3.0, which wrote and read the texts of earlier releases. Stored hashes
 # and fingerprints are over these bytes.
 WRITTEN: list[tuple[object, str]] = [

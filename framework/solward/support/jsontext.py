@@ -173,6 +173,8 @@ def read_fast(data: bytes) -> Any:
         raise Unfit(f"The value must {_LESS_DEEP}")
     if msgspec.json.encode(value) != data:
         _unique(data.decode())
+    if _LONG_NUMBER.search(data) and (found := unfit(value, has_nul=True)) is not None:
+        raise Unfit(found)
     return value
 
 
@@ -208,7 +210,9 @@ def _unfit_number(text: str) -> str | None:
 
 
 # An escape is the only way to write NUL or half of a surrogate pair in UTF-8. Most texts have none.
-_MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|(?<![0-9])[0-9]{%d}" % MAX_DIGITS)
+_LONG = rb"(?<![0-9])[0-9]{%d}" % MAX_DIGITS
+_LONG_NUMBER = re.compile(_LONG)
+_MAY_BE_UNFIT = re.compile(rb"\\u|\xed[\xa0-\xbf]|[0-9][eE]|" + _LONG)
 
 
 def _is_deep(data: bytes, value: object, deepest: int = MAX_DEPTH) -> bool:
