@@ -26,6 +26,7 @@ from tests.support.http import served
 from tests.support.rpc import GENESIS, listening
 
 from solward.support.streams import dial_tcp
+from solward.telemetry.scrub import conceal
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import connections
 from solward.vault.ledger import transport as transports
@@ -71,6 +72,40 @@ async def test_a_request_that_is_cut_off_is_repeated_as_often_as_said(retries: i
         with pytest.raises(LedgerUnavailable, match="did not answer getSlot"):
             await transport.call("getSlot", [])
         assert node.calls["getSlot"] == 1 + retries
+
+
+async def test_an_airdrop_whose_answer_is_cut_off_is_not_asked_for_again() -> None:
+    async with listening(_answers) as (node,), _transport(node.url, 1) as transport:
+        node.faults["requestAirdrop"] = "cut"
+        with pytest.raises(LedgerUnavailable, match="did not answer requestAirdrop"):
+            await transport.call("requestAirdrop", [GENESIS, 1])
+        assert node.calls["requestAirdrop"] == 1
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_errors_data_shows_no_secret_and_no_control_characters(status: int) -> None:
+    secret = "canary-of-the-data-51c2"
+    conceal([secret])
+    said = {"err": {"Custom": 1}, "logs": [f"to {secret}\x1b[31m", "x" * 9_000], secret: [None]}
+
+    async def refuses(request: web.Request) -> web.Response:
+        return web.json_response(
+            {"error": {"code": -32002, "message": "no", "data": data}}, status=status
+        )
+
+    data: object = said
+    async with served(refuses) as url, _transport(url) as transport:
+        with pytest.raises(LedgerRejected) as refused:
+            await transport.call("getProgramAccounts", [])
+        told = refused.value.data
+        assert told["err"] == {"Custom": 1}
+        assert secret not in repr(told)
+        assert "\x1b" not in told["logs"][0]
+        assert len(told["logs"][1]) == 500
+        data = ["x"] * 100_000
+        with pytest.raises(LedgerRejected) as refused:
+            await transport.call("getProgramAccounts", [])
+        assert refused.value.data is None
 
 
 async def test_an_http_status_is_no_answer_and_not_repeated() -> None:

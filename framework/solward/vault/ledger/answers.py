@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+import msgspec
+
 from solward.support import jsontext
 from solward.support.clean_text import cleaned
 from solward.telemetry.scrub import scrub_start
@@ -23,6 +25,8 @@ from solward.vault.ledger.patience import NodeBusy, NodeDenies
 
 # Methods that providers leave out of a plan, or altogether; a refusal says nothing of the node.
 OPTIONAL: Final = frozenset({"getProgramAccounts"})
+# Sent once, to one node: another try might do it twice. Its refusals are the faucet's.
+ONCE: Final = frozenset({"requestAirdrop"})
 # Of the refusals (4xx): those of the moment, and those of the caller, whatever the call.
 _LATER = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 402, 403})
@@ -34,8 +38,9 @@ RATE_CODES: Final = frozenset({429, -32429, -32029})
 # Agave's "node is behind" (rpc-client-api/src/custom_error.rs), which some gateways use for their
 # rate limit.
 UNHEALTHY: Final = -32005
-# Characters of what a node says.
+# Characters of what a node says, and of an error's data.
 _LONGEST: Final = 500
+_LONGEST_DATA: Final = 64 * 1024
 # No longer wait is believed: what lasts longer is tried again after it.
 MAX_WAIT_S: Final = 60.0
 
@@ -140,7 +145,7 @@ def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -
     ):
         return answer["result"]
     code, message, data = json_error(answer) or (None, "", None)
-    message = told_by_node(message)
+    message, data = told_by_node(message), data_told_by_node(data)
     limited = busy(method, status, code, message, headers)
     if limited is not None:
         raise limited
@@ -163,6 +168,22 @@ def told_by_node(text: str) -> str:
     """What a node says, as it may be stored and shown: a provider may quote its address, and the
     key in it, and a lying node anything."""
     return cleaned(scrub_start(text, _LONGEST))
+
+
+def data_told_by_node(data: Any) -> Any:
+    """An error's data, each text of it as `told_by_node` has it; None where they are longer than
+    `_LONGEST_DATA` characters of JSON."""
+    if data is None or len(msgspec.json.encode(data)) > _LONGEST_DATA:
+        return None
+    return _told(data)
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {told_by_node(name): _told(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_told(each) for each in value]
+    return told_by_node(value) if isinstance(value, str) else value
 
 
 def is_refusal(status: int) -> bool:

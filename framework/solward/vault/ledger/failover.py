@@ -27,7 +27,7 @@ from solward.types.errors import (
     LedgerUnavailable,
     SolwardError,
 )
-from solward.vault.ledger.answers import OPTIONAL, UNHEALTHY, OfRequest
+from solward.vault.ledger.answers import ONCE, OPTIONAL, UNHEALTHY, OfRequest
 from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
 from solward.vault.ledger.transport import Transport
@@ -51,8 +51,6 @@ PATIENCE_S: Final = 0.5
 # does not rest.
 _INTERNAL: Final = -32603
 NODE_FAULTS: Final = frozenset({UNHEALTHY, _INTERNAL})
-# No failover: another node might do it twice, and its refusals are the faucet's, not the node's.
-ONCE: Final = frozenset({"requestAirdrop"})
 
 Judge = Callable[[str], None]
 

@@ -16,6 +16,7 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ import msgspec
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
+    ONCE,
     NoAnswer,
     OfAnother,
     TooLong,
@@ -160,7 +162,8 @@ class HttpTransport:
         if method in self._together:
             batches = self._sends if method == SEND else self._batches
             return await batches.call(method, encoded)
-        return await _asked(self._post, method, encoded)
+        post = partial(self._post, retries=0) if method in ONCE else self._post
+        return await _asked(post, method, encoded)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -168,9 +171,11 @@ class HttpTransport:
         await self._sends.close()
         await self._connections.close()
 
-    async def _post(self, body: bytes, most: int = MOST_ANSWER_BYTES) -> Answer:
+    async def _post(
+        self, body: bytes, most: int = MOST_ANSWER_BYTES, retries: int | None = None
+    ) -> Answer:
         """Raises `NoAnswer`, `TooLong` where the answer's body has more than `most` bytes."""
-        retries = self._retries
+        retries = self._retries if retries is None else retries
         while True:
             try:
                 # Of the whole: there is no time for a single read.
