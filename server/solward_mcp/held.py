@@ -13,7 +13,9 @@ from typing import Any
 
 from solward.support import jsontext
 
-_MOST = 10_000
+# Of one caller, and callers: what one does makes room at its own cost.
+_MOST = 500
+_MOST_CALLERS = 1_000
 # What became of it is told for so long after it was asked, or nobody can approve it any more.
 _TOLD_S = 3_600.0
 # A host that cancels a request may do so while the answer is on its way.
@@ -34,18 +36,18 @@ class _Request:
 
 
 class HeldCalls:
-    """Remembers, in this process, the Idempotency-Key of each call until its end was told: of one
-    that is held, and of one that was cancelled or has no answer yet."""
+    """Remembers, in this process, the Idempotency-Key of each call of one caller until its end was
+    told: of one that is held, and of one that was cancelled or has no answer yet."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        # By caller, id and call: over HTTP, clients of one caller may use the same ids.
-        self._requests: OrderedDict[tuple[str, str, str], _Request] = OrderedDict()
+        # By id and call: over HTTP, clients of one caller may use the same ids.
+        self._requests: OrderedDict[tuple[str, str], _Request] = OrderedDict()
 
     @staticmethod
-    def name(caller: str, wallet_id: str, tool: str, params: Mapping[str, Any]) -> str:
+    def name(wallet_id: str, tool: str, params: Mapping[str, Any]) -> str:
         """What the same call has in common; nothing can be read from it."""
-        whole = jsontext.dumps([caller, wallet_id, tool, dict(params)], canonical=True)
+        whole = jsontext.dumps([wallet_id, tool, dict(params)], canonical=True)
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def key(self, name: str) -> str | None:
@@ -60,32 +62,32 @@ class HeldCalls:
         """The call is held under this key."""
         self._keep(name, key, max(0.0, (expires_at - datetime.now(UTC)).total_seconds()))
 
-    def begin(self, caller: str, request_id: str, name: str, key: str) -> None:
+    def begin(self, request_id: str, name: str, key: str) -> None:
         """A request makes the call under this key."""
-        self._requests[caller, request_id, name] = _Request(key)
-        self._requests.move_to_end((caller, request_id, name))
+        self._requests[request_id, name] = _Request(key)
+        self._requests.move_to_end((request_id, name))
         if len(self._requests) > _MOST:
             self._requests.popitem(last=False)
         self._keep(name, key)
 
-    def cancel(self, caller: str, request_id: str) -> None:
+    def cancel(self, request_id: str) -> None:
         """The host wants no answer of a request, and dropped one that was on its way.
 
         Of answered requests only the newest: over HTTP each session may count from 1.
         """
         named = [
             (name, request)
-            for (owner, id_, name), request in list(self._requests.items())
-            if (owner, id_) == (caller, request_id) and time.monotonic() < request.until
+            for (id_, name), request in self._requests.items()
+            if id_ == request_id and time.monotonic() < request.until
         ]
         for name, request in [each for each in named if each[1].until == math.inf] or named[-1:]:
             request.is_cancelled = True
             self._keep(name, request.key)
 
-    def told(self, caller: str, request_id: str, name: str, key: str) -> None:
+    def told(self, request_id: str, name: str, key: str) -> None:
         """The call's end is told: the same call again is another payment, unless the request was
         cancelled or is within seconds."""
-        request = self._requests.get((caller, request_id, name))
+        request = self._requests.get((request_id, name))
         if request is not None:
             request.until = time.monotonic() + _CROSSED_S
         is_cancelled = request is not None and request.is_cancelled
@@ -98,3 +100,19 @@ class HeldCalls:
         self._keys.move_to_end(name)
         while len(self._keys) > _MOST:
             self._keys.popitem(last=False)
+
+
+class Callers:
+    """The held calls of each caller of a service."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[bytes, HeldCalls] = OrderedDict()
+
+    def of(self, token: str) -> HeldCalls:
+        """Those of the caller with this token, which the service knows."""
+        caller = hashlib.sha256(token.encode()).digest()
+        calls = self._calls.setdefault(caller, HeldCalls())
+        self._calls.move_to_end(caller)
+        if len(self._calls) > _MOST_CALLERS:
+            self._calls.popitem(last=False)
+        return calls

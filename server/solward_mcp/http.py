@@ -17,7 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from solward.client import SolwardClient
 from solward.support import jsontext
 from solward_mcp.handlers import TIMEOUT_S
-from solward_mcp.held import HeldCalls
+from solward_mcp.held import Callers
 from solward_mcp.negotiation import is_stray, negotiable
 from solward_mcp.protocol import cancelled_id, refusal_of
 from solward_mcp.scope import WalletScope
@@ -28,7 +28,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 # Not resolved: the transport calls the application in this process.
 _BASE_URL = "http://127.0.0.1"
 
-_HELD = HeldCalls()
+_HELD = Callers()
 # An error without an id, since the message has none.
 _STRAY = (
     b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid request: a request has an id, and'
@@ -62,13 +62,14 @@ async def reply(
         return Reply(400, [(b"content-type", b"application/json")], told)
     body = body.removeprefix(codecs.BOM_UTF8)
     message = jsontext.loads(body)
+    held = _HELD.of(token)
     cancelled = cancelled_id(message)
     if cancelled is not None:
-        _HELD.cancel(token, str(cancelled))
+        held.cancel(str(cancelled))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with SolwardClient(_BASE_URL, token, timeout_s=TIMEOUT_S, transport=transport) as client:
         manager = StreamableHTTPSessionManager(
-            mcp_server(WalletScope(client, wallet, _HELD, token)),
+            mcp_server(WalletScope(client, wallet, held)),
             json_response=True,
             stateless=True,
             max_request_body_size=max_bytes,
@@ -78,7 +79,7 @@ async def reply(
                 return await _exchange(manager, headers, body)
         except asyncio.CancelledError:
             # The client closed the connection, perhaps with the answer on its way.
-            _HELD.cancel(token, str(message.get("id")))
+            held.cancel(str(message.get("id")))
             raise
 
 

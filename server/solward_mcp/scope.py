@@ -29,13 +29,11 @@ class WalletScope:
         asks_key: whether to ask the service, once, for the wallet that the caller's key is
             confined to, and to take that for `only`.
         held: calls that a person was asked about.
-        caller: tells the callers apart whose calls `held` has.
     """
 
     client: SolwardClient
     only: str | None = None
     held: HeldCalls = field(default_factory=HeldCalls)
-    caller: str = ""
     asks_key: bool = False
 
     async def one(self) -> str | None:

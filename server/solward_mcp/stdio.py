@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from typing import IO, Any, Final, cast
 
@@ -48,7 +47,7 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
         scope = WalletScope(client, wallet, asks_key=wallet is None)
         server = _server(scope, notifier)
         notifications = NotificationOptions(tools_changed=True, resources_changed=True)
-        messages = _Messages(_protocol_output(), partial(scope.held.cancel, scope.caller))
+        messages = _Messages(_protocol_output(), scope.held.cancel)
         lines = anyio.wrap_file(cast(IO[str], _CheckedLines(sys.stdin.buffer, messages)))
         answers = anyio.wrap_file(cast(IO[str], messages))
         async with stdio_server(lines, answers) as (incoming, outgoing), notifier.running():

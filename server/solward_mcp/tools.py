@@ -185,10 +185,10 @@ async def _continued(
     """
     if asked.key is not None:
         return await _once(work, asked.key)
-    call = HeldCalls.name(scope.caller, wallet_id, name, params)
+    call = HeldCalls.name(wallet_id, name, params)
     key = scope.held.key(call) or f"{GENERATED_KEY}{uuid.uuid4()}"
     if remembered:
-        scope.held.begin(scope.caller, asked.request_id, call, key)
+        scope.held.begin(asked.request_id, call, key)
     try:
         done = await _once(work, key)
     except Held as held:
@@ -196,9 +196,9 @@ async def _continued(
         raise
     except ClientError as error:
         if error.idempotency_key is None:
-            scope.held.told(scope.caller, asked.request_id, call, key)
+            scope.held.told(asked.request_id, call, key)
         raise
-    scope.held.told(scope.caller, asked.request_id, call, key)
+    scope.held.told(asked.request_id, call, key)
     return done
 
 

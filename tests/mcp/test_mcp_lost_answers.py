@@ -13,6 +13,7 @@ from tests.support.services import Break, Carrier, times
 
 from solward.client import SolwardClient
 from solward_mcp import tools
+from solward_mcp.held import Callers
 from solward_mcp.protocol import IDEMPOTENCY_META
 from solward_mcp.scope import WalletScope
 
@@ -112,7 +113,7 @@ async def test_a_cancelled_id_is_that_of_the_newest_call_that_has_it(scope: Wall
     first, second = ARGUMENTS | {"amount": 0.1}, ARGUMENTS | {"amount": 0.2}
     for arguments in (first, second):
         await tools.call_tool(scope, "transfer", arguments, None, "1")
-    scope.held.cancel(scope.caller, "1")
+    scope.held.cancel("1")
     await tools.call_tool(scope, "transfer", second, None, "1")
     assert await paid(scope) == 2
     await tools.call_tool(scope, "transfer", first, None, "1")
@@ -128,6 +129,17 @@ async def test_what_is_read_is_read_anew_after_a_cancelled_call(
         return set(carrier.keys) - {None}
 
     first = await keys("1")
-    scope.held.cancel(scope.caller, "1")
+    scope.held.cancel("1")
     assert first
     assert first.isdisjoint(await keys("2"))
+
+
+def test_the_calls_of_one_caller_take_no_room_of_anothers() -> None:
+    callers = Callers()
+    callers.of("one").begin("1", "call", "key")
+    for number in range(2_000):
+        callers.of("two").begin(str(number), f"call {number}", "other")
+    assert callers.of("one").key("call") == "key"
+    assert callers.of("two").key("call") is None
+    assert callers.of("two").key("call 0") is None
+    assert callers.of("two").key("call 1999") == "other"

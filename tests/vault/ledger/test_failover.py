@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from tests.promises import promise
+from tests.support.clock import until
 from tests.support.rpc import GENESIS, RpcNode, answers_name, listening
 
 from solward.service.cluster import GENESIS as GENESIS_HASHES
@@ -117,7 +118,7 @@ async def test_a_transaction_goes_to_every_fit_node_and_the_first_answers(pair: 
     a, b, transport = pair
     a.faults["sendTransaction"] = "hang"
     assert await transport.call("sendTransaction", ["bytes"]) == "b"
-    assert (a.calls["sendTransaction"], b.calls["sendTransaction"]) == (1, 1)
+    await until(lambda: (a.calls["sendTransaction"], b.calls["sendTransaction"]) == (1, 1))
     a.faults["sendTransaction"] = -32002
     b.faults["sendTransaction"] = 500
     with pytest.raises(LedgerRejected) as caught:
