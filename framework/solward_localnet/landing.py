@@ -4,11 +4,12 @@ import hashlib
 import re
 from typing import Any
 
-from solders.message import to_bytes_versioned
+from solders.message import MessageV1, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from solward.solana.programs import MEMO_PROGRAMS
+from solward.solana.protocol import MAX_WIRE_BYTES
 from solward_localnet.accountindex import mint_account, token_account
 from solward_localnet.errors import (
     PREFLIGHT_FAILURE,
@@ -154,6 +155,8 @@ def read_transaction(wire: bytes) -> VersionedTransaction:
         tx = VersionedTransaction.from_bytes(wire)
         if bytes(tx) != wire:
             raise ValueError("it does not serialize to the same bytes")
+        if len(wire) > MAX_WIRE_BYTES and not isinstance(tx.message, MessageV1):
+            raise ValueError(f"it has more than {MAX_WIRE_BYTES} bytes, and is not of version 1")
     except ValueError as error:
         raise invalid_params(
             f"failed to deserialize solana_transaction::versioned::VersionedTransaction: {error}"

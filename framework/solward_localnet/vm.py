@@ -38,7 +38,7 @@ from solward.solana.fees import (
     SET_UNIT_PRICE,
 )
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAM, STAKE_PROGRAM
-from solward.solana.protocol import LAMPORTS_PER_SIGNATURE
+from solward.solana.protocol import LAMPORTS_PER_SIGNATURE, MAX_COMPUTE_UNITS
 from solward.solana.stakes import Delegation, Entry, stake_account
 from solward.support.base58 import b58encode
 from solward_localnet.accountindex import AccountIndex, plain
@@ -49,6 +49,9 @@ SYSTEM_PROGRAM = Pubkey.default()
 _COMPUTE_BUDGET = Pubkey.from_string(COMPUTE_BUDGET_PROGRAM)
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 _TOO_LARGE = "MaxLoadedAccountsDataSizeExceeded"
+# As many as a transaction may load.
+_ANY_BYTES = 64 << 20
+_MOST_INSTRUCTIONS = 64
 # Bytes of a program's heap where none is asked for.
 _LEAST_HEAP = 32 << 10
 # Of a ComputeBudget instruction; and the lines it logs.
@@ -92,9 +95,9 @@ class Execution:
         return {key: post for key, writable, pre, post in states if writable and pre != post}
 
 
-def refused(keys: Keys, pre: tuple[Account | None, ...], fee: int) -> Execution:
+def refused(keys: Keys, pre: tuple[Account | None, ...], fee: int, error: Any) -> Execution:
     """What becomes of a transaction whose payer cannot pay `fee` lamports."""
-    return Execution(keys, "InsufficientFundsForFee", False, fee, 0, (), (), None, pre, pre)
+    return Execution(keys, error, False, fee, 0, (), (), None, pre, pre)
 
 
 def executed(
@@ -104,15 +107,22 @@ def executed(
     landed: bool,
     extra: int,
     added: int,
+    is_unloaded: bool,
     pre: tuple[Account | None, ...],
     post: tuple[Account | None, ...],
 ) -> Execution:
     """LiteSVM's result, with `extra` lamports of fee that LiteSVM does not know of, and without the
-    `added` ComputeBudget instructions of `_for_vm`, which ran if the others did."""
+    `added` ComputeBudget instructions of `_for_vm`, which ran if the others did.
+
+    Args:
+        is_unloaded: the transaction loads no accounts, so that nothing of it runs.
+    """
     err: Any | None = None
     meta = result if isinstance(result, TransactionMetadata) else result.meta()
     if isinstance(result, FailedTransactionMetadata):
         err = json.loads(result.to_json())["err"]
+        if is_unloaded and isinstance(err, dict) and "InstructionError" in err:
+            err = _TOO_LARGE
         added = 0
     logs = meta.logs()
     return Execution(
@@ -239,16 +249,15 @@ class Vm:
         keys = self.keys(tx.message)
         pre = self._states(keys)
         extra = priority_fee_of_message(tx.message)
-        if not self._take(keys.all[0], pre[0], extra):
-            return refused(keys, pre, extra)
-        if _loads_nothing(tx.message):
-            signatures = tx.message.header.num_required_signatures * LAMPORTS_PER_SIGNATURE
-            is_paid = self._take(keys.all[0], self.account(keys.all[0]), signatures)
-            if not (is_paid and keep_failure):
-                self.put({keys.all[0]: pre[0]})
-            return self._unloaded(keys, pre, extra + signatures, landed=is_paid)
         vm_tx = _for_vm(tx)
-        result = self._guarded(self._svm.send_transaction, vm_tx)
+        unpaid = self._take(keys.all[0], pre[0], tx.message)
+        if unpaid is not None:
+            return refused(keys, pre, extra, unpaid)
+        try:
+            result = self._guarded(self._svm.send_transaction, vm_tx)
+        except Exception:
+            self.put({keys.all[0]: pre[0]})
+            raise
         post = self._states(keys)
         failed = isinstance(result, FailedTransactionMetadata)
         # LiteSVM charges nothing for what does not land, and then the rest is not due either.
@@ -260,7 +269,14 @@ class Vm:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
             post = self._states(keys)
         execution = executed(
-            keys, result, landed=landed, extra=extra, added=_added(tx, vm_tx), pre=pre, post=post
+            keys,
+            result,
+            landed=landed,
+            extra=extra,
+            added=_added(tx, vm_tx),
+            is_unloaded=_is_unloaded(tx.message),
+            pre=pre,
+            post=post,
         )
         for address, account in execution.changed().items():
             self.index.update(address, account)
@@ -275,13 +291,10 @@ class Vm:
         keys = self.keys(tx.message)
         pre = self._states(keys)
         extra = priority_fee_of_message(tx.message)
-        if not self._take(keys.all[0], pre[0], extra):
-            return refused(keys, pre, extra)
-        if _loads_nothing(tx.message):
-            self.put({keys.all[0]: pre[0]})
-            fee = extra + tx.message.header.num_required_signatures * LAMPORTS_PER_SIGNATURE
-            return self._unloaded(keys, pre, fee, landed=False)
         vm_tx = _for_vm(tx)
+        unpaid = self._take(keys.all[0], pre[0], tx.message)
+        if unpaid is not None:
+            return refused(keys, pre, extra, unpaid)
         try:
             result = self._guarded(self._svm.simulate_transaction, vm_tx)
         finally:
@@ -293,18 +306,15 @@ class Vm:
             states = zip(keys.all, pre, strict=True)
             post = tuple(_living(after.get(key, old)) for key, old in states)
         return executed(
-            keys, result, landed=False, extra=extra, added=_added(tx, vm_tx), pre=pre, post=post
+            keys,
+            result,
+            landed=False,
+            extra=extra,
+            added=_added(tx, vm_tx),
+            is_unloaded=_is_unloaded(tx.message),
+            pre=pre,
+            post=post,
         )
-
-    def _unloaded(
-        self, keys: Keys, pre: tuple[Account | None, ...], fee: int, *, landed: bool
-    ) -> Execution:
-        """What becomes of a v1 message that sets no bytes of accounts to load, once it paid."""
-        post = self._states(keys)
-        execution = Execution(keys, _TOO_LARGE, landed, fee, 0, (), (), None, pre, post)
-        for address, account in execution.changed().items():
-            self.index.update(address, account)
-        return execution
 
     def keys(self, message: AnyMessage) -> Keys:
         """The accounts of a message; those of a lookup table that cannot be read are left out."""
@@ -341,17 +351,25 @@ class Vm:
             for index, key in enumerate(keys.all)
         )
 
-    def _take(self, address: Pubkey, payer: Account | None, lamports: int) -> bool:
-        """Take a v1 message's priority fee, which LiteSVM does not; False: it cannot be paid."""
-        if not lamports or payer is None:
-            return True
-        if payer.lamports < lamports:
-            return False
-        reduced = Account(
-            payer.lamports - lamports, payer.data, payer.owner, payer.executable, payer.rent_epoch
-        )
+    def _take(self, address: Pubkey, payer: Account | None, message: AnyMessage) -> Any | None:
+        """Take a v1 message's priority fee, which LiteSVM does not; the error if it cannot be paid.
+
+        Of a payer that may pay no fee at all nothing is taken: LiteSVM refuses it.
+        """
+        lamports = priority_fee_of_message(message)
+        if not lamports or payer is None or payer.owner != SYSTEM_PROGRAM:
+            return None
+        signatures = message.header.num_required_signatures * LAMPORTS_PER_SIGNATURE
+        left = payer.lamports - lamports - signatures
+        least = self.rent(len(payer.data))
+        # A durable nonce keeps what makes it exempt from rent; another payer that, or nothing.
+        if left < (least if payer.data else 0):
+            return "InsufficientFundsForFee"
+        if 0 < left < least <= payer.lamports:
+            return {"InsufficientFundsForRent": {"account_index": 0}}
+        reduced = Account(payer.lamports - lamports, payer.data, payer.owner)
         self._svm.set_account(address, reduced)
-        return True
+        return None
 
     def _guarded(self, run: Any, tx: VersionedTransaction) -> Any:
         try:
@@ -382,47 +400,50 @@ class Vm:
         )
 
 
-def _loads_nothing(message: AnyMessage) -> bool:
-    return isinstance(message, MessageV1) and not message.config.loaded_accounts_data_size_limit
-
-
 def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
     """What LiteSVM executes in place of a transaction. It reads the limits of a v1 message from
     ComputeBudget instructions, which a cluster ignores there, and not from its config (SIMD-0385).
-    So the config's values stand in the message's own instructions, and in further ones after them.
+    So the config's values stand in the message's own instructions, and in further ones after them
+    where there is room: LiteSVM runs no more than 64.
     """
     message = tx.message
     if not isinstance(message, MessageV1):
         return tx
-    keys, header = list(message.account_keys), message.header
-    config = message.config
+    keys, header, config = list(message.account_keys), message.header, message.config
+    # Without bytes of accounts to load nothing runs, which LiteSVM does not know.
+    runs = bool(config.loaded_accounts_data_size_limit)
     values = {
-        SET_UNIT_LIMIT: config.compute_unit_limit or 0,
+        SET_UNIT_LIMIT: min(config.compute_unit_limit or 0, MAX_COMPUTE_UNITS) if runs else 0,
+        REQUEST_HEAP: config.heap_size or _LEAST_HEAP,
         # The priority fee is taken apart.
         SET_UNIT_PRICE: 0,
-        SET_LOADED_BYTES: config.loaded_accounts_data_size_limit or 0,
-        REQUEST_HEAP: config.heap_size or _LEAST_HEAP,
+        SET_LOADED_BYTES: _ANY_BYTES,
     }
-    instructions = []
+    kinds = list(values)
+    run: list[CompiledInstruction | int] = []
     for each in message.instructions:
-        if keys[each.program_id_index] == _COMPUTE_BUDGET:
+        if keys[each.program_id_index] != _COMPUTE_BUDGET:
+            run.append(each)
+        elif kinds:
             kind = each.data[0] if each.data else -1
-            each = (
-                _budget(keys, kind, values.pop(kind))
-                if kind in values
-                else CompiledInstruction(_index(keys, _MEMO), b"", b"")
-            )
-        instructions.append(each)
-    values.pop(SET_UNIT_PRICE, None)
-    if values.get(SET_UNIT_LIMIT):
-        values[SET_UNIT_LIMIT] += _BUDGET_UNITS * len(values)
-    instructions += [_budget(keys, kind, value) for kind, value in values.items()]
-    added = len(keys) - len(message.account_keys)
+            run.append(kinds.pop(kinds.index(kind) if kind in kinds else 0))
+        else:
+            run.append(CompiledInstruction(_index(keys, _MEMO), b"", b""))
+    room = _MOST_INSTRUCTIONS - len(run)
+    due = SET_UNIT_LIMIT, *([REQUEST_HEAP] if config.heap_size else [])
+    further = [kind for kind in due if kind in kinds][:room]
+    if values[SET_UNIT_LIMIT]:
+        more = values[SET_UNIT_LIMIT] + _BUDGET_UNITS * len(further)
+        values[SET_UNIT_LIMIT] = min(more, MAX_COMPUTE_UNITS)
+    instructions = [
+        _budget(keys, each, values[each]) if isinstance(each, int) else each
+        for each in (*run, *further)
+    ]
     made = MessageV0(
         MessageHeader(
             header.num_required_signatures,
             header.num_readonly_signed_accounts,
-            header.num_readonly_unsigned_accounts + added,
+            header.num_readonly_unsigned_accounts + len(keys) - len(message.account_keys),
         ),
         keys,
         message.recent_blockhash,
@@ -430,6 +451,10 @@ def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
         [],
     )
     return VersionedTransaction.populate(made, tx.signatures)
+
+
+def _is_unloaded(message: AnyMessage) -> bool:
+    return isinstance(message, MessageV1) and not message.config.loaded_accounts_data_size_limit
 
 
 def _added(tx: VersionedTransaction, vm_tx: VersionedTransaction) -> int:

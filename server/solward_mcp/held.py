@@ -80,19 +80,31 @@ class HeldCalls:
             for (id_, name), request in self._requests.items()
             if id_ == request_id and time.monotonic() < request.until
         ]
-        for name, request in [each for each in named if each[1].until == math.inf] or named[-1:]:
+        open_ = [each for each in named if each[1].until == math.inf]
+        for name, _request in open_ or named[-1:]:
+            self.drop(request_id, name)
+
+    def drop(self, request_id: str, name: str) -> None:
+        """Nobody waits for the answer of this call."""
+        request = self._requests.get((request_id, name))
+        if request is not None:
             request.is_cancelled = True
             self._keep(name, request.key)
 
     def told(self, request_id: str, name: str, key: str) -> None:
         """The call's end is told: the same call again is another payment, unless the request was
         cancelled or is within seconds."""
-        request = self._requests.get((request_id, name))
-        if request is not None:
-            request.until = time.monotonic() + _CROSSED_S
+        request = self.answered(request_id, name)
         is_cancelled = request is not None and request.is_cancelled
         if not is_cancelled and self._keys.get(name, ("", 0.0))[0] == key:
             del self._keys[name]
+
+    def answered(self, request_id: str, name: str) -> _Request | None:
+        """A request is answered, whatever that says of the call's end; returns it, if known."""
+        request = self._requests.get((request_id, name))
+        if request is not None:
+            request.until = time.monotonic() + _CROSSED_S
+        return request
 
     def _keep(self, name: str, key: str, left_s: float = 0.0) -> None:
         until = time.monotonic() + left_s + _TOLD_S

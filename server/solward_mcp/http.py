@@ -68,8 +68,9 @@ async def reply(
         held.cancel(str(cancelled))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with SolwardClient(_BASE_URL, token, timeout_s=TIMEOUT_S, transport=transport) as client:
+        scope = WalletScope(client, wallet, held)
         manager = StreamableHTTPSessionManager(
-            mcp_server(WalletScope(client, wallet, held)),
+            mcp_server(scope),
             json_response=True,
             stateless=True,
             max_request_body_size=max_bytes,
@@ -79,7 +80,8 @@ async def reply(
                 return await _exchange(manager, headers, body)
         except asyncio.CancelledError:
             # The client closed the connection, perhaps with the answer on its way.
-            held.cancel(str(message.get("id")))
+            if scope.call is not None:
+                held.drop(str(message["id"]), scope.call)
             raise
 
 

@@ -29,12 +29,14 @@ class WalletScope:
         asks_key: whether to ask the service, once, for the wallet that the caller's key is
             confined to, and to take that for `only`.
         held: calls that a person was asked about.
+        call: the name in `held` of the last call that began.
     """
 
     client: SolwardClient
     only: str | None = None
     held: HeldCalls = field(default_factory=HeldCalls)
     asks_key: bool = False
+    call: str | None = None
 
     async def one(self) -> str | None:
         """Id, name or address of the session's one wallet; raises `ClientError`."""

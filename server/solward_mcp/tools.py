@@ -188,15 +188,20 @@ async def _continued(
     call = HeldCalls.name(wallet_id, name, params)
     key = scope.held.key(call) or f"{GENERATED_KEY}{uuid.uuid4()}"
     if remembered:
+        scope.call = call
         scope.held.begin(asked.request_id, call, key)
     try:
         done = await _once(work, key)
     except Held as held:
+        scope.held.answered(asked.request_id, call)
         scope.held.remember(call, key, held.expires_at)
         raise
-    except ClientError as error:
-        if error.idempotency_key is None:
-            scope.held.told(asked.request_id, call, key)
+    except Refused:
+        scope.held.told(asked.request_id, call, key)
+        raise
+    except ClientError:
+        # It says nothing of what was done under the key, as too many requests do not.
+        scope.held.answered(asked.request_id, call)
         raise
     scope.held.told(asked.request_id, call, key)
     return done

@@ -15,6 +15,7 @@ from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay, wi
 from solward.support.base58 import b58encode
 
 MEMO = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
+BASE64 = {"encoding": "base64"}
 LOOKUP = Pubkey.from_string("AddressLookupTab1e1111111111111111111111111")
 SYSTEM = Pubkey.default()
 
@@ -286,6 +287,61 @@ async def test_a_limit_that_a_v1_message_does_not_set_is_none(
     meta = (await chain.transaction(signature))["meta"]
     assert (meta["err"], meta["fee"]) == (error, FEE + 7_000)
     assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - FEE - 7_000
+
+
+@pytest.mark.parametrize("limit", [1_400_001, 2**32 - 1])
+async def test_a_simulation_of_a_v1_message_takes_nothing(chain: Chain, limit: int) -> None:
+    tx = await v1(chain, SOL, PAYER_LAMPORTS // 2, compute_unit_limit=limit)
+    value = await chain.value("simulateTransaction", wire(tx), {"encoding": "base64"})
+    assert value["err"] is None
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS
+    await chain.post(tx)
+
+
+async def test_nobody_pays_the_fee_of_a_v1_message_but_who_can(chain: Chain) -> None:
+    poor, payer = Keypair(), chain.payer
+    for config in (LIMITS, {"compute_unit_limit": 10_000}):
+        message = MessageV1.try_compile(
+            poor.pubkey(),
+            [pay(payer.pubkey(), key(), SOL)],
+            await chain.blockhash(),
+            TransactionConfig(priority_fee=777, **config),
+        )
+        tx = VersionedTransaction(message, [poor, payer])
+        assert (await chain.refused(tx)).data["err"] == "AccountNotFound"
+        await chain.post(tx, skipPreflight=True)
+        assert await chain.balance(poor.pubkey()) == 0
+    left = 100
+    tx = await v1(chain, SOL, PAYER_LAMPORTS - FEE - left)
+    error = {"InsufficientFundsForRent": {"account_index": 0}}
+    assert (await chain.refused(tx)).data["err"] == error
+    assert await chain.balance(payer.pubkey()) == PAYER_LAMPORTS
+
+
+@pytest.mark.parametrize("count", [61, 62, 63, 64])
+async def test_a_v1_message_has_up_to_64_instructions(chain: Chain, count: int) -> None:
+    more = [pay(chain.payer.pubkey(), chain.payer.pubkey(), 1)] * (count - 1)
+    signature = await chain.post(await v1(chain, SOL, 0, *more))
+    assert (await chain.transaction(signature))["meta"]["err"] is None
+
+
+async def test_compute_budget_instructions_count_to_the_limit_of_a_v1_message(
+    chain: Chain,
+) -> None:
+    budget = [set_compute_unit_limit(1), set_compute_unit_price(10**9)]
+    for limit, error in (
+        (450, None),
+        (449, {"InstructionError": [2, "ComputationalBudgetExceeded"]}),
+    ):
+        tx = await v1(chain, SOL, 0, *budget, compute_unit_limit=limit)
+        value = await chain.value("simulateTransaction", wire(tx), {"encoding": "base64"})
+        assert value["err"] == error
+
+
+async def test_a_transaction_of_version_0_has_one_packet(chain: Chain) -> None:
+    memo = Instruction(MEMO, b"x" * 1_100, [])
+    error = await chain.error("sendTransaction", wire(await chain.signed([memo])), BASE64)
+    assert "not of version 1" in error.message
 
 
 async def test_compute_budget_instructions_of_a_v1_message_set_nothing(chain: Chain) -> None:

@@ -12,6 +12,7 @@ from tests.promises import promise
 from tests.support.services import Break, Carrier, times
 
 from solward.client import SolwardClient
+from solward.types.errors import API_HEADER, API_VERSION
 from solward_mcp import tools
 from solward_mcp.held import Callers
 from solward_mcp.protocol import IDEMPOTENCY_META
@@ -94,6 +95,35 @@ async def test_a_call_that_is_cancelled_and_repeated_pays_once(
     assert (other["isError"], again["isError"], await paid(scope)) == (False, False, 2)
     # It was answered: the same call again is another payment, which this wallet cannot pay.
     assert (await tools.call_tool(scope, "transfer", ARGUMENTS, None, "4"))["isError"]
+
+
+@promise("mcp-cancelled-call-pays-once")
+@pytest.mark.parametrize("status", [400, 401, 403, 409, 429])
+async def test_a_refusal_that_says_nothing_of_the_payment_forgets_no_key(
+    scope: WalletScope, carrier: Carrier, status: int
+) -> None:
+    arguments = ARGUMENTS | {"amount": 0.25}
+    await tools.call_tool(scope, "transfer", arguments, None, "1")
+    scope.held.cancel("1")
+    own = {API_HEADER: API_VERSION}
+    refusal = httpx.Response(status, json={"error": "not now"}, headers=own)
+    trouble = times(1, lambda _request: refusal)
+    carrier.before = lambda request: trouble(request) if request.method == "POST" else None
+    assert (await tools.call_tool(scope, "transfer", arguments, None, "2"))["isError"]
+    again = await tools.call_tool(scope, "transfer", arguments, None, "3")
+    assert (again["isError"], await paid(scope)) == (False, 1)
+
+
+@promise("mcp-cancelled-call-pays-once")
+async def test_who_hangs_up_drops_his_own_call_and_no_others_of_the_id(scope: WalletScope) -> None:
+    first, second = ARGUMENTS | {"amount": 0.1}, ARGUMENTS | {"amount": 0.2}
+    await tools.call_tool(scope, "transfer", first, None, "1")
+    assert scope.call is not None
+    scope.held.drop("1", scope.call)
+    await tools.call_tool(scope, "transfer", second, None, "1")
+    for again, payments in ((first, 2), (second, 3)):
+        await tools.call_tool(scope, "transfer", again, None, "2")
+        assert await paid(scope) == payments
 
 
 @promise("mcp-cancelled-call-pays-once")

@@ -83,7 +83,13 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> Stream:
-        """As httpcore's; the connection is closed where it fails."""
+        """As httpcore's; the connection is closed where it fails.
+
+        What came before the handshake is nobody's word, and would be read as the other end's.
+        """
+        if self.is_readable:
+            self.abort()
+            raise httpcore.ConnectError
         try:
             async with asyncio.timeout(timeout):
                 made = await self._loop.start_tls(

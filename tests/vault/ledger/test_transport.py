@@ -22,10 +22,12 @@ import pytest
 from aiohttp import web
 from tests.promises import promise
 from tests.support.certificates import issued
+from tests.support.clock import until
 from tests.support.http import served
 from tests.support.rpc import GENESIS, listening
 
 from solward.support.streams import dial_tcp
+from solward.support.tls import tls_context
 from solward.telemetry.scrub import conceal
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import connections
@@ -600,3 +602,20 @@ async def test_a_proxy_of_another_protocol_is_no_answer(monkeypatch: pytest.Monk
     async with _transport("http://rpc.test") as transport:
         with pytest.raises(LedgerUnavailable, match="UnsupportedProtocol"):
             await transport.call("getHealth", [])
+
+
+@promise("answers-are-own")
+async def test_what_comes_before_the_handshake_of_tls_is_no_answer(tls: ssl.SSLContext) -> None:
+    async def speaks_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_answer(b'{"jsonrpc":"2.0","id":1,"result":9}'))
+        await writer.start_tls(tls)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"never")
+        writer.close()
+
+    server = await asyncio.start_server(speaks_first, "127.0.0.1", 0)
+    stream = await dial_tcp("127.0.0.1", server.sockets[0].getsockname()[1], 5)
+    await until(lambda: stream.is_readable)
+    with pytest.raises(httpcore.ConnectError):
+        await stream.start_tls(tls_context(), "localhost", 5)
+    server.close()

@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 import ipaddress
 import itertools
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -77,8 +78,9 @@ MOST_ANSWERS_BYTES: Final = 4 * 1024 * 1024
 ALONE_S: Final = 60.0
 MOST_ALONE_S: Final = 3600.0
 
-# Ids of requests; no two of this process have one, so that none is taken for another's answer.
-_NUMBERS: Final = itertools.count(1)
+# Ids of requests; no two of this process have one, and nobody can tell the next one, so that none
+# is taken for another's answer.
+_NUMBERS: Final = itertools.count(secrets.randbelow(2**40) + 1)
 
 Post = Callable[[bytes, int], Awaitable[Answer]]
 
