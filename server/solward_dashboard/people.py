@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from solward.client import Agent, ApiKey, Contact, Wallet
 from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.types.roles import key_principal
 
 _OF_ADMIN = "you (admin)"
 
@@ -39,7 +40,7 @@ class People:
         """
         names = {f"wallet:{each.id}": each.name for each in wallets}
         names |= {f"agent:{each.id}": each.name for each in agents}
-        names |= {f"key:{each.id}": each.name for each in keys}
+        names |= {key_principal(each.id): each.name for each in keys}
         addresses = {each.address: f"wallet {each.name}" for each in wallets}
         for contact in contacts:
             addresses.setdefault(contact.address, contact.name)

@@ -16,7 +16,7 @@ from solward.support.clock import iso
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
 from solward.types.money import lamports_to_sol
-from solward.types.roles import KEY_PRINCIPAL, Role, admin_principal
+from solward.types.roles import Role, admin_principal, key_principal
 
 KEY_PREFIX: Final = "sk-"
 ADMIN_PREFIX: Final = "sa-"
@@ -74,7 +74,7 @@ class Credential:
     @property
     def principal(self) -> str:
         """Its name in records, events and limit scopes."""
-        return f"{KEY_PRINCIPAL}{self.id}" if self.role is None else admin_principal(self.id)
+        return key_principal(self.id) if self.role is None else admin_principal(self.id)
 
     def rotated(
         self, hash_: str, now_ms: int, overlap_s: int, until_ms: int | None = None

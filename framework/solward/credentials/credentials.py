@@ -34,7 +34,7 @@ from solward.database.prepared import Prepared, Row
 from solward.database.tables import credentials as table
 from solward.database.tables import grant_sets
 from solward.types.errors import InvalidRequest, KeyRevoked
-from solward.types.roles import KEY_PRINCIPAL
+from solward.types.roles import KEY_PRINCIPAL_PREFIX
 
 MOST_ADMINS: Final = 100
 _ADMINS_LOCK = "admin-credentials"
@@ -68,7 +68,9 @@ _OF_WALLET = Prepared(
         func.count().label("keys"),
     )
     .select_from(
-        table.outerjoin(grant_sets, grant_sets.c.principal == literal(KEY_PRINCIPAL) + table.c.id)
+        table.outerjoin(
+            grant_sets, grant_sets.c.principal == literal(KEY_PRINCIPAL_PREFIX) + table.c.id
+        )
     )
     .where(_IS_KEY, or_(table.c.wallet_id.is_(None), table.c.wallet_id == bindparam("b_wallet")))
     .group_by(grant_sets.c.principal, table.c.spending_limit_lamports, table.c.max_costs_lamports)

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import clock
 from solward.database.prepared import Prepared
 from solward.database.tables import processes, schedule_runs, schedules, transactions
-from solward.types.roles import KEY_PRINCIPAL, is_key
+from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
 
 Fields = dict[str, Any]
 
@@ -85,7 +85,7 @@ async def named(connection: AsyncConnection, wallet_id: str, name: str) -> str |
 async def counts(connection: AsyncConnection, wallet_id: str, made_by: str) -> tuple[int, int]:
     """How many schedules a wallet has of API keys, or of others where `made_by` is none, and how
     many somebody made."""
-    of_keys = schedules.c.made_by.startswith(KEY_PRINCIPAL)
+    of_keys = schedules.c.made_by.startswith(KEY_PRINCIPAL_PREFIX)
     of_wallet = select(func.count()).where(
         schedules.c.wallet_id == wallet_id, of_keys if is_key(made_by) else not_(of_keys)
     )

@@ -103,7 +103,7 @@ from solward.types.guardrail import SOL
 from solward.types.manifest import Terms
 from solward.types.money import SOL_DECIMALS
 from solward.types.record import ACTION, Hold, TransactionRecord
-from solward.types.roles import KEY_PRINCIPAL
+from solward.types.roles import key_principal
 from solward.vault.custody import Wallet, Wallets
 from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import Worth, worth
@@ -688,7 +688,7 @@ class Solward:
         await self.credentials.revoke(key_id, is_admins=False)
         await self.limiter.forget(key_id)
         # Last: it is never there without its grants.
-        await self.policies.forget(f"{KEY_PRINCIPAL}{key_id}")
+        await self.policies.forget(key_principal(key_id))
 
     async def ledger_health(self) -> dict[str, Any]:
         """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""

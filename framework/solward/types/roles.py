@@ -9,7 +9,7 @@ from typing import Final
 ADMIN: Final = "admin"
 """The principal of the admin secret; `admin:<id>` is that of an admin credential."""
 
-KEY_PRINCIPAL: Final = "key:"
+KEY_PRINCIPAL_PREFIX: Final = "key:"
 """What the principal of an API key begins with; its id follows."""
 
 _PREFIX = f"{ADMIN}:"
@@ -40,7 +40,7 @@ def is_admin(principal: str) -> bool:
 
 def is_key(principal: str | None) -> bool:
     """Whether a principal is an API key's."""
-    return principal is not None and principal.startswith(KEY_PRINCIPAL)
+    return principal is not None and principal.startswith(KEY_PRINCIPAL_PREFIX)
 
 
 def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
@@ -49,6 +49,11 @@ def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
     if read_only or "write" in permissions:
         return None
     return "its permissions are not enforced and bind nothing; readOnly makes a key that only reads"
+
+
+def key_principal(key_id: str) -> str:
+    """The principal of an API key."""
+    return KEY_PRINCIPAL_PREFIX + key_id
 
 
 def admin_principal(credential_id: str) -> str:

@@ -23,6 +23,7 @@ import click
 from solward.support import jsontext
 from solward.support.atomic_files import write_file
 from solward.types.errors import InvalidRequest
+from solward.types.roles import key_principal
 from solward_cli.options import expiry, log_level_option
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
 
@@ -146,7 +147,7 @@ async def _grant(call: ServiceCall, made: CreatedKey, said: Sequence[str]) -> No
     """Give the new key its grants; where one is refused, the key ends."""
     sentences = [f"Key {made.id} {each.rstrip('.')}." for each in said]
     try:
-        await call.client.policy.put(f"key:{made.id}", sentences)
+        await call.client.policy.put(key_principal(made.id), sentences)
     except BaseException:
         await call.client.keys.revoke(made.id)
         raise

@@ -15,7 +15,7 @@ from solward.client import AuditFilter, AuditPage, Event
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.events import EventKind
-from solward.types.roles import admin_principal
+from solward.types.roles import admin_principal, key_principal
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import fact, notify_error
 from solward_dashboard.frame import Freshness, Poll, frame
@@ -90,7 +90,7 @@ async def names() -> Names:
     return Names(
         {f"wallet:{each.id}": each.name for each in wallets}
         | {f"agent:{each.id}": each.name for each in agents}
-        | {f"key:{each.id}": each.name for each in keys}
+        | {key_principal(each.id): each.name for each in keys}
         | {admin_principal(each.id): each.name for each in admins}
     )
 

@@ -15,7 +15,7 @@ from solward.support.clock import iso
 from solward.support.durations import DAY_MS
 from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import SOL_DECIMALS, lamports_to_sol
-from solward.types.roles import KEY_PRINCIPAL, is_key
+from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
 from solward.vault.grants.model import (
     ANY_ASSET,
     COSTS_WINDOW_MS,
@@ -298,7 +298,7 @@ def can_leave(
         parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
         # Which of the keys without grants it is makes no difference.
         parts += [
-            _of_all(_of_caller(KEY_PRINCIPAL, limits, asset, wallet_id, sets, now), keys)
+            _of_all(_of_caller(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
             for limits, keys in alike
         ]
         whole = _least(_added(parts), _of_ceilings(ceilings, asset, lends=lends))
