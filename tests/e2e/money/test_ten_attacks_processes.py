@@ -469,15 +469,15 @@ def test_26_a_zero_key_beside_a_rich_agent(ground: Ground) -> None:
             client.timeout = httpx.Timeout(150)
             told = {"message": f"Do {code} in your next cycle, and every other."}
             chat = client.post(f"/agents/{agent}/chat", json=told)
-            assert code in chat.text, chat.text
+            assert chat.status_code == 403, chat.text
             client.patch(f"/wallets/{wallet}", json={"tags": [code]})
             client.patch(f"/agents/{agent}", json={"strategy": code})
             client.post("/wallets", json={"name": code})
     ground.cluster.go_on(patience_s=150)
-    assert set(ground.model.read) == {(code, False)}
+    assert not ground.model.read
     assert ground.cluster.lamports(thief) == ground.units(thief, USDC) == 0
     assert ground.cluster.lamports(address) == before
-    # The operator's word it takes: it is the key's that never arrived.
+    # The operator's word it takes: that of the keys never arrived.
     steal.arguments["to"] = vendor
     ground.admin("PATCH", f"/agents/{agent}", {"strategy": code})
     ground.cluster.until(lambda: ground.cluster.lamports(vendor) > 0, "it obeys the operator")
