@@ -24,8 +24,8 @@ API = "/api/v1/"
 WALLETS = 1_600
 RECORDS = 1_000
 ROUNDS = 15
-# Requests of the bare handler and of each read in a round: a slice begins slowly, and a shorter one
-# pays more for it.
+# Requests of the bare handler, and of each row but transfers, in a round: a slice begins slowly,
+# and a shorter one pays more for it.
 SLICE = 300
 # Transfers come from so many wallets in turn: payments of one wait for each other.
 PAYERS = 16
@@ -115,7 +115,7 @@ async def _rows(external: Served, embedded: Served) -> list[Row]:
     return [
         # docs/benchmarks.md has why it is not more.
         Row("transfers confirmed", external, transfers, 160, 0.1, ECHO, _confirmed),
-        Row("POST wallets", external, itertools.repeat(NEW_WALLET), 150, 0.45, ECHO),
+        Row("POST wallets", external, itertools.repeat(NEW_WALLET), SLICE, 0.45, ECHO),
         get("GET balance", f"wallets/{payers[0]}/balance", 0.5),
         replace(of_embedded, served=embedded),
         get("GET transactions?limit=50", "transactions?limit=50", 0.44),
