@@ -103,25 +103,23 @@ def refused(keys: Keys, pre: tuple[Account | None, ...], fee: int, error: Any) -
 def executed(
     keys: Keys,
     result: Any,
+    tx: VersionedTransaction,
+    vm_tx: VersionedTransaction,
     *,
     landed: bool,
     extra: int,
-    added: int,
-    is_unloaded: bool,
     pre: tuple[Account | None, ...],
     post: tuple[Account | None, ...],
 ) -> Execution:
-    """LiteSVM's result, with `extra` lamports of fee that LiteSVM does not know of, and without the
-    `added` ComputeBudget instructions of `_for_vm`, which ran if the others did.
-
-    Args:
-        is_unloaded: the transaction loads no accounts, so that nothing of it runs.
-    """
+    """LiteSVM's result of `vm_tx` as that of `tx`: with `extra` lamports of fee that LiteSVM does
+    not know of, and without the ComputeBudget instructions that `_for_vm` added, which ran if the
+    others did."""
+    added = len(vm_tx.message.instructions) - len(tx.message.instructions)
     err: Any | None = None
     meta = result if isinstance(result, TransactionMetadata) else result.meta()
     if isinstance(result, FailedTransactionMetadata):
         err = json.loads(result.to_json())["err"]
-        if is_unloaded and isinstance(err, dict) and "InstructionError" in err:
+        if _is_unloaded(tx.message) and isinstance(err, dict) and "InstructionError" in err:
             err = _TOO_LARGE
         added = 0
     logs = meta.logs()
@@ -269,14 +267,7 @@ class Vm:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
             post = self._states(keys)
         execution = executed(
-            keys,
-            result,
-            landed=landed,
-            extra=extra,
-            added=_added(tx, vm_tx),
-            is_unloaded=_is_unloaded(tx.message),
-            pre=pre,
-            post=post,
+            keys, result, tx, vm_tx, landed=landed, extra=extra, pre=pre, post=post
         )
         for address, account in execution.changed().items():
             self.index.update(address, account)
@@ -305,16 +296,7 @@ class Vm:
             after = dict(result.post_accounts())
             states = zip(keys.all, pre, strict=True)
             post = tuple(_living(after.get(key, old)) for key, old in states)
-        return executed(
-            keys,
-            result,
-            landed=False,
-            extra=extra,
-            added=_added(tx, vm_tx),
-            is_unloaded=_is_unloaded(tx.message),
-            pre=pre,
-            post=post,
-        )
+        return executed(keys, result, tx, vm_tx, landed=False, extra=extra, pre=pre, post=post)
 
     def keys(self, message: AnyMessage) -> Keys:
         """The accounts of a message; those of a lookup table that cannot be read are left out."""
@@ -411,7 +393,7 @@ def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
         return tx
     keys, header, config = list(message.account_keys), message.header, message.config
     # Without bytes of accounts to load nothing runs, which LiteSVM does not know.
-    runs = bool(config.loaded_accounts_data_size_limit)
+    runs = not _is_unloaded(message)
     values = {
         SET_UNIT_LIMIT: min(config.compute_unit_limit or 0, MAX_COMPUTE_UNITS) if runs else 0,
         REQUEST_HEAP: config.heap_size or _LEAST_HEAP,
@@ -455,10 +437,6 @@ def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
 
 def _is_unloaded(message: AnyMessage) -> bool:
     return isinstance(message, MessageV1) and not message.config.loaded_accounts_data_size_limit
-
-
-def _added(tx: VersionedTransaction, vm_tx: VersionedTransaction) -> int:
-    return len(vm_tx.message.instructions) - len(tx.message.instructions)
 
 
 def _budget(keys: list[Pubkey], kind: int, value: int) -> CompiledInstruction:
