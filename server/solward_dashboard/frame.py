@@ -466,7 +466,8 @@ class Poll(Generic[T]):
         self._sent += 1
         number = self._sent
         try:
-            response = await asyncio.wait_for(self._fetch(), _TIMEOUT_S)
+            async with asyncio.timeout(_TIMEOUT_S):
+                response = await self._fetch()
         except (ClientError, TimeoutError) as error:
             if self._is_current(number):
                 self._freshness.failed(error, self)

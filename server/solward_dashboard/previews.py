@@ -143,9 +143,8 @@ class Preview:
         self._offer(confirm=False, again=False)
         self._set_text("Asking the service what it would do …")
         try:
-            trial, around = await asyncio.wait_for(
-                asyncio.gather(self._trial(), surroundings(self._wallet_id)), _TIMEOUT_S
-            )
+            async with asyncio.timeout(_TIMEOUT_S):
+                trial, around = await asyncio.gather(self._trial(), surroundings(self._wallet_id))
         except TimeoutError:
             self._fail(f"The service did not answer within {_TIMEOUT_S:g} s. Nothing was sent.")
         except SolwardError as error:

@@ -6,7 +6,6 @@ Agents wait in a heap by due time and cost nothing while they wait: no task, no 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import heapq
@@ -16,6 +15,7 @@ import structlog
 
 from solward.agents.cycle import NextCycle
 from solward.support.clock import now_ms
+from solward.support.tasks import end
 
 # Most cycles wait for a model: this bounds memory and open connections, not throughput.
 CONCURRENCY = 200
@@ -86,9 +86,7 @@ class Runner:
         self._waiting.clear()
         self._heap.clear()
         if self._scheduler is not None:
-            self._scheduler.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._scheduler
+            await end([self._scheduler])
         tasks = set(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -35,6 +35,7 @@ from solward.hosts.wire.values import to_json
 from solward.plugins.folders import models
 from solward.plugins.hooks import PROVIDERS
 from solward.support import jsontext
+from solward.support.tasks import end
 from solward.types.errors import ProviderError, SolwardError
 from solward.types.provider import (
     Completion,
@@ -135,8 +136,7 @@ class ModelHosts:
     async def close(self) -> None:
         """End the hosts, their calls with them."""
         if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait([self._warming])
+            await end([self._warming])
         if self._opening is not None:
             await asyncio.wait([self._opening])
             await self._hosts.close()

@@ -65,6 +65,7 @@ from solward.plugins.load import Declared, Found
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.plugins.problems import Problem, ProblemCode, Rejected, shortened
 from solward.support import jsontext
+from solward.support.tasks import end
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.manifest import MAX_STORAGE_MB, Manifest, Terms
@@ -159,9 +160,7 @@ class PluginHosts:
 
     async def close(self) -> None:
         """End every host; the calls that run fail."""
-        for task in self._retiring:
-            task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await end(self._retiring)
         if self._opened:
             await self.hosts.close()
         await self._egress.close()

@@ -30,6 +30,7 @@ from solward.hosts.host import (
 )
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.frames import FROM_HOST
+from solward.support.tasks import end
 
 _log = structlog.get_logger(__name__)
 
@@ -146,8 +147,7 @@ class Hosts:
         """End all hosts, their calls with them, and their own zygote; none is left when it
         returns."""
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+            await end([self._watching])
         await asyncio.gather(*(host.close() for host in self._hosts))
         if self._own_zygote:
             await self._zygote.close(self._limits.stop_s)

@@ -19,6 +19,7 @@ from solward.agents.store import agents, jobs
 from solward.database.database import Database
 from solward.notify.alert_webhook import AlertWebhook
 from solward.plugins import Problem
+from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
 from solward.vault.store import alerts
@@ -69,12 +70,8 @@ class Watch:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Inside the block, look again and again."""
-        task = asyncio.create_task(self._watch(), name="solward-alert-watch")
-        try:
+        async with in_background(self._watch(), "solward-alert-watch"):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def look(self) -> None:
         """Look once, and raise what is new.

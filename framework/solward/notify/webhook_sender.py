@@ -23,6 +23,7 @@ from solward.database.database import Database, clock
 from solward.notify import deliveries as store
 from solward.notify.deliveries import Channel, Claimed
 from solward.support.durations import DAY_MS
+from solward.support.tasks import in_background
 from solward.support.webhook_signature import DELIVERY, SIGNATURE, TIMESTAMP, delivery_signature
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
@@ -102,12 +103,10 @@ class Sender(ABC):
             async with database.write() as connection:
                 await store.forget_leases(connection, self.channel)
         database.before_commit, database.on_committed = before_commit, on_committed
-        task = asyncio.create_task(self._deliver(), name=f"solward-{self.channel}")
         try:
-            yield
+            async with in_background(self._deliver(), f"solward-{self.channel}"):
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             database.before_commit, database.on_committed = earlier, publish
 
     @abstractmethod

@@ -22,6 +22,7 @@ from solward.operations.declared import OPERATIONS
 from solward.operations.perform import Operations
 from solward.operations.plugin_draft import read_recipe
 from solward.support.clock import iso
+from solward.support.tasks import in_background
 from solward.types.errors import (
     HoldDecided,
     InvalidRequest,
@@ -396,11 +397,8 @@ async def swept(approvals: Approvals, every_s: float = SWEEP_S) -> AsyncIterator
                 _log.exception("holds_not_swept")
             await asyncio.sleep(every_s)
 
-    task = asyncio.create_task(run(), name="solward-holds")
     try:
-        yield
+        async with in_background(run(), "solward-holds"):
+            yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
         await approvals.close()

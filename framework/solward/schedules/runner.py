@@ -19,6 +19,7 @@ from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.schedules.journal import Journal, RunSkill, ScheduleHook, SchedulePhase, run_once
 from solward.schedules.schedule import Schedule
+from solward.support.tasks import end
 from solward.telemetry import metrics
 from solward.types.errors import StoreError, TakenOver
 
@@ -85,9 +86,7 @@ class Runner:
     async def close(self) -> None:
         """Begin nothing any more; runs have `CLOSE_WAIT_S` to end, and are interrupted then."""
         if self._loop is not None:
-            self._loop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._loop
+            await end([self._loop])
         tasks = set(self._running.values())
         if not tasks:
             return

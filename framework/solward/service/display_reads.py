@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from solward.solana.tokens import token_account
+from solward.support.tasks import end
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.types.ledger import Account, TokenHolding
 from solward.vault.ledger.answers import Malformed
@@ -161,10 +162,7 @@ class Display:
 
     async def close(self) -> None:
         """Stop what is being read; those who wait for it are told that there is no answer."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(self._tasks)
         # A read that was stopped before it began.
         _fail(self._wanted, LedgerUnavailable(_STOPS))
 
@@ -301,7 +299,8 @@ async def _await(task: asyncio.Task[T]) -> T:
     if task.done() and not task.cancelled():
         return task.result()
     try:
-        return await asyncio.wait_for(asyncio.shield(task), left(READ_WAIT_S))
+        async with asyncio.timeout(left(READ_WAIT_S)):
+            return await asyncio.shield(task)
     except TimeoutError:
         raise LedgerUnavailable("The ledger did not answer in time") from None
     except asyncio.CancelledError:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from solward.database.database import Database
+from solward.support.tasks import end
 from solward.types.events import Event, EventBus
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ async def event_feed(database: Database, bus: EventBus) -> AsyncIterator[None]:
         yield
     finally:
         database.on_committed = publish
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
 
 
 class _Feed:

@@ -31,6 +31,7 @@ from solward.plugins.load import Loaded, compose, loaded
 from solward.plugins.loaded import Registry
 from solward.plugins.problems import Problem, ProblemCode, Rejected, shortened
 from solward.settings import Settings
+from solward.support.tasks import in_background
 from solward.types.errors import StoreError
 
 POLL_S: Final = 1.0
@@ -161,13 +162,8 @@ class LivePlugins:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Load again after every change, until the block ends."""
-        task = asyncio.create_task(self._watch(), name="solward-plugins")
-        try:
+        async with in_background(self._watch(), "solward-plugins"):
             yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def _watch(self) -> None:
         while True:

@@ -24,6 +24,7 @@ from solward.database.tables import audit, audit_heads, decisions
 from solward.settings import Settings
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS, HOUR_MS
+from solward.support.tasks import in_background
 from solward.types.errors import StoreError
 from solward.types.events import EventKind
 from solward.vault.store import judged, payments
@@ -152,12 +153,8 @@ async def hourly_retention(database: Database, settings: Settings) -> AsyncItera
     if database.shared:
         yield
         return
-    task = asyncio.create_task(_hourly(database, settings))
-    try:
+    async with in_background(_hourly(database, settings), "solward-retention"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _hourly(database: Database, settings: Settings) -> None:

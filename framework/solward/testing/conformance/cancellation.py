@@ -70,7 +70,8 @@ class StartingGate:
         self.arrive(run.wallet)
         # A run that waits for something else first must not block the others for ever.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_arrived.wait(), ALL_ARRIVED_S)
+            async with asyncio.timeout(ALL_ARRIVED_S):
+                await self._all_arrived.wait()
         await asyncio.sleep(0)
 
 

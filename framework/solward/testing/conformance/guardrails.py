@@ -88,9 +88,8 @@ async def guardrail_findings(
 
 async def _verdict(ask: Ask, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
     try:
-        return await asyncio.wait_for(
-            ask(copy.deepcopy(intent), copy.deepcopy(effects)), TIME_LIMIT_S
-        )
+        async with asyncio.timeout(TIME_LIMIT_S):
+            return await ask(copy.deepcopy(intent), copy.deepcopy(effects))
     except TimeoutError:
         return f"no answer within {TIME_LIMIT_S:g} s (on a {intent.type!r})"
 

@@ -294,7 +294,8 @@ def _instead_of_provider_error(what: str, answer: object) -> str:
 
 async def _within(seconds: float, work: Awaitable[Any]) -> Any:
     try:
-        return await asyncio.wait_for(work, seconds)
+        async with asyncio.timeout(seconds):
+            return await work
     except TimeoutError as error:
         return error
 
@@ -351,8 +352,9 @@ class FakeVendor:
                     writer.write(self._response)
                     await writer.drain()
                     # Closing with the request's body unread would reset the connection.
-                    while await asyncio.wait_for(reader.read(65_536), 1):
-                        pass
+                    async with asyncio.timeout(1):
+                        while await reader.read(65_536):
+                            pass
         except TimeoutError:
             pass
         finally:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import structlog
 
+from solward.support.tasks import end
 from solward.telemetry import metrics
 from solward.types.errors import (
     ConfigError,
@@ -190,10 +191,7 @@ class FailoverTransport:
 
     async def close(self) -> None:
         """Release every node's connections."""
-        sends = tuple(self._sends)
-        for task in sends:
-            task.cancel()
-        await asyncio.gather(*sends, return_exceptions=True)
+        await end(self._sends)
         await asyncio.gather(*(node.close() for node in self._nodes))
 
 

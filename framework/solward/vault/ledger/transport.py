@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from solward.support.tasks import end
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import (
     MOST_ANSWER_BYTES,
@@ -266,10 +267,7 @@ class Batches:
 
     async def close(self) -> None:
         """Post no more; those who wait are told that there is no answer."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(self._tasks)
 
     def _leave(self) -> None:
         calls, self._leaving = self._leaving, []

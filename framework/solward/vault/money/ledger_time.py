@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from solward.database.database import Database
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.stakes import unix_time
+from solward.support.tasks import in_background
 from solward.types.errors import LedgerError
 from solward.types.ledger import ReadLedger
 
@@ -22,12 +23,8 @@ async def ledger_time_read(ledger: ReadLedger, database: Database) -> AsyncItera
     Afterwards it comes with every transaction that is judged. Without it, limits and budgets of a
     service that was stopped for a while would show what left their windows meanwhile.
     """
-    task = asyncio.create_task(_read(ledger, database))
-    try:
+    async with in_background(_read(ledger, database), "solward-ledger-time"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _read(ledger: ReadLedger, database: Database) -> None:

@@ -222,7 +222,8 @@ async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> in
 async def _is_of_now(node: Ledger) -> bool:
     """Whether a node's newest block is of the last minutes; False where it does not say."""
     try:
-        found = await asyncio.wait_for(node.accounts([CLOCK_SYSVAR]), _OTHERS_S)
+        async with asyncio.timeout(_OTHERS_S):
+            found = await node.accounts([CLOCK_SYSVAR])
         return abs(time.time() - unix_time(found[CLOCK_SYSVAR])) < _STOPPED_S
     except (LedgerError, TimeoutError):
         return False
@@ -231,7 +232,8 @@ async def _is_of_now(node: Ledger) -> bool:
 async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
     """None where the node did not answer, or not in time."""
     try:
-        return await asyncio.wait_for(node.tip(), wait_s)
+        async with asyncio.timeout(wait_s):
+            return await node.tip()
     except (LedgerError, TimeoutError):
         return None
 

@@ -13,6 +13,7 @@ import structlog
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support.clock import now_ms
+from solward.support.tasks import end
 from solward.types.guardrail import SOL
 from solward.vault.grants.dollars import MAX_AGE_MS, AssetPrice, NoPrice, Price, combined, timely
 
@@ -106,10 +107,7 @@ class Prices:
 
     async def close(self) -> None:
         """End the questions that are open."""
-        questions = set(self._asked.values())
-        for question in questions:
-            question.cancel()
-        await asyncio.gather(*questions, return_exceptions=True)
+        await end(self._asked.values())
 
     def _remembered(self, assets: Collection[str]) -> dict[str, AssetPrice]:
         kept = [(asset, self._kept[asset]) for asset in assets if asset in self._kept]

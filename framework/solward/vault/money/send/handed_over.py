@@ -33,6 +33,7 @@ from solward.database.set_apart import SetApart
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import token_account
 from solward.support.durations import DAY_MS
+from solward.support.tasks import end
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import COSTS, SOL
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -239,9 +240,7 @@ class Watcher:
     async def close(self) -> None:
         """Stop watching; the next start resumes what is live."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end([self._task])
 
     @staticmethod
     def _hinted(item: Live, hint: str | None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from solward.database.database import Database
+from solward.support.tasks import end
 from solward.types.errors import SolwardError
 from solward.vault.store import processes as store
 
@@ -71,9 +72,7 @@ async def registered(
         yield
     finally:
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end([task])
         # If the database is away, the lease runs out by itself.
         with contextlib.suppress(SolwardError):
             async with database.write() as connection:

@@ -30,6 +30,7 @@ from solders.transaction import VersionedTransaction
 from solward.database.database import Database
 from solward.database.set_apart import SetApart
 from solward.solana.message import AnyMessage
+from solward.support.tasks import end
 from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -145,9 +146,7 @@ class Sender:
     async def close(self) -> None:
         """Stop watching; the next start resumes what is in flight."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end([self._task])
 
     async def send(self, item: InFlight) -> None:
         """Send the written-ahead bytes once and watch them; never raises for the ledger."""
@@ -185,7 +184,8 @@ class Sender:
                 _log.exception("confirmations_failed", in_flight=len(self._open))
             if self._open and all(item.polled for item in self._open.values()):
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._poll_s)
+                    async with asyncio.timeout(self._poll_s):
+                        await self._wake.wait()
 
     async def _round(self, items: Sequence[InFlight]) -> None:
         items = [item for item in items if item.signature in self._open]
