@@ -12,7 +12,6 @@ import click
 
 from solward_cli.plugins import folders, results
 from solward_cli.plugins.check import check
-from solward_cli.plugins.folders import list_outdated
 from solward_cli.plugins.new import new
 from solward_cli.plugins.skill_run import list_skills, run, show
 from solward_cli.plugins.state import settings, store
@@ -78,16 +77,12 @@ class Row:
 
 @plugins.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--outdated", is_flag=True, help="Of which a newer version is there, as pip says.")
-def list_plugins(as_json: bool, outdated: bool) -> None:
+def list_plugins(as_json: bool) -> None:
     """List every plugin found: to be loaded, or left out and why.
 
     Where a service runs in this home, its own problems too.
     """
     settings = _settings()
-    if outdated:
-        list_outdated(settings, as_json)
-        return
     registry = _registry(settings)
     rows = list(rows_of(registry, settings))
     known = {(row.name, row.distribution, row.problem) for row in rows}

@@ -2,17 +2,16 @@
 own, in the home and not in the service's environment.
 
 `remove --purge` deletes entries and settings too, by the running service, or in its database where
-none runs. `list --outdated` says which have a newer version, as pip says.
+none runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from solward.plugins.check_results import CheckResult
     from solward.plugins.folders.install import Proposal
     from solward.plugins.folders.layout import Installed, Plugin
-    from solward.plugins.folders.resolve import Newer
     from solward.plugins.state import Purged
     from solward.settings import Settings
     from solward.types.manifest import Terms
@@ -36,8 +34,6 @@ _KEY = click.option("--key", "public", help="The public key of whoever checked."
 # A service looks at its folders every second, and lets what runs of a plugin end.
 _UNLOADS_WITHIN_S = 60.0
 _PAUSE_S = 0.5
-
-_EXIT_UNKNOWN = 1
 
 
 @click.command("install")
@@ -283,60 +279,3 @@ async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
                     f" the running service answered: {error}. The same command deletes them"
                 ) from None
             return int(answer["entries"]), int(answer["settings"])
-
-
-def list_outdated(settings: Settings, as_json: bool) -> None:
-    """Print what could be upgraded, and how; exits with 1 where no package index answered."""
-    from solward.plugins.folders.resolve import newer
-    from solward_cli.render import show, table, visible
-
-    own, beside = _installed(settings)
-    # What is in both runs from the environment.
-    found = newer({**own, **beside})
-    if as_json:
-        click.echo(json.dumps({"distributions": [_json(each, beside) for each in found]}, indent=2))
-    else:
-        rows = [
-            (each.distribution, each.installed, each.newest, each.conflict or _how(each, beside))
-            for each in found
-            if each.newest is not None
-        ]
-        columns = ("DISTRIBUTION", "INSTALLED", "NEWEST", "HOW, OR WHY NOT")
-        show(table(columns, rows, "Nothing could be upgraded, as far as is known."))
-        for each in found:
-            if each.unknown is not None:
-                text = f"{each.distribution} {each.installed}: not known: {each.unknown}"
-                click.echo(visible(text), err=True)
-    if any(each.offline for each in found):
-        sys.exit(_EXIT_UNKNOWN)
-
-
-def _installed(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Version by name of the distributions in folders of their own, and of those with plugins in
-    the service's environment."""
-    from solward.plugins.discovery import survey
-    from solward.plugins.folders import layout
-
-    beside = {each.distribution: each.version for each in survey(("*",))[2]}
-    own = {each.name: each.version for each in layout.installed(settings.solward_home)[0]}
-    return own, beside
-
-
-def _how(one: Newer, beside: Mapping[str, str]) -> str:
-    if one.distribution in beside:
-        return f"pip install --upgrade {one.distribution}"
-    return f"solward plugins upgrade {one.distribution}"
-
-
-def _json(one: Newer, beside: Mapping[str, str]) -> dict[str, Any]:
-    known = one.newest is not None
-    return {
-        "name": one.distribution,
-        "installed": one.installed,
-        "newest": one.newest,
-        "own": one.distribution not in beside,
-        "compatible": one.conflict is None if known else None,
-        "conflict": one.conflict,
-        "upgrade": _how(one, beside) if known and one.conflict is None else None,
-        "unknown": one.unknown,
-    }

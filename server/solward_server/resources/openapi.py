@@ -22,13 +22,9 @@ from solward_server.http.body import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.parameters import (
-    ADMIN_ID,
-    AGENT_ID,
     IDEMPOTENCY_KEY,
     IF_NONE_MATCH,
-    KEY_ID,
     PARAMETERS,
-    WALLET_ID,
     shared,
 )
 from solward_server.openapi.schema import JSON
@@ -97,30 +93,6 @@ _TAGS = {
     "docs": "This description to read.",
     "metrics": "For Prometheus; the admin's alone.",
 }
-
-# Operation, the path parameter that its response's id fills, and where in the response it is.
-_ID_SOURCES = (
-    ("createWallet", "walletId", "$response.body#/walletId"),
-    ("createAgent", "agentId", "$response.body#/id"),
-    ("createKey", "keyId", "$response.body#/id"),
-    ("createAdmin", "adminId", "$response.body#/id"),
-)
-# Source and target operation on the same wallet, the field that the response and the target's body
-# share, and what else the body needs.
-_BODY_FIELDS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
-    ("launchToken", "mintSupply", "mint", {"amount": 1}),
-    (
-        "launchToken",
-        "transferToken",
-        "mint",
-        {"to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g", "amount": 1},
-    ),
-    ("launchToken", "burn", "mint", {"amount": 1}),
-    ("launchToken", "revokeAuthority", "mint", {}),
-    ("launchToken", "closeAccount", "mint", {}),
-    ("stake", "unstake", "stakeAccount", {}),
-    ("unstake", "withdrawStake", "stakeAccount", {}),
-)
 
 UNCHANGED = {"Unchanged": {"description": "The caller has this content already; no body."}}
 
@@ -322,49 +294,15 @@ def describe(
             },
         },
     }
-    # A copy: links and validators are written into the paths, which all documents share.
+    # A copy: validators are written into the paths, which all documents share.
     document = copy.deepcopy(document)
     for path, methods in document["paths"].items():
         generic = _SKILL.sub(r"\1/{name}", path)
         for method, described in methods.items():
             if (generic, method) in roles:
                 described["x-least-role"] = roles[generic, method].value
-    add_links(document["paths"])
     add_validators(document["paths"])
     return document
-
-
-def add_links(paths: dict[str, dict[str, Any]]) -> None:
-    """Write the links into the operations of `paths`."""
-    operations = {
-        operation["operationId"]: operation
-        for path in paths.values()
-        for operation in path.values()
-    }
-    path_references = {
-        "walletId": shared(WALLET_ID),
-        "agentId": shared(AGENT_ID),
-        "keyId": shared(KEY_ID),
-        "adminId": shared(ADMIN_ID),
-    }
-    for source, parameter, expression in _ID_SOURCES:
-        for name, target in operations.items():
-            if path_references[parameter] in target.get("parameters", ()):
-                _link(operations[source], name, {"parameters": {parameter: expression}})
-    for source, target_name, field, rest in _BODY_FIELDS:
-        _link(
-            operations[source],
-            target_name,
-            {
-                "parameters": {"walletId": "$request.path.walletId"},
-                "requestBody": {field: f"$response.body#/{field}"} | rest,
-            },
-        )
-
-
-def _link(source: dict[str, Any], target: str, link: dict[str, Any]) -> None:
-    links = source["responses"]["200"].setdefault("links", {})
-    links[target] = {"operationId": target} | link
 
 
 def add_validators(paths: dict[str, dict[str, Any]]) -> None:

@@ -1,5 +1,4 @@
-"""The wheels of a distribution and of its dependencies, found and fetched by pip, and newer
-versions as pip finds them."""
+"""The wheels of a distribution and of its dependencies, found and fetched by pip."""
 
 from __future__ import annotations
 
@@ -9,10 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,17 +72,6 @@ _PASSED = (
 _PIP_S = 900
 _MAX_REPORT = 64 << 20
 _MAX_SAID = 600
-
-# Somebody waits for it; each pip takes a second or two where the index answers.
-PIP_S = 30
-_AT_ONCE = 4
-# What pip says where the index did not answer, and of a name that it knows.
-_NO_ANSWER = re.compile(
-    r"after connection broken|Could not fetch URL|[Cc]onnection error|timed out|not done after"
-)
-_VERSIONS = re.compile(r"\(from versions: (?!none\))")
-# One try beside the first, each short: pip's own five would be minutes.
-_SOON = ("--retries", "1", "--timeout", "5")
 
 
 class Found(NamedTuple):
@@ -183,7 +168,7 @@ def _resolved(
     target: str, name: str, into: Path, have: Mapping[str, str]
 ) -> dict[str, Mapping[str, Any]]:
     """What has to be installed, by canonical name, as pip reports it."""
-    found = resolve(target, into)
+    found = _resolve(target, into)
     for key, item in found.items():
         version = item["metadata"]["version"]
         if key in have:
@@ -198,22 +183,11 @@ def _resolved(
     return found
 
 
-def resolve(
-    target: str, into: Path, options: Sequence[str] = (), *, seconds: float | None = None
-) -> dict[str, Mapping[str, Any]]:
-    """What pip would install of wheels for a requirement, by canonical name, as it reports it.
-
-    Args:
-        into: a folder of one's own.
-        options: pip's, more.
-        seconds: as of `run_pip`.
-
-    Raises:
-        PipFailed: it would not.
-    """
+def _resolve(requirement: str, into: Path) -> dict[str, Mapping[str, Any]]:
+    """What pip would install of wheels, by canonical name, as it reports it."""
     report = into / "report.json"
     given = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
-    run_pip(["install", *given, *options, "--", target], into, seconds=seconds)
+    run_pip(["install", *given, "--", requirement], into)
     with report.open("rb") as file:
         items = jsontext.loads(file.read(_MAX_REPORT))["install"]
     report.unlink()
@@ -232,31 +206,12 @@ def _sha256(item: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-class PipFailed(FolderError):
-    """pip ended with an error.
-
-    Attributes:
-        said: all that it printed, on one line.
-        reason: its last error.
-    """
-
-    def __init__(self, said: str) -> None:
-        super().__init__(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
-        self.said = said
-        self.reason = said.rpartition("ERROR: ")[2][-_MAX_SAID:]
-
-
-def run_pip(arguments: Sequence[str], folder: Path, *, seconds: float | None = None) -> None:
+def run_pip(arguments: Sequence[str], folder: Path) -> None:
     """Run the pip of the service's interpreter; it imports nothing but itself.
 
-    Args:
-        seconds: after which it is ended; 15 minutes where nothing is said.
-
     Raises:
-        PipFailed: it ended with an error.
-        FolderError: it took longer, or there is none.
+        FolderError: it ended with an error, or took too long, or there is none.
     """
-    seconds = _PIP_S if seconds is None else seconds
     command = [sys.executable, "-I", "-c", _BOOTSTRAP, *_OPTIONS, *arguments]
     try:
         done = subprocess.run(  # noqa: S603 - this very interpreter
@@ -266,87 +221,15 @@ def run_pip(arguments: Sequence[str], folder: Path, *, seconds: float | None = N
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=seconds,
+            timeout=_PIP_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise FolderError(f"pip was not done after {seconds:g} s") from None
+        raise FolderError(f"pip was not done after {_PIP_S} s") from None
     if done.returncode != 0:
         said = " ".join(done.stdout.decode(errors="replace").split())
         if "No module named pip" in said:
             raise FolderError(
                 "the service's environment has no pip: add it with `python -m ensurepip`"
             )
-        raise PipFailed(said)
-
-
-@dataclass(frozen=True, slots=True)
-class Newer:
-    """What pip says of one distribution.
-
-    Attributes:
-        newest: the newest version that is newer than the installed one and has a wheel for this
-            machine and Python; None where there is none, or `unknown`.
-        conflict: why it cannot be installed beside this Solward; None where it can.
-        unknown: why nothing is known; None where something is.
-        offline: whether that is because no package index answered.
-    """
-
-    distribution: str
-    installed: str
-    newest: str | None = None
-    conflict: str | None = None
-    unknown: str | None = None
-    offline: bool = False
-
-
-def newer(installed: Mapping[str, str]) -> Sequence[Newer]:
-    """Ask pip about distributions, in their order; nothing is installed and nothing of them runs.
-
-    Args:
-        installed: version by name.
-    """
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda each: _newer(*each), installed.items()))
-
-
-def _newer(distribution: str, version: str) -> Newer:
-    name = canonical(distribution)
-    with tempfile.TemporaryDirectory(prefix="solward-outdated-") as folder:
-        # A local part, as of one's own build, cannot be compared.
-        wanted = f"{name}>{version.partition('+')[0]}"
-        try:
-            found = resolve(
-                wanted, Path(folder), (*_SOON, "--no-deps", "--ignore-installed"), seconds=PIP_S
-            )
-            newest = str(found[name]["metadata"]["version"])
-        except (FolderError, KeyError) as error:
-            return _without(distribution, version, error)
-        return Newer(distribution, version, newest, _conflict(name, newest, Path(folder)))
-
-
-def _without(distribution: str, version: str, error: Exception) -> Newer:
-    said = error.said if isinstance(error, PipFailed) else str(error)
-    offline = _NO_ANSWER.search(said) is not None
-    if not offline and _VERSIONS.search(said):
-        return Newer(distribution, version)
-    why = "no version of it is there"
-    if offline:
-        why = "the package index did not answer"
-    elif not isinstance(error, PipFailed):
-        why = said
-    return Newer(distribution, version, unknown=why, offline=offline)
-
-
-def _conflict(name: str, newest: str, folder: Path) -> str | None:
-    """What installing it would change of the service's environment; None for nothing."""
-    have = {key: each for key, each in environment().items() if key != name}
-    try:
-        found = resolve(f"{name}=={newest}", folder, _SOON, seconds=PIP_S)
-    except PipFailed as error:
-        return error.reason
-    for key, item in found.items():
-        if key in have:
-            needed = item["metadata"]["version"]
-            return f"it needs {key} {needed}, and the service has {key} {have[key]}"
-    return None
+        raise FolderError(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
