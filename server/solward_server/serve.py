@@ -30,7 +30,6 @@ from solward_server.http.body import (
 )
 from solward_server.http.errors import handle_errors
 from solward_server.http.route_context import RouteContext
-from solward_server.http.validators import answer_unchanged
 from solward_server.listening import connections_allowed
 from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
 from solward_server.resources.mcp import mount_mcp
@@ -149,7 +148,6 @@ def create_app(service: Solward) -> Quart:
     described = openapi.blueprint(app, lambda: service.registry, PREFIX)
     app.register_blueprint(described, url_prefix=PREFIX)
     middleware.forbid_caching(app)
-    answer_unchanged(app)
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:

@@ -6,11 +6,9 @@ import asyncio
 import re
 import shlex
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import urlencode
 
 import httpx
 
@@ -39,9 +37,6 @@ _PAUSES_S = (0.1, 0.3, 0.6)
 _PAUSES_AFTER_SENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 _CONNECT_S = 5.0
 _SHOWN = 200
-# What a page or a loop asks for again and again: 8 MiB at most.
-_MOST_KEPT = 32
-_MOST_KEPT_BYTES = 256 * 1024
 _EVENT_STREAM = "text/event-stream"
 
 # Errors before anything of the request was sent.
@@ -62,14 +57,6 @@ class _Request:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The body of an answer, and its `ETag`."""
-
-    tag: str
-    content: bytes
-
-
 class Http:
     """Calls of one service with one token."""
 
@@ -84,8 +71,6 @@ class Http:
         self.url = base_url(url)
         self.timeout_s = timeout_s
         self._token = token
-        # Answers to GET, the one that was used longest ago first.
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         # No proxies from the environment: they would receive the token.
         self._client = httpx.AsyncClient(
             base_url=self.url + PREFIX,
@@ -102,32 +87,10 @@ class Http:
         await self._client.aclose()
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Read; retried if the connection breaks.
-
-        Who asks for the same again says what it has, and is sent only what is another.
-        """
+        """Read; retried if the connection breaks."""
         request = _request("GET", path, query or {})
-        name = f"{path}?{urlencode(request.query)}"
-        kept = self._kept.get(name)
-        if kept is not None:
-            request = replace(request, headers={"If-None-Match": kept.tag})
         response, _ = await self._response(request, self.timeout_s)
-        if response.status_code == 304 and kept is not None:
-            # Other reads may have taken its place while it was under way.
-            self._keep(name, kept)
-            return read_answer(kept.content)
-        body = self._answer(response)
-        tag, content = response.headers.get("ETag"), response.content
-        is_small = len(content) <= _MOST_KEPT_BYTES
-        self._keep(name, _Kept(tag, content) if tag is not None and is_small else None)
-        return body
-
-    def _keep(self, name: str, answer: _Kept | None) -> None:
-        self._kept.pop(name, None)
-        if answer is not None:
-            self._kept[name] = answer
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+        return self._answer(response)
 
     async def send(
         self,

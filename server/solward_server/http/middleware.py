@@ -54,7 +54,6 @@ _CORS_HEADERS = (
     "Authorization",
     "Content-Type",
     "Idempotency-Key",
-    "If-None-Match",
     "Cache-Control",
     "Last-Event-ID",
     "X-Request-Id",
@@ -66,7 +65,6 @@ _CORS_HEADERS = (
     "Mcp-Name",
 )
 _CORS_EXPOSED = (
-    "ETag",
     RETRY_HEADER,
     RULE_HEADER,
     TRANSACTION_HEADER,

@@ -90,12 +90,6 @@ IDEMPOTENCY_KEY = _parameter(
     ),
 )
 
-IF_NONE_MATCH = _parameter(
-    "header",
-    "If-None-Match",
-    text("The `ETag` of an answer that the caller has: the same content is 304, without a body."),
-)
-
 LAST_EVENT = whole("The number of the last event that was received; 0 replays all.", 0)
 LAST_EVENT_ID = query("lastEventId", LAST_EVENT)
 LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", LAST_EVENT)
@@ -143,7 +137,6 @@ PARAMETERS: dict[str, Parameter] = {
     "Details": DETAILS,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
-    "IfNoneMatch": IF_NONE_MATCH,
     "LastEventId": LAST_EVENT_ID,
     "LastEventIdHeader": LAST_EVENT_HEADER,
     "EventTypes": EVENT_TYPES,

@@ -23,11 +23,8 @@ from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.parameters import (
     IDEMPOTENCY_KEY,
-    IF_NONE_MATCH,
     PARAMETERS,
-    shared,
 )
-from solward_server.openapi.schema import JSON
 from solward_server.resources import (
     admins,
     agent_templates,
@@ -92,13 +89,6 @@ _TAGS = {
     "mcp": "The same skills for MCP clients.",
     "docs": "This description to read.",
     "metrics": "For Prometheus; the admin's alone.",
-}
-
-UNCHANGED = {"Unchanged": {"description": "The caller has this content already; no body."}}
-
-_ETAG = {
-    "description": "A strong validator of the body; lists of more than 500 wallets have none.",
-    "schema": {"type": "string", "pattern": '^"[0-9a-f]{32}"$'},
 }
 
 
@@ -267,7 +257,7 @@ def describe(
         "components": {
             "schemas": SCHEMAS | schedules.COMPONENTS | agent_templates.COMPONENTS,
             "parameters": PARAMETERS,
-            "responses": shared_responses() | UNCHANGED,
+            "responses": shared_responses(),
             "securitySchemes": {
                 "apiKey": {
                     "type": "http",
@@ -294,25 +284,11 @@ def describe(
             },
         },
     }
-    # A copy: validators are written into the paths, which all documents share.
+    # A copy: roles are written into the paths, which all documents share.
     document = copy.deepcopy(document)
     for path, methods in document["paths"].items():
         generic = _SKILL.sub(r"\1/{name}", path)
         for method, described in methods.items():
             if (generic, method) in roles:
                 described["x-least-role"] = roles[generic, method].value
-    add_validators(document["paths"])
     return document
-
-
-def add_validators(paths: dict[str, dict[str, Any]]) -> None:
-    """Write them into the operations of `paths` that need a credential and answer JSON."""
-    for methods in paths.values():
-        operation = methods.get("get")
-        if operation is None or not operation["security"]:
-            continue
-        success = operation["responses"]["200"]
-        if JSON in success["content"]:
-            success.setdefault("headers", {})["ETag"] = _ETAG
-            operation["responses"]["304"] = {"$ref": "#/components/responses/Unchanged"}
-            operation.setdefault("parameters", []).append(shared(IF_NONE_MATCH))
