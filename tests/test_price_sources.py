@@ -54,6 +54,7 @@ class Newest:
     """The ledger, as far as a source asks it."""
 
     slot: int = TIP
+    slot_s: float = 0.4
 
     async def tip(self) -> Tip:
         return Tip(self.slot, self.slot - 1000)

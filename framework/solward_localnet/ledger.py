@@ -14,6 +14,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from solward.solana import stakes
+from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward_localnet.genesis import Cast, genesis_accounts
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.records import Commit, StoredTransaction
@@ -26,8 +27,8 @@ comes back even where the machine's clock went back too."""
 
 _STATE_FIELDS = ("slot", "time_ms", "skew_ms", "ceiling")
 
-MAX_BLOCKHASH_AGE = 150
-"""Slots a blockhash may be used for: Agave's `MAX_PROCESSING_AGE`."""
+MAX_BLOCKHASH_AGE = BLOCKHASH_BLOCKS
+"""Slots a blockhash may be used for, none being skipped."""
 
 SLOT_HASHES = 512
 """Entries of the SlotHashes sysvar."""

@@ -19,6 +19,7 @@ from solward_localnet.landing import TornLedger
 from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods import CONTROL_METHODS, METHODS, Method
 from solward_localnet.options import LocalnetOptions
+from solward_localnet.params import refuse_confirmed
 from solward_localnet.records import Commit
 from solward_localnet.vm import VmPanic
 
@@ -89,6 +90,8 @@ class Localnet:
             found = CONTROL_METHODS.get(method)
         if found is None:
             raise RpcError(METHOD_NOT_FOUND, "Method not found")
+        if self._options.finality == "finalized":
+            refuse_confirmed(params)
         return await self._enqueue(found, params)
 
     @property

@@ -3,10 +3,13 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from solana.constants import LAMPORTS_PER_SOL
 from solders.account import Account
 from solders.pubkey import Pubkey
+
+Finality: TypeAlias = Literal["alpenglow", "tower", "finalized"]
 
 MIN_SLOTS_PER_EPOCH = 32
 """Agave's `MINIMUM_SLOTS_PER_EPOCH`."""
@@ -28,18 +31,22 @@ class LocalnetOptions:
     """Options of one localnet.
 
     `slot_ms` is the length of a slot in milliseconds of `clock`, which returns milliseconds since
-    the Unix epoch and is called in the ledger's own thread. `slots_per_epoch`, the faucet's and the
-    validator's lamports and `genesis` (accounts placed at genesis) count only when the ledger is
-    created: an existing one keeps what it was created with. `ticker` wakes the node on every slot
-    so that subscribers see slots pass; without it a slot passes when somebody calls. `test_control`
+    the Unix epoch and is called in the ledger's own thread. `finality` is the consensus that it
+    acts as: `alpenglow`, where what landed is final at once; `tower`, where it is a slot later; or
+    `finalized`, as Alpenglow where the commitment `confirmed` is no word any more.
+    `slots_per_epoch`, the faucet's and the validator's lamports and `genesis` (accounts placed at
+    genesis) count only when the ledger is created: an existing one keeps what it was created with.
+    `ticker` wakes the node on every slot so that subscribers see slots pass; without it a slot
+    passes when somebody calls. `test_control`
     makes the RPC methods `solward_advanceSlots` and `solward_advanceEpochs` callable.
 
     Raises:
         ValueError: an option is out of its range; the text names it.
     """
 
-    slot_ms: int = 400
+    slot_ms: int = 200
     slots_per_epoch: int = 432
+    finality: Finality = "alpenglow"
     faucet_lamports: int = 500_000_000 * LAMPORTS_PER_SOL
     max_airdrop_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
     validator_stake_lamports: int = 1_000_000 * LAMPORTS_PER_SOL

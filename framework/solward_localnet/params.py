@@ -102,6 +102,19 @@ def commitment(config: Config) -> str:
     return value
 
 
+def refuse_confirmed(params: Params) -> None:
+    """Refuse the commitment `confirmed`, as a cluster does that knows the word no more."""
+    for each in params:
+        if isinstance(each, Mapping) and "confirmed" in (
+            each.get("commitment"),
+            each.get("preflightCommitment"),
+        ):
+            raise invalid_params(
+                "Invalid params: unknown variant `confirmed`, expected one of `processed`,"
+                " `finalized`."
+            )
+
+
 def at_least_confirmed(config: Config) -> None:
     """Refuse `processed` where Agave does: for what reads the history of transactions."""
     if commitment(config) == "processed":

@@ -186,6 +186,11 @@ class Storage:
         row = self._connection.execute("SELECT max(seq) FROM transactions").fetchone()
         return row[0] or 0
 
+    def transactions_between(self, first: int, last: int) -> int:
+        """How many transactions landed in the slots from `first` to `last`."""
+        query = "SELECT count(*) FROM transactions WHERE slot BETWEEN ? AND ?"
+        return int(self._connection.execute(query, (first, last)).fetchone()[0])
+
     def status(self, signature: str) -> tuple[int, Any | None] | None:
         """Slot and error (None: success) of the transaction, or None where there is none."""
         row = self._connection.execute(

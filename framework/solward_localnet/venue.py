@@ -144,7 +144,7 @@ class _Venue:
         )
         slippage = asked.get("slippageBps", _DEFAULT_SLIPPAGE)
         swap = compose(route, taking, at_least(route.received, slippage))
-        latest = (await self._call("getLatestBlockhash", [{"commitment": "confirmed"}]))["value"]
+        latest = (await self._call("getLatestBlockhash", [{"commitment": "finalized"}]))["value"]
         return 200, {
             **_offer(route, slippage),
             "computeBudgetInstructions": [as_json(set_compute_unit_price(0))],
@@ -246,7 +246,7 @@ class _Venue:
             await self._call("sendTransaction", [as_text(signed), {"encoding": "base64"}])
             landed = await self._call(
                 "getTransaction",
-                [signature, {"commitment": "confirmed", "maxSupportedTransactionVersion": 0}],
+                [signature, {"commitment": "finalized", "maxSupportedTransactionVersion": 0}],
             )
         except RpcError as error:
             failed = {"status": "Failed", "code": FAILED_TO_LAND, "error": str(error)}

@@ -209,7 +209,7 @@ async def transaction(
     call: Call, payer: Pubkey, instructions: Sequence[Instruction], *, legacy: bool = False
 ) -> tuple[VersionedTransaction, int]:
     """Unsigned, on the newest blockhash, with the last block height at which it is valid."""
-    latest = (await call("getLatestBlockhash", [{"commitment": "confirmed"}]))["value"]
+    latest = (await call("getLatestBlockhash", [{"commitment": "finalized"}]))["value"]
     blockhash = Hash.from_string(latest["blockhash"])
     message = (
         Message.new_with_blockhash(list(instructions), payer, blockhash)

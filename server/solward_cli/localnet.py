@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -13,7 +14,7 @@ from solward_cli.entrypoint import loop_factory, refuse
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
-from solward_localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
+from solward_localnet.options import MIN_SLOTS_PER_EPOCH, Finality, LocalnetOptions
 from solward_localnet.server import Addresses, serving
 from solward_localnet.storage import reset
 from solward_localnet.venue import PREFIX, venue_app
@@ -38,7 +39,14 @@ _PORT = click.IntRange(0, 65535)
     "--slot-ms",
     type=click.IntRange(1),
     default=None,
-    help="Milliseconds of a slot.  [default: LOCALNET_SLOT_MS or 400]",
+    help="Milliseconds of a slot.  [default: LOCALNET_SLOT_MS or 200]",
+)
+@click.option(
+    "--finality",
+    type=click.Choice(get_args(Finality)),
+    default=None,
+    help="When what landed is final: at once (alpenglow), a slot later (tower), or at once where "
+    "`confirmed` is no word (finalized).  [default: LOCALNET_FINALITY or alpenglow]",
 )
 @click.option(
     "--slots-per-epoch",
@@ -54,6 +62,7 @@ def localnet(
     ledger: Path | None,
     do_reset: bool,
     slot_ms: int | None,
+    finality: Finality | None,
     slots_per_epoch: int | None,
 ) -> None:
     """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, no network needed."""
@@ -63,6 +72,7 @@ def localnet(
         options = LocalnetOptions(
             slot_ms=slot_ms or settings.localnet_slot_ms,
             slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
+            finality=finality or settings.localnet_finality,
             genesis=genesis_accounts,
         )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

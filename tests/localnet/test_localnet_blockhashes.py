@@ -11,7 +11,7 @@ from solders.system_program import (
     create_nonce_account,
     withdraw_nonce_account,
 )
-from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay
+from tests.support.localnet import FEE, PAYER_LAMPORTS, SLOT_MS, SOL, Chain, key, pay
 
 from solward_localnet.ledger import MAX_BLOCKHASH_AGE, ChainState
 from solward_localnet.ledger import Chain as Slots
@@ -22,7 +22,7 @@ NONCE_LAMPORTS = 2_000_000
 async def test_slots_pass_by_the_clock(chain: Chain) -> None:
     slot = await chain.call("getSlot")
     assert await chain.call("getSlot") == slot
-    chain.clock.now_ms += 399
+    chain.clock.now_ms += SLOT_MS - 1
     assert await chain.call("getSlot") == slot
     chain.clock.now_ms += 1
     assert await chain.call("getSlot") == slot + 1

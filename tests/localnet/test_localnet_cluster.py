@@ -5,7 +5,10 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.hash import Hash
 from solders.message import Message, MessageV1, TransactionConfig, to_bytes_versioned
 from solders.pubkey import Pubkey
-from tests.support.localnet import FEE, SOL, Chain, key, pay
+from tests.support.localnet import FEE, SLOT_MS, SOL, Chain, StillClock, key, pay
+
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 VERSION = "3.1.0"
 
@@ -18,7 +21,6 @@ async def test_the_node_says_what_it_is(chain: Chain) -> None:
     assert await chain.call("getSlotLeaders", 0, 3) == [identity] * 3
     (node,) = await chain.call("getClusterNodes")
     assert (node["pubkey"], node["version"]) == (identity, VERSION)
-    assert await chain.call("getRecentPerformanceSamples") == []
     assert await chain.call("getFirstAvailableBlock") == 0
     assert await chain.call("minimumLedgerSlot") == 0
     assert len(bytes(Hash.from_string(await chain.call("getGenesisHash")))) == 32
@@ -49,7 +51,7 @@ async def test_block_times_are_the_clocks(chain: Chain) -> None:
     slot = await chain.call("getSlot")
     now = chain.clock() // 1000
     assert await chain.call("getBlockTime", slot) == now
-    assert await chain.call("getBlockTime", slot - 50) == now - 20
+    assert await chain.call("getBlockTime", slot - 50) == now - 50 * SLOT_MS // 1000
     error = await chain.error("getBlockTime", slot + 1)
     assert (error.code, error.message) == (-32004, f"Block not available for slot {slot + 1}")
 
@@ -150,6 +152,32 @@ async def test_rent_is_that_of_the_network(chain: Chain) -> None:
     assert await chain.call("getMinimumBalanceForRentExemption", 165) == 2_039_280
     for size in (-1, 2**64, "165", True, 11 * 1024 * 1024):
         assert (await chain.error("getMinimumBalanceForRentExemption", size)).code == -32602
+
+
+@pytest.mark.parametrize("slot_ms", [150, 200, 400])
+async def test_its_samples_say_how_long_its_slots_take(slot_ms: int, clock: StillClock) -> None:
+    options = LocalnetOptions(slot_ms=slot_ms, clock=clock, ticker=False)
+    node = await Localnet.open(None, options)
+    chain = await Chain.with_payer(node, clock)
+    try:
+        assert await chain.call("getRecentPerformanceSamples") == []
+        clock.now_ms += 6_000
+        [young] = await chain.call("getRecentPerformanceSamples")
+        assert (young["samplePeriodSecs"], young["numSlots"]) == (6, 6_000 // slot_ms)
+        assert young["numTransactions"] == 0
+        clock.now_ms += 600_000
+        await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+        samples = await chain.call("getRecentPerformanceSamples", 4)
+        assert [each["numSlots"] for each in samples] == [60_000 // slot_ms] * 4
+        assert [each["numTransactions"] for each in samples] == [1, 0, 0, 0]
+        newest = await chain.call("getSlot")
+        assert [each["slot"] for each in samples] == [
+            newest - place * (60_000 // slot_ms) for place in range(4)
+        ]
+        assert len(await chain.call("getRecentPerformanceSamples")) == 10
+        assert (await chain.error("getRecentPerformanceSamples", 721)).code == -32602
+    finally:
+        await node.close()
 
 
 async def test_the_minimum_delegation_is_the_stake_programs(chain: Chain) -> None:

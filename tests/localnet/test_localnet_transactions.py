@@ -10,9 +10,11 @@ from solders.keypair import Keypair
 from solders.message import Message, MessageV0, MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
-from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay, wire
+from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, StillClock, key, pay, wire
 
 from solward.support.base58 import b58encode
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 MEMO = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
 BASE64 = {"encoding": "base64"}
@@ -20,7 +22,44 @@ LOOKUP = Pubkey.from_string("AddressLookupTab1e1111111111111111111111111")
 SYSTEM = Pubkey.default()
 
 
-async def test_a_transaction_is_confirmed_at_once_and_final_a_slot_later(chain: Chain) -> None:
+async def test_a_transaction_is_final_at_once(chain: Chain) -> None:
+    signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    found = await chain.status(signature)
+    assert found is not None
+    assert (found["confirmationStatus"], found["confirmations"]) == ("finalized", None)
+    certificate = await chain.call("getAgGenesisCert")
+    assert len(certificate["block"]["blockId"]) == 32
+    assert len(certificate["signature"]["signature"]) == 192
+
+
+async def test_where_confirmed_is_no_word_it_is_refused() -> None:
+    clock = StillClock()
+    options = LocalnetOptions(clock=clock, ticker=False, finality="finalized")
+    node = await Localnet.open(None, options)
+    chain = await Chain.with_payer(node, clock)
+    try:
+        error = await chain.error("getSlot", {"commitment": "confirmed"})
+        assert error.code == -32602
+        assert "unknown variant `confirmed`" in error.message
+        assert await chain.call("getSlot", {"commitment": "finalized"}) == 1
+        transfer = await chain.transfer(key(), SOL)
+        assert (await chain.refused(transfer, preflightCommitment="confirmed")).code == -32602
+    finally:
+        await node.close()
+
+
+async def test_by_the_older_rule_it_is_confirmed_at_once_and_final_a_slot_later() -> None:
+    clock = StillClock()
+    options = LocalnetOptions(clock=clock, ticker=False, finality="tower")
+    node = await Localnet.open(None, options)
+    try:
+        await _confirmed_then_final(await Chain.with_payer(node, clock))
+    finally:
+        await node.close()
+
+
+async def _confirmed_then_final(chain: Chain) -> None:
+    assert await chain.call("getAgGenesisCert") is None
     signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
     slot = await chain.call("getSlot")
     expected = {

@@ -18,6 +18,7 @@ from solders.transaction import VersionedTransaction
 from tests.promises import promise
 from tests.support.approvals import KEY, Desk, asks, guardrails, open_desk
 from tests.support.clock import until
+from tests.support.engine import fast_slots
 from tests.support.grants import SaidPrices, grant, limit
 from tests.support.swaps import USDC, open_swaps
 
@@ -38,7 +39,7 @@ from solward.types.venue import Quote
 from solward.vault.grants.model import ANY_ASSET, Window
 from solward.vault.grants.stored_form import grant_id
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.money.judge import assess, plugin_rules, prices
+from solward.vault.money.judge import plugin_rules, prices
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN
 
@@ -88,11 +89,11 @@ def simulated(desk: Desk, change: Callable[[dict[str, Any]], object]) -> None:
     ],
 )
 async def test_a_simulation_that_fails_for_a_moment_uses_up_no_approval(
-    tmp_path: Path, error: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, error: Any
 ) -> None:
-    # Between tries where a node does not know a blockhash.
-    monkeypatch.setattr(assess, "_SLOT_S", 0.01)
     async with open_desk(tmp_path, **QUICK) as desk:
+        # Between tries where a node does not know a blockhash.
+        fast_slots(desk.bench.ledger)
         hold = await desk.held()
         simulated(desk, lambda value: value.update(err=error, accounts=None))
         await waits(desk, hold, next(iter(error)) if isinstance(error, dict) else error)

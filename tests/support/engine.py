@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,6 +180,12 @@ class Bench:
         return found[scope].units_last_day.get(spending.SOL_ASSET, 0)
 
 
+def fast_slots(ledger: RpcLedger, slot_s: float = 0.01) -> None:
+    """Wait as on a cluster whose slots take so long, however long they take."""
+    for each in ledger._known.slot_times.values():
+        each.measured_s = slot_s
+
+
 @asynccontextmanager
 async def open_bench(
     tmp_path: Path,
@@ -188,11 +195,12 @@ async def open_bench(
     sol: int = 10,
     genesis: Callable[[], Mapping[Pubkey, Account]] | None = None,
     policy: Policy | None = None,
+    localnet_options: Mapping[str, Any] = MappingProxyType({}),
     **engine_options: Any,
 ) -> AsyncIterator[Bench]:
     """Open everything; the wallet holds `sol` SOL."""
     async with AsyncExitStack() as stack:
-        options = LocalnetOptions(test_control=True, genesis=genesis)
+        options = LocalnetOptions(test_control=True, genesis=genesis, **localnet_options)
         localnet = await Localnet.open(None, options)
         stack.push_async_callback(localnet.close)
         wire = Wire(localnet)

@@ -25,10 +25,12 @@ from solders.transaction import VersionedTransaction
 
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 # A client of a localnet for tests: builds, signs and sends real transactions.
 
 SOL = 1_000_000_000
+SLOT_MS = LocalnetOptions().slot_ms
 FEE = 5_000
 PAYER_LAMPORTS = 1_000 * SOL
 
@@ -42,7 +44,7 @@ class StillClock:
     def __call__(self) -> int:
         return self.now_ms
 
-    def slots(self, count: int, slot_ms: int = 400) -> None:
+    def slots(self, count: int, slot_ms: int = SLOT_MS) -> None:
         self.now_ms += count * slot_ms
 
 

@@ -77,8 +77,8 @@ _COINGECKO_PRO: Final = "pro-api.coingecko.com"
 # Mints of one request: the most of Jupiter's, as documented; CoinGecko takes 515.
 _MINTS_A_REQUEST: Final = 50
 _MOST_BYTES: Final = 1_000_000
-# A slot takes 400 ms where none is skipped; more makes a price older than it is.
-_SLOT_MS: Final = 500
+# A slot takes longer where others are skipped; more makes a price older than it is.
+_PRICE_MARGIN: Final = 1.25
 # Digits and magnitude of a number that can be a price: longer ones would take long to make exact.
 _MOST_DIGITS: Final = 60
 _MOST_MAGNITUDE: Final = 30
@@ -153,6 +153,7 @@ async def open_cluster(
             ledger = RpcLedger(
                 InProcessTransport(localnet.call, _rejection, lambda: localnet.changes)
             )
+            await ledger.look()
             venue = httpx.AsyncClient(
                 transport=httpx.ASGITransport(venue_app(localnet.call)),
                 base_url="http://localnet",
@@ -220,6 +221,7 @@ def localnet_options(
     return LocalnetOptions(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
+        finality=settings.localnet_finality,
         genesis=lambda: {**genesis_accounts(), **genesis},
     )
 
@@ -273,6 +275,7 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
 
 async def _check_cluster(ledger: Ledger, network: str) -> None:
     judge_genesis(await ledger.genesis_hash(), network)
+    await ledger.look()
     rent = await ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
     if rent > TOKEN_ACCOUNT_RENT:
         # The bound of a transaction counts today's rent; more would leave than it says.
@@ -336,13 +339,14 @@ class JupiterPrices:
             ),
         )
         now = self._clock_ms()
+        slot_ms = self._ledger.slot_s * 1000 * _PRICE_MARGIN
         found: dict[str, Price] = {}
         for asset, entry in _entries(assets, answers):
             usd, decimals = _exact(entry.get("usdPrice")), entry.get("decimals")
             slot = entry.get("blockId")
             if usd is not None and type(decimals) is int and type(slot) is int:
                 # A node that is behind would otherwise make it one of the future.
-                age = max(0, tip.slot - slot) * _SLOT_MS
+                age = round(max(0, tip.slot - slot) * slot_ms)
                 found[asset] = Price(usd, decimals, now - age)
         return found
 

@@ -4,7 +4,7 @@ contracts keep it out of transactions, guardrails, operations and plugins.
 
 A state is shown while the process knows of no change of the ledger since it was asked for
 (`Ledger.changes`), so whoever was told that a transaction is confirmed never sees the state before
-it. What other processes and strangers do shows after `FRESH_S`.
+it. What other processes and strangers do shows after a slot: a new state cannot be there before.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from solward.vault.ledger.answers import Malformed
 from solward.vault.ledger.patience import READ_WAIT_S, left, within
 from solward.vault.ledger.protocol import Ledger
 
-# A slot, where the cluster is well: a new state cannot be there before.
-FRESH_S: Final = 0.4
 # How late, with `Display.observed`, a token account may show that somebody else opened at his own
 # cost. To list a wallet's token accounts takes two calls for each wallet; to read those that are
 # known takes one for a hundred accounts of any wallets. With 5 s these lists were still two thirds
@@ -106,7 +104,6 @@ class Display:
         self,
         ledger: Ledger,
         *,
-        fresh_s: float = FRESH_S,
         listed_s: float = LISTED_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -114,7 +111,6 @@ class Display:
         clock: monotonic seconds.
         """
         self._ledger = ledger
-        self._fresh_s = fresh_s
         self._listed_s = listed_s
         self._clock = clock
         self._exact: OrderedDict[str, _Kept[Shown]] = OrderedDict()
@@ -150,13 +146,17 @@ class Display:
         return await self._observe(address, mark)
 
     async def slot(self) -> int:
-        """The current slot, at most `FRESH_S` old.
+        """The current slot, as it was at most a slot ago.
 
         Raises:
             LedgerError: see `wallet`.
         """
         kept = self._slot
-        if kept is None or self._clock() - kept.asked_at > self._fresh_s or _failed(kept.task):
+        if (
+            kept is None
+            or self._clock() - kept.asked_at > self._ledger.slot_s
+            or _failed(kept.task)
+        ):
             kept = self._slot = self._ask(self._ledger.slot)
         return await _await(kept.task)
 
@@ -176,7 +176,7 @@ class Display:
         if (
             found is None
             or found.changes != self._ledger.changes
-            or self._clock() - found.asked_at > self._fresh_s
+            or self._clock() - found.asked_at > self._ledger.slot_s
             or _failed(found.task)
         ):
             found = kept[address] = self._ask(partial(read, address))

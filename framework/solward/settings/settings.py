@@ -258,7 +258,8 @@ class Settings(AccessSettings, VendorSettings):
     # Distributions whose hosts also run where the machine cannot confine them.
     solward_plugins_unconfined: Annotated[tuple[str, ...], NoDecode] = ()
 
-    localnet_slot_ms: int = Field(400, ge=1)
+    localnet_slot_ms: int = Field(200, ge=1)
+    localnet_finality: Literal["alpenglow", "tower", "finalized"] = "alpenglow"
     localnet_slots_per_epoch: int = Field(432, ge=32)
 
     def __init__(self, **values: Any) -> None:

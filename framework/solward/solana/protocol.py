@@ -14,3 +14,12 @@ MAX_V1_WIRE_BYTES: Final = 4_096
 """Of a transaction of version 1 (SIMD-0385), so of any."""
 MAX_COMPUTE_UNITS: Final = 1_400_000
 """Of one transaction."""
+BLOCKHASH_BLOCKS: Final = 150
+"""Blocks for which bytes on a blockhash can land (Agave's `MAX_PROCESSING_AGE`). How long a block
+takes is the cluster's (`solward.vault.ledger.slot_time`)."""
+LEAST_SLOT_MS: Final = 100
+MOST_SLOT_MS: Final = 1_000
+"""A slot is counted as no shorter and no longer, whatever a node says: a false one would have nodes
+polled all the time, or plans kept until they are too old."""
+UNMEASURED_SLOT_MS: Final = 200
+"""Of a slot until it is measured: what mainnet's gates aim at."""

@@ -29,7 +29,7 @@ _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 _SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
 # Tenths of a second where a worker has room; unbounded where it has none.
 _LAG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
-# A blockhash lives about 60 to 90 s.
+# To the end of a blockhash's life, on slow clusters too.
 _CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
 
 _Metric = TypeVar("_Metric", Counter, Histogram)

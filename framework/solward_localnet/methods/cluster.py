@@ -33,6 +33,10 @@ from solward_localnet.txjson import is_writable
 
 FEATURE_SET = 0
 _FEE_SLOTS = 150
+# As nodes have them: a sample a minute, of twelve hours.
+_SAMPLE_S = 60
+_MOST_SAMPLES = 720
+_CERTIFICATE_BYTES = 192
 # Of one call (agave: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ACCOUNTS = 128
 _GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
@@ -291,12 +295,43 @@ def get_inflation_reward(ledger: LocalLedger, params: Params) -> list[None]:
     return [None for _ in addresses]
 
 
-def get_recent_performance_samples(_ledger: LocalLedger, _params: Params) -> list[Any]:
-    """A node takes its first sample after a minute, and a ledger of the clock needs none."""
-    return []
+def get_recent_performance_samples(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
+    """Slots and transactions of each minute, the newest first; of a ledger that is younger, of the
+    seconds that it has."""
+    most = integer_at(params, 0, default=_MOST_SAMPLES)
+    if most > _MOST_SAMPLES:
+        raise invalid_params(f"Invalid limit; max {_MOST_SAMPLES}")
+    slot, slot_ms = ledger.chain.slot, ledger.chain.slot_ms
+    samples: list[dict[str, int]] = []
+    while len(samples) < most:
+        seconds = min(_SAMPLE_S, (slot - 1) * slot_ms // 1000)
+        slots = seconds * 1000 // slot_ms
+        if not slots or (samples and seconds < _SAMPLE_S):
+            break
+        transactions = ledger.storage.transactions_between(slot - slots + 1, slot)
+        samples.append(
+            {
+                "numNonVoteTransactions": transactions,
+                "numSlots": slots,
+                "numTransactions": transactions,
+                "samplePeriodSecs": seconds,
+                "slot": slot,
+            }
+        )
+        slot -= slots
+    return samples
+
+
+def get_ag_genesis_cert(ledger: LocalLedger, _params: Params) -> dict[str, Any] | None:
+    """The certificate of Alpenglow's first block, null by the older rule; nobody signed it."""
+    if ledger.options.finality == "tower":
+        return None
+    block = {"blockId": list(ledger.genesis_hash()), "slot": 0}
+    return {"block": block, "signature": {"bitmap": [], "signature": [0] * _CERTIFICATE_BYTES}}
 
 
 METHODS = {
+    "getAgGenesisCert": get_ag_genesis_cert,
     "getBlockHeight": get_slot,
     "getClusterNodes": get_cluster_nodes,
     "getEpochInfo": get_epoch_info,

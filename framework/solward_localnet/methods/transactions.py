@@ -238,8 +238,10 @@ def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] 
 
 
 def confirmation_status(ledger: LocalLedger, slot: int) -> str:
-    """A transaction is confirmed at once, there being one validator, and final a slot later."""
-    return "finalized" if slot < ledger.chain.slot else "confirmed"
+    """What landed is final at once, or by the older rule confirmed at once, there being one
+    validator, and final a slot later."""
+    is_tower = ledger.options.finality == "tower"
+    return "confirmed" if is_tower and slot >= ledger.chain.slot else "finalized"
 
 
 def get_signatures_for_address(ledger: LocalLedger, params: Params) -> list[dict[str, Any]]:

@@ -209,7 +209,7 @@ async function everythingElse() {
   assert.equal(await rpc.getFirstAvailableBlock().send(), 0n);
   assert.equal(await rpc.minimumLedgerSlot().send(), 0n);
   assert.equal((await rpc.getClusterNodes().send())[0].pubkey, identity);
-  assert.deepEqual(await rpc.getRecentPerformanceSamples().send(), []);
+  for (const each of await rpc.getRecentPerformanceSamples().send()) assert.ok(each.numSlots > 0n);
   assert.ok((await rpc.getVersion().send())["solana-core"]);
   assert.equal((await rpc.getGenesisHash().send()).length > 30, true);
   assert.ok(epoch >= 0n);

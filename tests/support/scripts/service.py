@@ -59,7 +59,7 @@ from solward.service.service import Solward
 from solward.types.guardrail import Hold, Intent, TransactionEffects
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote, SwapTransaction, VenueContext
-from solward.vault.money.judge.assess import MAX_AGE_S, BlockhashSource
+from solward.vault.money.judge.assess import MAX_AGE_BLOCKS, BlockhashSource
 from solward.vault.money.reserve.reservation import Reservation, Reserver
 from solward.vault.money.steps import Step
 from solward.vault.store import spending
@@ -154,7 +154,7 @@ def ask_always() -> None:
 def fresh_blockhashes() -> None:
     """Most of a blockhash's life is left to land in where that life is 15 seconds."""
     made = BlockhashSource.__init__
-    fresh = functools.partialmethod(made, max_age_s=MAX_AGE_S / 4)
+    fresh = functools.partialmethod(made, max_age_blocks=MAX_AGE_BLOCKS / 4)
     BlockhashSource.__init__ = fresh  # type: ignore[method-assign, assignment]
 
 

@@ -14,8 +14,9 @@ from tests.support.engine import Bench
 from tests.support.tokens import TokenBench, tokens
 from tests.vault.ledger.test_failover import Clock, clock
 
-from solward.service.display_reads import BEHIND_S, FRESH_S, LISTED_S, Display
+from solward.service.display_reads import BEHIND_S, LISTED_S, Display
 from solward.solana.programs import TOKEN_PROGRAM
+from solward.solana.protocol import UNMEASURED_SLOT_MS
 from solward.testing.stand import open_stand
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.types.ledger import ReadLedger
@@ -25,6 +26,7 @@ from solward.vault.ledger.patience import within
 __all__ = ["clock", "tokens"]
 
 SOL = 1_000_000_000
+FRESH_S = UNMEASURED_SLOT_MS / 1000
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 # A token account of nobody's.
 LISTED = "7UX2i7SucgLMQcfZ75s3VXmZZY4YRUyJN9X1RgfMoDUi"
@@ -129,9 +131,9 @@ async def test_a_state_is_shown_for_a_slot(bench: Bench, display: Display, clock
     address = bench.wallet.address
     await display.wallet(address)
     await bench.localnet.call("requestAirdrop", [address, SOL])
-    clock.now += FRESH_S
+    clock.now += FRESH_S - 0.001
     assert (await display.wallet(address)).lamports == 10 * SOL
-    clock.now += 0.001
+    clock.now += 0.002
     assert (await display.wallet(address)).lamports == 11 * SOL
 
 

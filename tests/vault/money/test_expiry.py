@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from sqlalchemy import select
 from tests.promises import promise
 from tests.support.clock import until
-from tests.support.engine import Bench, bench
+from tests.support.engine import Bench, bench, fast_slots
 from tests.vault.money.test_fates import HALF_LAMPORTS, pair, swallows
 
 from solward.database.tables import attempts
@@ -210,11 +210,9 @@ async def test_reads_and_simulation_are_not_of_before_the_blockhash(bench: Bench
 
 @promise("reads-not-before-blockhash")
 @pytest.mark.parametrize("times", [1, 100])
-async def test_nodes_some_blocks_apart_fail_no_transaction(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
+async def test_nodes_some_blocks_apart_fail_no_transaction(bench: Bench, times: int) -> None:
     """Behind one address, the one that simulates has not reached the blockhash's slot."""
-    monkeypatch.setattr("solward.vault.money.judge.assess._SLOT_S", 0.01)
+    fast_slots(bench.ledger)
 
     async def behind(_method: str, params: Sequence[Any]) -> Any:
         if "minContextSlot" in params[1] and bench.wire.calls["simulateTransaction"] <= times:
@@ -241,10 +239,10 @@ async def test_state_and_simulation_of_different_slots_are_told_apart(bench: Ben
 
 @promise("undeclared-effects-refused")
 async def test_a_node_that_reads_an_older_state_than_it_simulates_refuses_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
     """What landed in between looks like this transaction's; its bytes say what it can take."""
-    monkeypatch.setattr("solward.vault.money.judge.assess._SLOT_S", 0.01)
+    fast_slots(bench.ledger)
     older: dict[str, Any] = {}
 
     async def behind(method: str, params: Sequence[Any]) -> Any:
@@ -262,9 +260,9 @@ async def test_a_node_that_reads_an_older_state_than_it_simulates_refuses_nothin
 
 
 async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    monkeypatch.setattr("solward.vault.money.judge.assess._SLOT_S", 0.01)
+    fast_slots(bench.ledger)
 
     async def unseen(method: str, params: Sequence[Any]) -> Any:
         answer = await bench.wire.direct(method, params)
@@ -280,11 +278,10 @@ async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(
 @promise("reads-after-own-landing")
 @pytest.mark.parametrize("failure", ["BlockhashNotFound", "AccountNotFound"])
 async def test_a_node_that_is_behind_is_waited_for_while_the_caller_waits(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, failure: str
+    bench: Bench, failure: str
 ) -> None:
     """More often than any count of tries: behind one address most nodes may lag."""
-    for name in ("_SLOT_S", "LAG_S"):
-        monkeypatch.setattr(f"solward.vault.money.judge.assess.{name}", 0.01)
+    fast_slots(bench.ledger)
     await bench.transfer(HALF)
     slot = bench.engine._assessor._ledger.landed_slot
     assert slot > 0

@@ -32,6 +32,7 @@ from solward.operations.payments.requests import (
 from solward.operations.payments.sites import MAX_ANSWER_BYTES, SiteAnswer, Sites
 from solward.plugins.payment_checks import MAX_OFFERS
 from solward.solana.clusters import CHAIN_IDS, chain_id
+from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.solana.token_list import TokenList
 from solward.support.clean_text import one_line
 from solward.support.clock import now_ms
@@ -73,9 +74,11 @@ from solward.vault.store.payments import PaymentRow, StoredAnswer
 T = TypeVar("T")
 
 # A seller may compute what is asked for before it asks for a payment, or begins to answer a paid
-# request. A payment's bytes live about a minute.
+# request: for as long as it may settle the bytes that it was shown, and a while more; but no longer
+# than a caller waits altogether.
 ASK_WAIT_S: Final = 15.0
 ANSWER_WAIT_S: Final = 40.0
+ANSWER_MARGIN_S: Final = 10.0
 # What is answered usually lands within it.
 SETTLE_WAIT_S: Final = 2.0
 _CLOSE_WAIT_S: Final = 5.0
@@ -467,7 +470,8 @@ class Payments:
         with self._only(record.id):
             try:
                 made = shown_headers(await protocol.headers(offer, proof), protocol_name)
-                found = await self.sites.request(request, ANSWER_WAIT_S, made, who=record.principal)
+                wait_s = answer_wait_s(self.ledger.slot_s)
+                found = await self.sites.request(request, wait_s, made, who=record.principal)
             except (InvalidRequest, SkillError) as error:
                 _log.warning("payment_not_answered", transaction=record.id, error=str(error))
                 await self.engine.not_answered(record.id, self._most_of_one)
@@ -525,6 +529,11 @@ class Payments:
         task.add_done_callback(self._running.discard)
         await wait_for_task(task)
         return task.result()
+
+
+def answer_wait_s(slot_s: float) -> float:
+    """How long a seller has to begin its answer to a payment, where a slot takes `slot_s`."""
+    return min(ANSWER_WAIT_S, BLOCKHASH_BLOCKS * slot_s + ANSWER_MARGIN_S)
 
 
 def _pushed(wallet: Wallet, record: TransactionRecord) -> PaymentProof:

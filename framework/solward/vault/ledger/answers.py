@@ -24,7 +24,9 @@ from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.patience import NodeBusy, NodeDenies
 
 # Methods that providers leave out of a plan, or altogether; a refusal says nothing of the node.
-OPTIONAL: Final = frozenset({"getProgramAccounts"})
+OPTIONAL: Final = frozenset(
+    {"getAgGenesisCert", "getProgramAccounts", "getRecentPerformanceSamples"}
+)
 # Sent once, to one node: another try might do it twice. Its refusals are the faucet's.
 ONCE: Final = frozenset({"requestAirdrop"})
 # Of the refusals (4xx): those of the moment, and those of the caller, whatever the call.

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,7 @@ from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
 from solward.vault.ledger.answers import RATE_CODES, Malformed
+from solward.vault.ledger.finality import CONFIRMED, FINALIZED, Commitment, in_word, is_final
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -31,17 +33,21 @@ from solward.vault.ledger.protocol import (
     SimulationResult,
     Tip,
 )
+from solward.vault.ledger.slot_time import SlotTime, newest_slot, together_s
 from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
 
 T = TypeVar("T")
 
-_CONFIRMED = {"commitment": "confirmed"}
-_FINALIZED = {"commitment": "finalized"}
-_BASE64 = {"commitment": "confirmed", "encoding": "base64"}
-_ENDED = frozenset({"confirmed", "finalized"})
-# For a node that is behind: as long as most are, on a cluster that is well.
-_SLOT_S = 0.4
+# As `Commitment` has it where `_call` asks.
+_CONFIRMED = {"commitment": CONFIRMED}
+_FINALIZED = {"commitment": FINALIZED}
+_BASE64 = {"commitment": CONFIRMED, "encoding": "base64"}
+# For a node that is behind, a slot apart: as far as most are, on a cluster that is well.
 _BEHIND_TRIES = 5
+# Between two looks at a cluster without Alpenglow, and for the nodes' answers.
+_LOOK_EVERY_S = 600.0
+_LOOK_S = 1.0
+_SAMPLES = 3
 # A faucet says so by the HTTP status, the codes of a rate limit, or an internal error.
 _FAUCET_LIMITS = RATE_CODES | {-32603}
 _FAUCET = (
@@ -60,10 +66,13 @@ _MAX_DECIMALS = 255
 
 @dataclass(slots=True)
 class _Known:
-    """What the ledgers over the same nodes know: rent by size, `landed_slot`, and how often a node
-    said that a transaction landed."""
+    """What the ledgers over the same nodes know: rent by size, the slot time by each, which
+    commitment is asked for, `landed_slot`, and how often a node said that a transaction landed."""
 
     rent: dict[int, int] = field(default_factory=dict)
+    slot_times: dict[Transport, SlotTime] = field(default_factory=dict)
+    commitment: Commitment = field(default_factory=Commitment)
+    looked_at: float = float("-inf")
     landed_slot: int = 0
     landed: int = 0
 
@@ -79,6 +88,9 @@ class RpcLedger:
         self._many = transport if isinstance(transport, ManyNodes) else None
         self._sees = transport if isinstance(transport, SeesChanges) else None
         self._over_nodes: dict[Transport, RpcLedger] = {}
+        self._slot_time = SlotTime()
+        if self._many is None:
+            self._known.slot_times[transport] = self._slot_time
 
     def nodes(self) -> tuple[RpcLedger, ...]:
         """A ledger for each usable node; itself where there is one node."""
@@ -121,6 +133,33 @@ class RpcLedger:
             raise next((each for each in errors if isinstance(each, LedgerRejected)), errors[-1])
 
         return await patiently(once)
+
+    @property
+    def slot_s(self) -> float:
+        """Seconds that a slot takes; with several nodes by most of them."""
+        return together_s(self._known.slot_times.values())
+
+    async def look(self) -> None:
+        """See `Ledger.look`."""
+        known, now = self._known, time.monotonic()
+        if now - known.looked_at < _LOOK_EVERY_S:
+            return
+        known.looked_at = now
+        asked = [look for node in self.nodes() for look in (node._sample(), node._certify())]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await asyncio.gather(*asked)
+
+    async def _sample(self) -> None:
+        if self._slot_time.measured_s is None:
+            with contextlib.suppress(LedgerError):
+                self._slot_time.sampled(await self._call("getRecentPerformanceSamples", _SAMPLES))
+
+    async def _certify(self) -> None:
+        # One that does not know the method (-32601) says nothing of its cluster.
+        if self._known.commitment.word != FINALIZED:
+            with contextlib.suppress(LedgerError):
+                self._known.commitment.saw_certificate(await self._call("getAgGenesisCert"))
 
     @property
     def landed_slot(self) -> int:
@@ -187,7 +226,7 @@ class RpcLedger:
         Strangers open them too: one that cannot be read is left out, unless none can be.
         """
         programs = (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
-        options = {"commitment": "confirmed", "encoding": "jsonParsed"}
+        options = {"commitment": CONFIRMED, "encoding": "jsonParsed"}
         answers = await asyncio.gather(
             *(
                 self._read("getTokenAccountsByOwner", owner, {"programId": program}, options)
@@ -290,7 +329,7 @@ class RpcLedger:
             "simulateTransaction",
             base64.b64encode(wire).decode("ascii"),
             {
-                "commitment": "confirmed",
+                "commitment": CONFIRMED,
                 "encoding": "base64",
                 "sigVerify": False,
                 "replaceRecentBlockhash": False,
@@ -347,7 +386,7 @@ class RpcLedger:
             if read and all(each == _UNREAD for each in read):
                 raise _malformed("getSignatureStatuses")
             found += read
-        ended = [each for each in found if each and each.confirmation in _ENDED]
+        ended = [each for each in found if each and is_final(each.confirmation)]
         self._known.landed += len(ended)
         self._known.landed_slot = max(
             self._known.landed_slot, max((each.slot for each in ended), default=0)
@@ -389,7 +428,7 @@ class RpcLedger:
     async def transaction(self, signature: str) -> dict[str, Any] | None:
         """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
         options = {
-            "commitment": "confirmed",
+            "commitment": CONFIRMED,
             "encoding": "json",
             "maxSupportedTransactionVersion": 1,
         }
@@ -431,7 +470,7 @@ class RpcLedger:
             except LedgerRejected as error:
                 if error.code != MIN_CONTEXT_SLOT:
                     raise
-            if not await pause(_SLOT_S):
+            if not await pause(self.slot_s):
                 break
         else:
             # No node is asked for it again: it may have been a lie.
@@ -439,6 +478,21 @@ class RpcLedger:
         return await self._call(method, *params)
 
     async def _call(self, method: str, *params: Any) -> Any:
+        word = self._known.commitment.word
+        try:
+            answer = await self._asked(method, in_word(params, word))
+        except LedgerRejected as error:
+            if word == FINALIZED or not self._known.commitment.is_refused(error):
+                raise
+            answer = await self._asked(method, in_word(params, FINALIZED))
+        # What is final only later says how far the ledger was then.
+        if word == FINALIZED or _FINALIZED not in params:
+            slot = newest_slot(method, answer)
+            if slot is not None:
+                self._slot_time.saw(slot)
+        return answer
+
+    async def _asked(self, method: str, params: Sequence[Any]) -> Any:
         outcome = "unavailable"
         try:
             with (

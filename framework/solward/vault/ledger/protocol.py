@@ -98,11 +98,19 @@ class SignatureRow:
 class Ledger(ReadLedger, Protocol):
     """Reading and sending; for the transaction engine alone."""
 
+    @property
+    def slot_s(self) -> float:
+        """Seconds that a slot takes, as measured (`solward.vault.ledger.slot_time`)."""
+
+    async def look(self) -> None:
+        """Ask the nodes for the pace of slots and for the consensus, unless that was done lately.
+        Never raises for the ledger."""
+
     async def genesis_hash(self) -> str:
         """The cluster's genesis hash."""
 
     async def block_height(self) -> int:
-        """The current block height at `confirmed`."""
+        """The current block height at `confirmed` (`solward.vault.ledger.finality`)."""
 
     async def tip(self, *, finalized: bool = False) -> Tip:
         """The newest block at `confirmed`, or at `finalized`."""

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from solward.database.database import Database
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import token_account
 from solward.support.clock import now_ms
@@ -95,8 +96,10 @@ T = TypeVar("T")
 # Between looks at a payment that another process watches.
 _OTHERS_POLL_S = 0.2
 
-# A caller waits this long for the end, then gets a `pending` record; watching continues.
+# A caller waits this long for the end at most, then gets a `pending` record; watching continues. On
+# a cluster where bytes live shorter, as long as they do and the proof of their end takes.
 CONFIRM_WAIT_S = 45.0
+CONFIRM_MARGIN_S = 15.0
 # A stop waits this long for running transactions; an answering ledger needs a second or two.
 CLOSE_WAIT_S = 5.0
 # Between looks whether a database that refused answers again, for what was left open by it.
@@ -132,6 +135,11 @@ class EngineOptions:
     store_bounds: StoreBounds = DEFAULT_BOUNDS
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
+
+
+def confirm_wait_s(slot_s: float, most_s: float = CONFIRM_WAIT_S) -> float:
+    """How long a caller waits for the end of a transaction, where a slot takes `slot_s`."""
+    return min(most_s, BLOCKHASH_BLOCKS * slot_s + CONFIRM_MARGIN_S)
 
 
 class Engine:
@@ -201,7 +209,11 @@ class Engine:
 
     def deadline(self) -> AbstractContextManager[None]:
         """What a caller waits for altogether: planning, nodes that are busy, and the end."""
-        return within(self._options.confirm_wait_s)
+        return within(self._confirm_wait_s)
+
+    @property
+    def _confirm_wait_s(self) -> float:
+        return confirm_wait_s(self._ledger.slot_s, self._options.confirm_wait_s)
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Judge, sign and send a draft, and wait for its end.
@@ -378,7 +390,7 @@ class Engine:
         work = self._once(record, actor, lambda: self._in_steps(record, actor, draft))
         with self.deadline():
             task = self._start(work)
-            await wait_for_task(task, left(self._options.confirm_wait_s))
+            await wait_for_task(task, left(self._confirm_wait_s))
         if task.done():
             return task.result()
         async with self._database.read() as connection:
@@ -399,7 +411,7 @@ class Engine:
         record = self._record(wallet, actor, intent)
         record = await self._driven(record.id, self._runs.begin_sweep(record, actor, address))
         task = self._start(self._driven(record.id, self._runs.sweep_alone(record)))
-        await wait_for_task(task, self._options.confirm_wait_s)
+        await wait_for_task(task, self._confirm_wait_s)
         if not task.done():
             return record
         if task.result().status is TransactionStatus.FAILED:

@@ -32,7 +32,12 @@ from solward.solana.message import (
     resolved_calls,
 )
 from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
-from solward.solana.protocol import MAX_COMPUTE_UNITS, MAX_WIRE_BYTES
+from solward.solana.protocol import (
+    BLOCKHASH_BLOCKS,
+    LEAST_SLOT_MS,
+    MAX_COMPUTE_UNITS,
+    MAX_WIRE_BYTES,
+)
 from solward.solana.recipients import authority, check_receiver, check_recipient
 from solward.solana.stakes import unix_time
 from solward.solana.tokens import mint_account
@@ -71,23 +76,19 @@ from solward.vault.money.judge.priority import (
 from solward.vault.money.request import Draft, Payment
 from solward.vault.money.steps import Step, StepHook, no_hook
 
-# A blockhash lives 150 slots (about a minute); ten seconds of age leave most of it for landing.
-MAX_AGE_S = 10.0
-# Agave's MAX_PROCESSING_AGE is 150 blocks. A node that claims more would keep a reservation held
-# for ever.
-MAX_VALID_BLOCKS = 151
-# Between nodes, some seven minutes. Further apart, one is stuck or lies, and no expiry is sure.
+# How old a blockhash may be that is built on: the rest of its life is for landing.
+MAX_AGE_BLOCKS = BLOCKHASH_BLOCKS / 6
+# A node that claims more would keep a reservation held for ever.
+MAX_VALID_BLOCKS = BLOCKHASH_BLOCKS + 1
+# Between nodes. Further apart, one is stuck or lies, and no expiry is sure.
 MAX_APART_BLOCKS = 1000
-# `MAX_APART_BLOCKS` take longer.
-_STOPPED_S = 180.0
+# On no cluster they take less: a node may not say that it is so fast that another one has stopped.
+_STOPPED_S = MAX_APART_BLOCKS * LEAST_SLOT_MS / 1000
 # For the heights of the nodes beside the one in use.
 _OTHERS_S = 1.0
-# Nodes behind one address are some slots apart: they are given a few to reach the one in question.
-_SLOT_S = 0.4
-
 # A node tens of blocks behind takes a while, and behind one address another may be the next to
-# answer.
-LAG_S = 1.0
+# answer; for one that is some slots behind, a slot is waited.
+LAG_SLOTS = 5
 
 # The state before is read in one call and simulated in another; transactions of the wallet that
 # land in between show in the difference. Another try tells the two cases apart.
@@ -118,17 +119,17 @@ class BlockhashSource:
         self,
         ledger: Ledger,
         verify: Callable[[], Awaitable[None]] = no_verification,
-        max_age_s: float = MAX_AGE_S,
+        max_age_blocks: float = MAX_AGE_BLOCKS,
     ) -> None:
         self._ledger = ledger
         self._verify = verify
         self._verified = False
-        self._max_age_s = max_age_s
+        self._max_age_blocks = max_age_blocks
         self._cached: tuple[float, Blockhash] | None = None
         self._refreshing = asyncio.Lock()
 
     async def get(self) -> Blockhash:
-        """A blockhash at most `max_age_s` old.
+        """A blockhash at most `max_age_blocks` old, as slots go now.
 
         Raises:
             LedgerError: the ledger did not answer, or its expiry height is impossible.
@@ -136,12 +137,12 @@ class BlockhashSource:
         async with self._refreshing:
             if self._cached is not None:
                 fetched, blockhash = self._cached
-                if time.monotonic() - fetched <= self._max_age_s:
+                if time.monotonic() - fetched <= self._max_age_blocks * self._ledger.slot_s:
                     return blockhash
             if not self._verified:
                 await self._verify()
                 self._verified = True
-            blockhash = await self._from_one_node()
+            blockhash, _ = await asyncio.gather(self._from_one_node(), self._ledger.look())
             self._cached = (time.monotonic(), blockhash)
             return blockhash
 
@@ -340,18 +341,18 @@ class Assessor:
                     built_on = ""
                 if own and (not unseen or tries % 2 == 0):
                     self.blockhashes.forget()
-                if unseen and own and last and await pause(LAG_S):
+                if unseen and own and last and await pause(LAG_SLOTS * self._ledger.slot_s):
                     continue
                 if last:
                     return assessment
                 if unseen:
-                    await asyncio.sleep(_SLOT_S)
-            elif assessment.behind and await pause(LAG_S):
+                    await asyncio.sleep(self._ledger.slot_s)
+            elif assessment.behind and await pause(LAG_SLOTS * self._ledger.slot_s):
                 continue
             elif last or not _may_be_others(draft, assessment):
                 return assessment
             elif assessment.effects is not None and not assessment.effects.tied:
-                await asyncio.sleep(_SLOT_S / 4)
+                await asyncio.sleep(self._ledger.slot_s / 4)
 
     async def assess_any(
         self, draft: Draft, nonce: str, *, trial: bool = False
@@ -675,7 +676,7 @@ async def read_and_simulate(
         except LedgerRejected as error:
             if error.code != MIN_CONTEXT_SLOT or not wanted:
                 raise
-            await asyncio.sleep(_SLOT_S)
+            await asyncio.sleep(ledger.slot_s)
         else:
             return read_at, before, result
     raise AssertionError("unreachable: the last try returns")

@@ -47,7 +47,7 @@ _ANSWER_S = 1.0
 # A node that did not answer, or does not know the method, is not asked again before that.
 _REST_S = 30.0
 # Prices move from slot to slot, and a burst of payments needs one answer.
-_FRESH_S = 2.0
+_FRESH_SLOTS = 5
 _MAX_KNOWN = 512
 
 # A simulation is of one state: another may make a program search longer. A fifth more than was
@@ -136,7 +136,7 @@ class PriorityFees:
     async def _recent(self, addresses: tuple[str, ...]) -> int:
         now = time.monotonic()
         read_at, known = self._prices.get(addresses, (float("-inf"), 0))
-        if now - read_at <= _FRESH_S:
+        if now - read_at <= _FRESH_SLOTS * self._ledger.slot_s:
             return known
         if now < self._rests_until:
             return UNKNOWN_PRICE

@@ -61,7 +61,7 @@ from solward.vault.ledger.protocol import Ledger, SimulationResult
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.failures import explain
 from solward.vault.money.judge.assess import (
-    LAG_S,
+    LAG_SLOTS,
     UNKNOWN_BLOCKHASH,
     BlockhashSource,
     check_recipients,
@@ -352,7 +352,7 @@ class PocketRuns:
         calls = resolved_calls(transaction.message, named)
         wanted |= {line.account for line in known_lines(calls, pocket) if line.account}
         addresses = [each for each in named if each in wanted]
-        tries = 0
+        tries, lag_s = 0, LAG_SLOTS * self._ledger.slot_s
         while True:
             min_slot = self._ledger.landed_slot
             _, before, result = await read_and_simulate(
@@ -363,7 +363,7 @@ class PocketRuns:
             # blockhash may be of no block.
             unseen = result.err == UNKNOWN_BLOCKHASH and (own or tries < _UNSEEN_TRIES)
             behind = unseen or result.slot < min_slot
-            if result.err is None or not behind or not await pause(LAG_S):
+            if result.err is None or not behind or not await pause(lag_s):
                 break
         if result.err is not None:
             raise InvalidRequest(f"The call would fail: {explain(result.err, result.logs)}")
@@ -647,7 +647,7 @@ class PocketRuns:
             landed, sure = await read_landed(self._ledger, signature, message)
             if landed is not None or asyncio.get_running_loop().time() > deadline:
                 return landed, sure
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(self._ledger.slot_s)
 
 
 def _not_landed(attempt: Attempt) -> str:

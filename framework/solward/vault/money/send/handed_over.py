@@ -31,12 +31,14 @@ from solders.transaction import VersionedTransaction
 from solward.database.database import Database
 from solward.database.set_apart import SetApart
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import BLOCKHASH_BLOCKS
 from solward.solana.tokens import token_account
 from solward.support.durations import DAY_MS
 from solward.support.tasks import end
 from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import COSTS, SOL
 from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.ledger.finality import FINALIZED, is_final
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT, Ledger, SignatureRow, SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.judge.assess import MAX_VALID_BLOCKS
@@ -47,6 +49,7 @@ from solward.vault.money.send.sender import (
     conclude,
     failed_settlement,
     find_fates,
+    is_over,
     mark_unknown,
     tell_set_apart,
 )
@@ -56,17 +59,16 @@ from solward.vault.store import payments
 from solward.vault.store.attempts import AttemptState, Settlement
 from solward.vault.store.payments import PaymentRow
 
-# Statuses of signatures that are known: at the pace of slots.
-POLL_S: Final = 0.4
-# The first look into the history of an account, when the seller has not answered: most do within a
-# second or two, and name the signature.
-FIRST_LOOK_S: Final = 2.0
+# In slots; statuses of signatures that are known are read once a slot.
+# The first look into the history of an account, when the seller has not answered: most do soon, and
+# name the signature.
+FIRST_LOOK: Final = 10
 # Between looks, growing; one serves all payments out of the account.
-LOOK_S: Final = 1.0
-MOST_LOOK_S: Final = 10.0
+LOOK: Final = 5
+MOST_LOOK: Final = 50
 # Between the tries of a proof that nodes did not give yet.
-PROOF_S: Final = 2.0
-MOST_PROOF_S: Final = 60.0
+PROOF: Final = 10
+MOST_PROOF: Final = BLOCKHASH_BLOCKS
 
 _FIRST_PAGE: Final = 100
 _PAGE: Final = 1_000
@@ -80,7 +82,6 @@ _BREATH: Final = 64
 # A look repeats this many slots of the one before: nodes need not be equally far.
 _SLACK_SLOTS: Final = 64
 _PLAIN_MEMO: Final = re.compile(r"[A-Za-z0-9 ._:-]{1,64}")
-_ENDED: Final = frozenset({"confirmed", "finalized"})
 
 _log = structlog.get_logger(__name__)
 
@@ -124,11 +125,12 @@ class Live:
     done: asyncio.Future[Settlement] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    absent: int = 0
     looked_slot: int = 0
-    look_at: float = field(default_factory=lambda: time.monotonic() + FIRST_LOOK_S)
-    look_s: float = LOOK_S
+    look_at: float = 0.0
+    look_slots: float = LOOK
     proof_at: float = 0.0
-    proof_s: float = PROOF_S
+    proof_slots: float = PROOF
 
     def is_named_by(self, signature: str) -> bool:
         """Whether a signature is the fee payer's over exactly these bytes."""
@@ -215,7 +217,7 @@ class Watcher:
 
     def watch(self, item: Live, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
-        item.look_at = time.monotonic() + FIRST_LOOK_S * self.pace
+        item.look_at = time.monotonic() + self._slots_s(FIRST_LOOK)
         self._live[item.transaction_id] = item
         self._hinted(item, hint)
         if self._task is None or self._task.done():
@@ -227,11 +229,15 @@ class Watcher:
         item = self._live.get(transaction_id)
         if item is None:
             return
-        item.look_s = LOOK_S
+        item.look_slots = LOOK
         self._hinted(item, hint)
         if item.found is None:
             item.look_at = time.monotonic()
         self._wake.set()
+
+    def _slots_s(self, slots: float) -> float:
+        """As long as so many slots take, at its own pace."""
+        return slots * self._ledger.slot_s * self.pace
 
     def find(self, transaction_id: str) -> Live | None:
         """A payment that is watched here."""
@@ -257,7 +263,7 @@ class Watcher:
                 self._wake.clear()
                 await self._wake.wait()
             self._wake.clear()
-            wait_s = POLL_S * self.pace
+            wait_s = self._slots_s(1)
             try:
                 wait_s = await self._round()
             except LedgerError as error:
@@ -281,8 +287,8 @@ class Watcher:
         if due:
             # Whatever comes of it, the next look is later.
             for item in due:
-                item.look_at = now + item.look_s * self.pace
-                item.look_s = min(item.look_s * 1.6, MOST_LOOK_S)
+                item.look_at = now + self._slots_s(item.look_slots)
+                item.look_slots = min(item.look_slots * 1.6, MOST_LOOK)
             sources = {item.source for item in due if item.found is None}
             looked = await asyncio.gather(
                 *(self._look(source) for source in sources), return_exceptions=True
@@ -292,9 +298,9 @@ class Watcher:
                 if isinstance(each, BaseException):
                     raise each
         if any(item.found is not None for item in self._live.values()):
-            return POLL_S * self.pace
+            return self._slots_s(1)
         waits = [item.look_at - time.monotonic() for item in self._live.values()]
-        return max(min(waits, default=0.0), 0.05 * self.pace)
+        return max(min(waits, default=0.0), self._slots_s(1) / 8)
 
     async def _read_statuses(self, items: Sequence[Live]) -> None:
         """Settle what has landed under a signature that is known to be its own."""
@@ -302,7 +308,7 @@ class Watcher:
         ended = [
             (item, status)
             for item, status in zip(items, statuses, strict=True)
-            if status is not None and status.confirmation in _ENDED
+            if status is not None and is_final(status.confirmation)
         ]
         await self._settle_landed([item for item, status in ended if status.err is None])
         await self._end_failed([item for item, status in ended if status.err is not None])
@@ -319,7 +325,7 @@ class Watcher:
         while True:
             page = await self._ledger.signatures_for(source, before=before, limit=limit)
             newest = max([newest, *(row.slot for row in page)])
-            rows = [row for row in page if row.confirmation in (None, *_ENDED)]
+            rows = [row for row in page if row.confirmation is None or is_final(row.confirmation)]
             for item, row in await _matched(self._ledger, rows, items, finalized=False):
                 item.found = row.signature
                 (landed if row.err is None else failed).append(item)
@@ -368,6 +374,7 @@ class Watcher:
             (item, fate)
             for item in items
             if (fate := conclude(answers[item.transaction_id], alone)) is not None
+            and is_over(item, fate, handed=True)
         ]
         await self._settle_fates(ended)
         gone = {item.transaction_id for item, _ in ended}
@@ -384,8 +391,8 @@ class Watcher:
 
     def _later(self, items: Iterable[Live], now: float) -> None:
         for item in items:
-            item.proof_at = now + item.proof_s * self.pace
-            item.proof_s = min(item.proof_s * 1.5, MOST_PROOF_S)
+            item.proof_at = now + self._slots_s(item.proof_slots)
+            item.proof_slots = min(item.proof_slots * 1.5, MOST_PROOF)
 
     async def _ask_nodes(self, items: Sequence[Live]) -> dict[str, Answers]:
         answers = {item.transaction_id: Answers() for item in items}
@@ -463,7 +470,7 @@ class Watcher:
                     absent.append(item)
                     continue
                 item.found = row_of.signature
-                status = SignatureStatus(row_of.slot, row_of.err, "finalized")
+                status = SignatureStatus(row_of.slot, row_of.err, FINALIZED)
                 if row_of.err is None:
                     each.landed = status
                 else:

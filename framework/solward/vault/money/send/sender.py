@@ -35,6 +35,7 @@ from solward.telemetry import metrics
 from solward.types.errors import LedgerError, LedgerRejected
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.worst_case import Unbounded, worst_case
+from solward.vault.ledger.finality import is_final
 from solward.vault.ledger.protocol import Ledger, SignatureStatus
 from solward.vault.ledger.trust import is_enough
 from solward.vault.money.failures import explain
@@ -51,9 +52,8 @@ from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
 from solward.vault.store.attempts import AttemptState, Settlement, Spent
 
-# Statuses at the pace of slots (0.4 s); the same bytes again once five slots took none of them.
-RESEND_S = 2.0
-POLL_S = 0.4
+# Statuses are read once a slot; the same bytes go again once as many slots took none of them.
+RESEND_SLOTS: Final = 5
 # For the balances of what has landed: a node has a status before it has them. After that they
 # report nothing and give nothing back.
 BALANCES_S = 5.0
@@ -65,9 +65,12 @@ _ONE_HOST: Final = (
 
 _log = structlog.get_logger(__name__)
 
-# About two minutes past the expiry, in which a second host may come back and say what it has. In
-# blocks, because the wall clock decides nothing here.
+# Past the expiry, in which a second host may come back and say what it has. In blocks, because the
+# wall clock decides nothing here.
 PATIENCE_BLOCKS: Final = 300
+# Of bytes that somebody else has, past their last block: as often no node may have them before they
+# are called dead, since who has them may have sent them late, to a node that shows them late.
+LATER_POLLS: Final = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +113,7 @@ class InFlight:
     first_sent: float | None = None
     sent_at: float = 0.0
     fates_read_at: float = 0.0
+    absent: int = 0
     landed_at: float | None = None
 
 
@@ -123,10 +127,13 @@ class Sender:
         *,
         hook: StepHook = no_hook,
         on_settled: Callable[[Settlement], None] = lambda _settlement: None,
-        poll_s: float = POLL_S,
-        resend_s: float = RESEND_S,
+        poll_s: float | None = None,
+        resend_s: float | None = None,
         balances_s: float = BALANCES_S,
     ) -> None:
+        """Args:
+        poll_s, resend_s: in place of a slot and of `RESEND_SLOTS`.
+        """
         self._ledger = ledger
         self._database = database
         self._hook = hook
@@ -184,7 +191,8 @@ class Sender:
                 _log.exception("confirmations_failed", in_flight=len(self._open))
             if self._open and all(item.polled for item in self._open.values()):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_s):
+                    wait_s = self._ledger.slot_s if self._poll_s is None else self._poll_s
+                    async with asyncio.timeout(wait_s):
                         await self._wake.wait()
 
     async def _round(self, items: Sequence[InFlight]) -> None:
@@ -202,7 +210,7 @@ class Sender:
         ended = [
             (item, status)
             for item, status in zip(items, statuses, strict=True)
-            if status is not None and status.confirmation in ("confirmed", "finalized")
+            if status is not None and is_final(status.confirmation)
         ]
         landed = [item for item, status in ended if status.err is None]
         if landed:
@@ -218,7 +226,7 @@ class Sender:
         failed = [
             item
             for item, status in ended
-            if status.err is not None and now - item.fates_read_at >= self._resend_s
+            if status.err is not None and now - item.fates_read_at >= self._resends_s()
         ]
         if failed:
             await self._end(failed)
@@ -239,7 +247,10 @@ class Sender:
             await self._end(expired)
 
     def _is_late(self, item: InFlight) -> bool:
-        return time.monotonic() - item.sent_at >= self._resend_s
+        return time.monotonic() - item.sent_at >= self._resends_s()
+
+    def _resends_s(self) -> float:
+        return RESEND_SLOTS * self._ledger.slot_s if self._resend_s is None else self._resend_s
 
     async def _resend(self, items: Sequence[InFlight]) -> None:
         """Send the same bytes again, which changes nothing where they have landed or expired."""
@@ -263,7 +274,7 @@ class Sender:
         landed, settlements = [], []
         for item in items:
             fate = fates.ended.get(item.signature)
-            if fate is None:
+            if fate is None or not is_over(item, fate, handed=not item.sends):
                 continue
             if fate.status is not None and fate.status.err is None:
                 landed.append(item)
@@ -420,9 +431,20 @@ class Expired(Protocol):
 
 
 class Watched(Expired, Protocol):
-    """Likewise, whose state may be stored as `unknown`, which `unknown` says."""
+    """Likewise, whose state may be stored as `unknown`, which `unknown` says; `absent` is how often
+    it was found nowhere since it expired."""
 
     unknown: bool
+    absent: int
+
+
+def is_over(item: Watched, fate: Fate, *, handed: bool) -> bool:
+    """Whether bytes end now by their fate; those that were handed over and are nowhere, once as
+    many polls as `LATER_POLLS` say so."""
+    if fate.status is not None or not handed:
+        return True
+    item.absent += 1
+    return item.absent >= LATER_POLLS
 
 
 async def mark_unknown(database: Database, items: Sequence[Watched]) -> None:
@@ -589,7 +611,7 @@ async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, Answ
 
 
 def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
-    if status.confirmation not in ("confirmed", "finalized"):
+    if not is_final(status.confirmation):
         return
     if status.err is None:
         answers.landed = status
