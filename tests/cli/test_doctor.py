@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support import rpc as rpc_nodes
 from tests.support.grants import SaidPrices
+from tests.support.localnet import StillClock
 from tests.support.repository import ROOT
 
 from solward.database.database import Database
@@ -30,6 +31,7 @@ from solward_cli.doctor.report import Line, Status, text
 from solward_cli.doctor.subject import Subject
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving
 from solward_localnet.venue import PREFIX, venue_app
 
@@ -74,11 +76,68 @@ async def test_a_healthy_node_answers_every_method_the_product_reads_with(
 
 
 def test_every_method_that_the_product_calls_is_checked() -> None:
-    # Nothing is sent or asked of the faucet; the others are called with what was found before.
+    # Nothing is sent or asked of the faucet; the others are called with what was found before, or
+    # say which chain it is.
     elsewhere = {"sendTransaction", "requestAirdrop", "getGenesisHash", "getTransaction"}
+    elsewhere |= {"getRecentPerformanceSamples", "getAgGenesisCert"}
     called = set(re.findall(r'"((?:get|is|simulate|send|request)[A-Z]\w+)"', CLIENT.read_text()))
     assert len(called) > 15
     assert called - elsewhere <= ledger._METHODS.keys()
+
+
+@pytest.mark.parametrize(
+    ("slots", "counted"), [(60_000, "slots of 100 ms"), (1, "slots of 1000 ms")]
+)
+async def test_a_slot_time_that_cannot_be_is_bounded_and_told(
+    node: rpc_nodes.RpcNode, tmp_path: Path, slots: int, counted: str
+) -> None:
+    async def samples(_method: str, _params: Sequence[Any]) -> Any:
+        return [{"numSlots": slots, "samplePeriodSecs": 60}]
+
+    node.faults["getRecentPerformanceSamples"] = samples
+    [line] = [each for each in await rpc(tmp_path, node.url) if each.status is Status.WARN]
+    assert "which is not believed" in line.found
+    assert counted in line.found
+
+
+@pytest.mark.parametrize(
+    ("finality", "seen"),
+    [("alpenglow", "Alpenglow, asked for what is finalized"),
+     ("finalized", "Alpenglow, asked for what is finalized"),
+     ("tower", "TowerBFT, asked for what is confirmed")],
+)  # fmt: skip
+async def test_it_says_which_chain_a_node_sees(tmp_path: Path, finality: Any, seen: str) -> None:
+    clock = StillClock()
+    options = LocalnetOptions(finality=finality, slot_ms=300, clock=clock, ticker=False)
+    localnet = await Localnet.open(None, options)
+    clock.now_ms += 600_000
+    try:
+        async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (made,):
+            lines = await rpc(tmp_path, made.url)
+    finally:
+        await localnet.close()
+    assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
+    found = [line.found for line in lines]
+    assert any(
+        each.startswith("slots of 300 ms, so a blockhash lives 45 s: plans are at most 7.5 s old")
+        for each in found
+    )
+    assert any(each.startswith(seen) and "versions legacy, 0 and 1" in each for each in found)
+    assert any(each.startswith("rent of 6960 lamports a byte, 0.00203928 SOL") for each in found)
+
+
+async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(
+    node: rpc_nodes.RpcNode, tmp_path: Path
+) -> None:
+    node.faults |= dict.fromkeys(
+        ("getRecentPerformanceSamples", "getAgGenesisCert", "getVersion"), -32601
+    )
+    lines = await rpc(tmp_path, node.url)
+    assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
+    found = " ".join(line.found for line in lines)
+    assert "slots of 200 ms, until they are measured (getRecentPerformanceSamples: " in found
+    assert "consensus unknown (getAgGenesisCert: " in found
+    assert "software unknown (getVersion: " in found
 
 
 async def test_what_a_node_refuses_is_named_with_what_it_is_needed_for(

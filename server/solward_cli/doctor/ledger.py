@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from solward.solana.protocol import BLOCKHASH_BLOCKS, UNMEASURED_SLOT_MS
 from solward.types.errors import LedgerError, LedgerRejected, PluginError, SkillError, SolwardError
 from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from solward_cli.doctor.subject import Subject
 
 _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
-# Of a public node, some blocks are ordinary; a blockhash is valid for 150.
+# Of a public node, some blocks are ordinary; bytes can land for as many as the other.
 _LAG_WARN: Final = 20
-_LAG_FAIL: Final = 150
-_SLOT_S: Final = 0.4
+_LAG_FAIL: Final = BLOCKHASH_BLOCKS
+_SAMPLES: Final = 4
+# What rent counts of each account beside its data.
+_ACCOUNT_BYTES: Final = 128
 _DAY_S: Final = 86_400
 # As many as a page of the dashboard and a payment together ask.
 _AT_ONCE: Final = 20
@@ -70,6 +73,7 @@ class _Node:
     transport: HttpTransport
     ledger: RpcLedger
     tip: Tip | None = None
+    slot_s: float = UNMEASURED_SLOT_MS / 1000
 
     @classmethod
     def of(cls, number: int, url: str, real: str) -> _Node:
@@ -93,7 +97,8 @@ class _Node:
         if urlsplit(self.url).scheme != "https" and not _is_local(self.url):
             found = "http: others can read and change what is asked on its way"
             lines.append(warn(self.name, found, "use its https:// address"))
-        refused = await self._refused(await _somebody(subject))
+        somebody = await _somebody(subject)
+        refused = await self._refused(somebody)
         count = len(_METHODS)
         if refused:
             lines += [
@@ -102,7 +107,80 @@ class _Node:
             ]
         else:
             lines.append(ok(self.name, f"answers the {count} methods that are read with"))
+        lines += [await self._pace(), await self._consensus(somebody), *await self._rent()]
         return [*lines, *await self._history(), *await self._rate()]
+
+    async def _said(self, method: str, *params: Any) -> tuple[Any, str]:
+        """The answer to a method that not every node serves, and why there is none."""
+        try:
+            return await self.transport.call(method, params), ""
+        except LedgerError as error:
+            return None, f"{method}: {error}"
+
+    async def _pace(self) -> Line:
+        """How long a slot takes, and what of Solward's goes by it."""
+        from solward.operations.payments.pay import answer_wait_s
+        from solward.vault.ledger.slot_time import bounded_s, sampled_s
+        from solward.vault.money.engine import confirm_wait_s
+        from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
+        from solward.vault.money.send.sender import RESEND_SLOTS
+
+        samples, why = await self._said("getRecentPerformanceSamples", _SAMPLES)
+        said_s = sampled_s(samples)
+        if said_s is not None:
+            self.slot_s = bounded_s(said_s)
+        slot_s = self.slot_s
+        begins = f"slots of {slot_s * 1000:.0f} ms"
+        if said_s is None:
+            begins += f", until they are measured ({why or 'it has no samples yet'})"
+        found = (
+            f"{begins}, so a blockhash lives {BLOCKHASH_BLOCKS * slot_s:.0f} s: plans are at most"
+            f" {MAX_AGE_BLOCKS * slot_s:.1f} s old, the same bytes are sent again after"
+            f" {RESEND_SLOTS * slot_s:.1f} s, sellers are waited for {answer_wait_s(slot_s):.0f} s,"
+            f" callers wait {confirm_wait_s(slot_s):.0f} s"
+        )
+        if said_s is None or said_s == slot_s:
+            return ok(self.name, found)
+        lie = (
+            f"it says that a slot takes {said_s * 1000:.3g} ms, which is not believed; counted are"
+        )
+        return warn(self.name, f"{lie} {found}", "use another node")
+
+    async def _consensus(self, somebody: str) -> Line:
+        """When a block is final, and which transactions the node takes."""
+        from solward.vault.ledger.finality import Commitment
+
+        certificate, why = await self._said("getAgGenesisCert")
+        commitment = Commitment()
+        commitment.saw_certificate(certificate)
+        if why:
+            consensus = f"consensus unknown ({why})"
+        else:
+            consensus = "TowerBFT" if certificate is None else "Alpenglow"
+        version, why = await self._said("getVersion")
+        core = version.get("solana-core") if isinstance(version, Mapping) else None
+        software = f"software {core}" if isinstance(core, str) else f"software unknown ({why})"
+        try:
+            await _simulate(self, somebody, is_v1=True)
+            takes = "legacy, 0 and 1"
+        except LedgerRejected:
+            takes = "legacy and 0"
+        except LedgerError as error:
+            takes = f"legacy and 0; of 1 it does not say ({error})"
+        found = f"{consensus}, asked for what is {commitment.word}; {software}; versions {takes}"
+        return ok(self.name, found)
+
+    async def _rent(self) -> list[Line]:
+        from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
+
+        try:
+            rent = await self.ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
+        except LedgerError:
+            # Said of the method already.
+            return []
+        byte = rent // (TOKEN_ACCOUNT_BYTES + _ACCOUNT_BYTES)
+        found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
+        return [ok(self.name, found)]
 
     async def _refused(self, somebody: str) -> dict[str, str]:
         """Method -> why it would not work, of those that the product calls."""
@@ -121,7 +199,7 @@ class _Node:
         except LedgerError:
             # Said of the method already.
             return []
-        days = (self.tip.slot - first) * _SLOT_S / _DAY_S
+        days = (self.tip.slot - first) * self.slot_s / _DAY_S
         found = f"history from slot {first}" + (f", about {days:.0f} days" if days >= 1 else "")
         if first and days < 1:
             advice = "what was sent longer ago cannot be followed up here: add a node that keeps it"
@@ -150,11 +228,11 @@ _NEEDED: Final = {
 _Call = Callable[[_Node, str], Awaitable[Any]]
 
 
-async def _simulate(node: _Node, somebody: str) -> Any:
+async def _simulate(node: _Node, somebody: str, *, is_v1: bool = False) -> Any:
     """A payment of nothing to oneself. An account that holds nothing is refused, which is an
     answer too."""
     from solders.hash import Hash
-    from solders.message import MessageV0
+    from solders.message import MessageV0, MessageV1, TransactionConfig
     from solders.pubkey import Pubkey
     from solders.signature import Signature
     from solders.system_program import TransferParams, transfer
@@ -163,7 +241,14 @@ async def _simulate(node: _Node, somebody: str) -> Any:
     latest = await node.ledger.latest_blockhash()
     key = Pubkey.from_string(somebody)
     nothing = transfer(TransferParams(from_pubkey=key, to_pubkey=key, lamports=0))
-    message = MessageV0.try_compile(key, [nothing], [], Hash.from_string(latest.blockhash))
+    blockhash = Hash.from_string(latest.blockhash)
+    message = (
+        MessageV1.try_compile(
+            key, [nothing], blockhash, TransactionConfig(compute_unit_limit=1_000)
+        )
+        if is_v1
+        else MessageV0.try_compile(key, [nothing], [], blockhash)
+    )
     wire = bytes(VersionedTransaction.populate(message, [Signature.default()]))
     return await node.ledger.simulate(wire, [somebody])
 
