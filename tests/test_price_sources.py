@@ -77,8 +77,8 @@ class Site:
         return httpx.AsyncClient(base_url=url, transport=httpx.MockTransport(answer))
 
 
-def jupiter(site: Site, slot: int = TIP) -> JupiterPrices:
-    ledger = cast("Ledger", Newest(slot))
+def jupiter(site: Site, slot: int = TIP, slot_s: float = 0.4) -> JupiterPrices:
+    ledger = cast("Ledger", Newest(slot, slot_s))
     return JupiterPrices(site.client("https://api.example"), ledger, Clock())
 
 
@@ -97,6 +97,8 @@ async def test_a_price_of_the_chain_is_as_old_as_its_slot_and_exact() -> None:
     (asked,) = site.asked
     assert asked.url.path == "/price/v3"
     assert set(asked.url.params["ids"].split(",")) == {WRAPPED_SOL_MINT, USDC, BONK}
+    faster = await jupiter(site, slot_s=0.2).prices(["SOL"])
+    assert faster["SOL"].taken_ms == NOW_MS - 1_000
     behind = await jupiter(site, TIP - 1_000).prices(["SOL"])
     assert behind["SOL"].taken_ms == NOW_MS
 

@@ -135,7 +135,8 @@ async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(
     lines = await rpc(tmp_path, node.url)
     assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
     found = " ".join(line.found for line in lines)
-    assert "slots of 200 ms, until they are measured (getRecentPerformanceSamples: " in found
+    assert "slots of 200 ms, so a blockhash lives 30 s: " in found
+    assert "; until they are measured (getRecentPerformanceSamples: " in found
     assert "consensus unknown (getAgGenesisCert: " in found
     assert "software unknown (getVersion: " in found
 

@@ -62,3 +62,24 @@ def test_it_would_be_found(tmp_path: Path, text: str) -> None:
     file = tmp_path / "module.py"
     file.write_text(text)
     assert told(file)
+
+
+# The words of finality.
+
+FINALITY = ROOT / "framework/solward/vault/ledger/finality.py"
+# What a cluster calls its blocks; a record's own states are `TransactionStatus`.
+WORD = re.compile(r'"finalized"|confirmation(?:Status)?"?\]?\s*(?:==|!=|in|not in)\s')
+# The localnet's setting has a value of that name.
+SETTINGS = ROOT / "framework/solward/settings/settings.py"
+
+
+def test_no_other_module_compares_the_words_of_finality() -> None:
+    product = [
+        file
+        for folder in ("framework/solward", "server", "plugins")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if file not in (FINALITY, SETTINGS)
+    ]
+    found = {str(file.relative_to(ROOT)): WORD.findall(file.read_text()) for file in product}
+    assert {name: words for name, words in found.items() if words} == {}
+    assert WORD.search('status.confirmation in ("confirmed", "finalized")')

@@ -130,15 +130,15 @@ class _Node:
         if said_s is not None:
             self.slot_s = bounded_s(said_s)
         slot_s = self.slot_s
-        begins = f"slots of {slot_s * 1000:.0f} ms"
-        if said_s is None:
-            begins += f", until they are measured ({why or 'it has no samples yet'})"
         found = (
-            f"{begins}, so a blockhash lives {BLOCKHASH_BLOCKS * slot_s:.0f} s: plans are at most"
+            f"slots of {slot_s * 1000:.0f} ms, so a blockhash lives"
+            f" {BLOCKHASH_BLOCKS * slot_s:.0f} s: plans are at most"
             f" {MAX_AGE_BLOCKS * slot_s:.1f} s old, the same bytes are sent again after"
             f" {RESEND_SLOTS * slot_s:.1f} s, sellers are waited for {answer_wait_s(slot_s):.0f} s,"
             f" callers wait {confirm_wait_s(slot_s):.0f} s"
         )
+        if said_s is None:
+            found += f"; until they are measured ({why or 'it has no samples yet'})"
         if said_s is None or said_s == slot_s:
             return ok(self.name, found)
         lie = (

@@ -18,7 +18,7 @@ from solders.signature import Signature
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.solana.tokens import token_account
 from solward.telemetry import metrics, tracing
-from solward.types.errors import LedgerError, LedgerRejected, LedgerUnavailable
+from solward.types.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
 from solward.vault.ledger.answers import RATE_CODES, Malformed
@@ -121,6 +121,9 @@ class RpcLedger:
             for node in self.nodes():
                 try:
                     return await work(node)
+                except ConfigError:
+                    # Found to be of another cluster just now; those that rest may answer.
+                    continue
                 except LedgerRejected as error:
                     if error.code != MIN_CONTEXT_SLOT:
                         raise
