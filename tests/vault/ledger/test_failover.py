@@ -20,6 +20,7 @@ from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.answers import TooLong, unanswered
+from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import ADMISSION_S, MAX_REST_S, FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 
@@ -313,6 +314,23 @@ async def test_a_node_that_changed_its_cluster_without_a_failure_is_found_out(
     clock.now += ADMISSION_S
     assert await each(transport, 4) == ["b"] * 4
     assert a.calls["getSlot"] == 1
+
+
+async def test_a_node_of_another_cluster_ends_no_work_while_the_other_rests(
+    pair: Pair, clock: Clock
+) -> None:
+    a, b, transport = pair
+    await each(transport)
+    clock.now += ADMISSION_S
+    a.faults["getSlot"] = 500
+    [rests] = [node for node in transport.nodes() if node.name == "node-0"]
+    with pytest.raises(LedgerUnavailable):
+        await rests.call("getSlot", [])
+    a.faults.clear()
+    b.faults = {"*": answers_name("wrong", "another genesis")}
+    found = await RpcLedger(transport).on_one_node(lambda node: node.genesis_hash())
+    assert found == GENESIS
+    assert b.calls["getGenesisHash"] == 2
 
 
 async def test_only_nodes_of_another_cluster_are_a_wrong_cluster() -> None:
