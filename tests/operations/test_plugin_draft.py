@@ -28,6 +28,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import BurnCheckedParams, MintToCheckedParams, TransferCheckedParams
 from tests.promises import promise
+from tests.support.programs import batch_of
 from tests.support.swaps import whole_message
 
 from solward import GuardrailBlocked, InvalidRequest
@@ -160,6 +161,17 @@ def test_a_type_that_the_bytes_are_not_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"^type must be"):
         plugin_draft(WALLET, replace(DECLARED, type=type_), instructions)
+
+
+@promise("batch-is-its-instructions", "plugin-types-by-bytes")
+def test_a_batch_is_the_type_that_its_instructions_are() -> None:
+    stated = TRUE["token_transfer"][1]
+    intent = replace(DECLARED, type="token_transfer")
+    made = plugin_draft(WALLET, intent, [OPENS, batch_of(sends(2), sends(3))])
+    assert dict(made.intent.details) == stated
+    for other in (batch_of(sends(2), burns()), batch_of(sends(2), tail=b"\x00")):
+        with pytest.raises(InvalidRequest, match=r"^type must be"):
+            plugin_draft(WALLET, intent, [OPENS, other])
 
 
 @pytest.mark.parametrize("config", [None, TransactionConfig()])

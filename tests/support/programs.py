@@ -36,6 +36,16 @@ from solward_localnet.market_program import (
 )
 from solward_localnet.sbpf import assemble
 
+
+def batch_of(*inner: Instruction, tail: bytes = b"") -> Instruction:
+    """A `Batch` of instructions of one token program; `tail` follows the last of them."""
+    data = b"\xff" + b"".join(
+        bytes([len(one.accounts), len(one.data)]) + bytes(one.data) for one in inner
+    )
+    program = inner[0].program_id if inner else TOKEN_PROGRAM
+    return Instruction(program, data + tail, [meta for one in inner for meta in one.accounts])
+
+
 # A bare LiteSVM for tests of programs: accounts put in place, one transaction, what it did.
 
 TOKEN_RENT = 2_039_280

@@ -20,7 +20,7 @@ from solders.pubkey import Pubkey
 from solward.context.pocket import PocketRequest
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, System, Token
-from solward.solana.message import Call, decode_transaction, top_level_calls
+from solward.solana.message import Call, decode_transaction, top_level_calls, unbatched
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
@@ -287,7 +287,7 @@ def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[Call]:
         return
     for each in made:
         accounts = tuple(str(meta.pubkey) for meta in each.accounts)
-        yield Call(str(each.program_id), bytes(each.data), accounts)
+        yield from unbatched(Call(str(each.program_id), bytes(each.data), accounts))
 
 
 def _associated(owner: object, mint: object, program: str) -> str | None:

@@ -54,13 +54,18 @@ class Token(IntEnum):
     INITIALIZE_ACCOUNT_3 = 18
     INITIALIZE_MINT_2 = 20
     TRANSFER_FEE_EXTENSION = 26
+    WITHDRAW_EXCESS_LAMPORTS = 38
     METADATA_POINTER_EXTENSION = 39
+    UNWRAP_LAMPORTS = 45
     BATCH = 255
 
 
 TOKEN_TRANSFER_CHECKED_WITH_FEE: Final = bytes([Token.TRANSFER_FEE_EXTENSION, 1])
 # Of what accounts of a mint withheld, to the mint; anybody may, and nobody's balance changes.
 TOKEN_HARVEST_WITHHELD_TO_MINT: Final = bytes([Token.TRANSFER_FEE_EXTENSION, 4])
+# All that a wrapped SOL account holds; or the lamports that follow, a u64.
+TOKEN_UNWRAP_ALL: Final = bytes([Token.UNWRAP_LAMPORTS, 0])
+TOKEN_UNWRAP_SOME: Final = bytes([Token.UNWRAP_LAMPORTS, 1])
 TOKEN_METADATA_POINTER_INITIALIZE: Final = bytes([Token.METADATA_POINTER_EXTENSION, 0])
 TOKEN_METADATA_INITIALIZE: Final = bytes((210, 225, 30, 162, 88, 184, 77, 141))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,8 +10,8 @@ from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
 from solders.transaction import VersionedTransaction
 
 from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, lookup_table_addresses
-from solward.solana.instructions import System
-from solward.solana.programs import SYSTEM_PROGRAM
+from solward.solana.instructions import System, Token
+from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_PROGRAMS
 from solward.solana.protocol import MAX_V1_WIRE_BYTES, MAX_WIRE_BYTES
 from solward.types.errors import InvalidRequest
 
@@ -33,7 +33,7 @@ class ResolvedKey:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A top-level instruction as the message itself names it.
+    """A top-level instruction as the message itself names it, or one in a batch of a token program.
 
     Attributes:
         accounts: None for one behind a lookup table, whose content is an RPC node's word.
@@ -124,20 +124,76 @@ def check_message(message: AnyMessage) -> None:
             raise MalformedTransaction("instruction's account index is out of range")
 
 
-def top_level_calls(message: AnyMessage) -> Iterator[Call]:
-    """The instructions of a message in order; pure."""
-    names = [str(key) for key in message.account_keys]
-    for each in message.instructions:
-        accounts = tuple(names[at] if at < len(names) else None for at in each.accounts)
-        yield Call(names[each.program_id_index], bytes(each.data), accounts)
+def top_level_calls(message: AnyMessage) -> tuple[Call, ...]:
+    """The instructions of a message in order, those of a batch in place of the batch; pure.
+
+    A batch that is malformed stays as it is, and `is_batch` tells it.
+    """
+    return resolved_calls(message, [str(key) for key in message.account_keys])
 
 
 def resolved_calls(message: AnyMessage, addresses: Sequence[str]) -> tuple[Call, ...]:
     """As `top_level_calls`, with what lookup tables hold, by the addresses of `resolve`."""
-    return tuple(
-        Call(call.program, call.data, tuple(addresses[at] for at in each.accounts))
-        for call, each in zip(top_level_calls(message), message.instructions, strict=True)
-    )
+    calls: list[Call] = []
+    for each in message.instructions:
+        accounts = tuple(addresses[at] if at < len(addresses) else None for at in each.accounts)
+        calls += unbatched(Call(addresses[each.program_id_index], bytes(each.data), accounts))
+    return tuple(calls)
+
+
+def is_batch(program: str, data: bytes) -> bool:
+    """Whether an instruction is a `Batch` of a token program."""
+    return program in TOKEN_PROGRAMS and data[:1] == bytes([Token.BATCH])
+
+
+def unbatched(call: Call) -> tuple[Call, ...]:
+    """The instructions of a batch, each with its own accounts; any other call, and a batch that is
+    malformed, alone; pure."""
+    if not is_batch(call.program, call.data):
+        return (call,)
+    try:
+        parts = batch_parts(call.data, len(call.accounts))
+    except MalformedTransaction:
+        return (call,)
+    return tuple(Call(call.program, data, call.accounts[start:end]) for data, start, end in parts)
+
+
+def batch_parts(data: bytes, accounts: int) -> list[tuple[bytes, int, int]]:
+    """The instructions in the data of a `Batch`: of each its data, and the start and end of its
+    accounts among those of the batch; pure.
+
+    Args:
+        accounts: how many the batch has.
+
+    Raises:
+        MalformedTransaction: lengths do not add up, or an instruction is empty or a batch itself.
+    """
+    parts: list[tuple[bytes, int, int]] = []
+    at, start = 1, 0
+    while at < len(data):
+        name = f"instruction {len(parts) + 1} of a batch"
+        if at + 1 == len(data):
+            raise MalformedTransaction("a batch has a trailing byte")
+        end, size = start + data[at], data[at + 1]
+        inner = data[at + 2 : at + 2 + size]
+        if len(inner) < size:
+            raise MalformedTransaction(f"{name} has {len(inner)} bytes of data, expected {size}")
+        if end > accounts:
+            left = accounts - start
+            raise MalformedTransaction(f"{name} has {left} accounts left, expected {data[at]}")
+        if not inner:
+            raise MalformedTransaction(f"{name} has no data")
+        if inner[0] == Token.BATCH:
+            raise MalformedTransaction(f"{name} is a batch itself")
+        parts.append((inner, start, end))
+        at, start = at + 2 + size, end
+    if not parts:
+        raise MalformedTransaction("a batch has no instructions")
+    if start < accounts:
+        raise MalformedTransaction(
+            f"{accounts - start} accounts of a batch belong to none of its instructions"
+        )
+    return parts
 
 
 def lookup_tables(message: AnyMessage) -> tuple[str, ...]:

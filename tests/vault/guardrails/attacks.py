@@ -12,6 +12,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.support.programs import batch_of
 from tests.vault.guardrails.bank import SOL, Bank, key, mint_data, nonce_data, stake_data
 
 from solward.solana.programs import (
@@ -142,13 +143,7 @@ def close_to_stranger(bank: Bank) -> Instruction:
 
 def batch(*inner: Callable[[Bank], Instruction]) -> Callable[[Bank], list[Instruction]]:
     def make(bank: Bank) -> list[Instruction]:
-        metas: list[AccountMeta] = []
-        data = b"\xff"
-        for build in inner:
-            one = build(bank)
-            metas += one.accounts
-            data += bytes([len(one.accounts), len(one.data)]) + bytes(one.data)
-        return [Instruction(key(TOKEN_PROGRAM), data, metas)]
+        return [batch_of(*(build(bank) for build in inner))]
 
     return make
 
@@ -156,6 +151,11 @@ def batch(*inner: Callable[[Bank], Instruction]) -> Callable[[Bank], list[Instru
 def withdraw_excess(bank: Bank) -> list[Instruction]:
     bank.put(TOKEN_PROGRAM, mint_data(bank.own), SOL, at=bank.mint)
     return [token(bytes([38]), (bank.mint, "w"), (bank.stranger.pubkey(), "w"), (bank.own, "s"))]
+
+
+def unwrap(bank: Bank) -> Instruction:
+    wrapped = bank.put_tokens(bank.wsol, bank.own, SOL)
+    return token(b"\x2d\x00", (wrapped, "w"), (bank.stranger.pubkey(), "w"), (bank.own, "s"))
 
 
 def move_tokens(bank: Bank, to: Pubkey | None = None) -> Instruction:
@@ -333,7 +333,9 @@ ATTACKS: Final = (
     Attack("16 batch of approve", "authority_change", batch(approve)),
     Attack("16 batch of close", "simulated_effects", batch(close_to_stranger)),
     Attack("16 batch of transfer", "simulated_effects", batch(move_tokens)),
-    Attack("16 withdraw excess lamports", "program_allowlist", withdraw_excess),
+    Attack("16 withdraw excess lamports", "simulated_effects", withdraw_excess),
+    Attack("16 unwrap to a stranger", "simulated_effects", lambda bank: [unwrap(bank)]),
+    Attack("16 batch of unwrap", "simulated_effects", batch(unwrap)),
     Attack("17 permanent delegate", "simulated_effects", extended_mint(12, 32)),
     Attack("17 transfer hook", "simulated_effects", extended_mint(14, 64)),
     Attack("17 transfer fee", "simulated_effects", extended_mint(1, 108)),

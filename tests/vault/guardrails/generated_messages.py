@@ -19,7 +19,7 @@ from solders.keypair import Keypair
 from solders.message import TransactionConfig
 from solders.pubkey import Pubkey
 from spl.token.instructions import get_associated_token_address
-from tests.support.programs import name_owner, name_victim, take_lamports, take_tokens
+from tests.support.programs import batch_of, name_owner, name_victim, take_lamports, take_tokens
 from tests.vault.guardrails.attacks import CLOCK, HISTORY, RECENT, RENT, call, u64
 from tests.vault.guardrails.bank import SOL, key
 from tests.vault.guardrails.world import (
@@ -363,7 +363,6 @@ def other_token(draw: Draw) -> list[Instruction]:
     to = (draw.rng.choice([draw.world.them, draw.world.own]), "w")
     fee = u64(draw.amount()) + bytes([mint.decimals]) + u64(draw.amount() // 10)
     inner = unchecked(draw)[0]
-    batch = b"\xff" + bytes([len(inner.accounts), len(inner.data)]) + bytes(inner.data)
     return [
         rng.choice(
             [
@@ -379,12 +378,37 @@ def other_token(draw: Draw) -> list[Instruction]:
                 _token(mint, b"\x2d\x01" + u64(draw.amount()), (at, "w"), to, draw.signer()),
                 _token(mint, b"\x1d" + struct.pack("<H", 8), (at, "w"), (draw.who, "sw"),
                        (SYSTEM, ""), draw.signer()),
-                Instruction(inner.program_id, batch, inner.accounts),
+                batch_of(inner),
                 _token(mint, bytes([rng.randrange(256)]) + rng.randbytes(rng.randrange(12)),
                        (at, "w"), draw.signer()),
             ]
         )
     ]  # fmt: skip
+
+
+def reclaim(draw: Draw) -> list[Instruction]:
+    """Rent beyond what an account needs, and wrapped SOL, to whomever."""
+    world, rng = draw.world, draw.rng
+    unwraps = draw.chance(0.5)
+    mint = rng.choice([world.mints[2], world.mints[6]]) if unwraps else draw.mint()
+    at = mint.address if draw.chance(0.1) else draw.source(mint)
+    amount = b"\x01" + u64(rng.choice([1, 10**6, 10**9, draw.amount()]))
+    data = b"\x2d" + rng.choice([b"\x00", amount]) if unwraps else b"\x26"
+    to = rng.choice([world.own, world.own, world.them, draw.person(), draw.target(mint)])
+    return [_token(mint, data, (at, "w"), (to, "w"), *draw.owners(mint, at))]
+
+
+def batched(draw: Draw) -> list[Instruction]:
+    """Instructions of one token program in one; sometimes one of lengths that do not add up."""
+    rng = draw.rng
+    drawn = [one for shape in rng.choices(_BATCHED, k=4) for one in shape(draw)]
+    inner = [one for one in drawn if one.program_id == drawn[-1].program_id]
+    inner = inner[-rng.choice([1, 2, 2, 3]) :]
+    made = batch_of(*inner)
+    data = bytearray(made.data)
+    if draw.chance(0.1):
+        data[rng.randrange(1, len(data))] = rng.choice([0, 1, 3, 9, 255])
+    return [Instruction(made.program_id, bytes(data), made.accounts)]
 
 
 def launch(draw: Draw) -> list[Instruction]:
@@ -425,6 +449,10 @@ def launch(draw: Draw) -> list[Instruction]:
     if draw.chance(0.4):
         steps.append(_token(mint, b"\x06\x00\x00", (at, "w"), (authority, "s")))
     return [one for one in steps if draw.chance(0.97)]
+
+
+_BATCHED: Final = (assertion, burn, close, reclaim, revoke, set_authority, taxed, unchecked)
+"""Shapes that end in an instruction of a token program."""
 
 
 # Stakes.
@@ -625,11 +653,12 @@ SHAPES: Final[tuple[tuple[Shape, int], ...]] = (
     (recover_nested, 1), (send, 14), (collect, 14), (assertion, 4), (wrap, 6), (close, 8),
     (unchecked, 7), (burn, 4), (mint_to, 7), (revoke, 3), (set_authority, 6), (other_token, 6),
     (launch, 5), (stake_steps, 18), (new_stake, 4), (split_stake, 3), (budget, 6), (memo, 3),
-    (precompile, 2), (hostile, 6), (taxed, 2),
+    (precompile, 2), (hostile, 6), (taxed, 2), (reclaim, 6), (batched, 6),
 )  # fmt: skip
 # What the thief does while a message waits: his own accounts change hands or vanish.
 _FRONT: Final[tuple[Shape, ...]] = (set_authority, close, send, open_accounts, pay, create_account,
-                                   stake_steps, other_token, new_stake, with_seed)  # fmt: skip
+                                   stake_steps, other_token, new_stake, with_seed,
+                                   reclaim)  # fmt: skip
 
 
 BESET: Final[tuple[tuple[Shape, int], ...]] = (

@@ -102,6 +102,24 @@ def through_the_parser(calls: tuple[Invocation, ...], names: list[str]) -> list[
     )
 
 
+def test_parsed_rent_and_wrapped_sol_read_as_their_bytes() -> None:
+    keys = (*KEYS, ResolvedKey(TOKEN_PROGRAM, False, False))
+    to = {"source": A, "destination": B, "authority": C}
+    for kind, info, data in (
+        ("withdrawExcessLamports", to, b"\x26"),
+        ("unwrapLamports", to, b"\x2d\x00"),
+        ("unwrapLamports", to | {"amount": None}, b"\x2d\x00"),
+        ("unwrapLamports", to | {"amount": "5"}, b"\x2d\x01\x05" + bytes(7)),
+    ):
+        form = {"programId": TOKEN_PROGRAM, "parsed": {"type": kind, "info": info}}
+        expected = (Invocation(TOKEN_PROGRAM, (A, B, C), data, 0),)
+        assert inner_from_json([{"index": 0, "instructions": [form]}], keys) == expected
+    multisig = {"type": "unwrapLamports", "info": to | {"signers": [A]}}
+    form = {"programId": TOKEN_PROGRAM, "parsed": multisig}
+    with pytest.raises(UntrustedSimulation):
+        inner_from_json([{"index": 0, "instructions": [form]}], keys)
+
+
 def test_creating_a_token_account_reads_the_same_parsed(bank: Bank) -> None:
     create = create_idempotent_associated_token_account(bank.own, Pubkey.new_unique(), bank.mint)
     transaction, keys, compiled = bank.simulate(bank.build([create]))

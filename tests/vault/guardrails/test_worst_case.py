@@ -25,6 +25,7 @@ from solders.signature import Signature
 from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
 from tests.promises import promise
+from tests.support.programs import batch_of
 
 from solward.solana.message import MalformedTransaction, decode_transaction
 from solward.solana.programs import (
@@ -127,7 +128,7 @@ def describe(*accounts: Pubkey) -> Instruction:
     return token(METADATA, *accounts, program=TOKEN_2022_PROGRAM)
 
 
-@promise("gross-sum", "burns-count-by-mint", "stake-and-wrap-count")
+@promise("gross-sum", "burns-count-by-mint", "stake-and-wrap-count", "excess-comes-home")
 @pytest.mark.parametrize("payer", PAYERS.values(), ids=PAYERS)
 @pytest.mark.parametrize(
     ("instructions", "expected"),
@@ -136,6 +137,18 @@ def describe(*accounts: Pubkey) -> Instruction:
         ([pay(5), pay(6)], (11, 0, {})),
         ([pay(5, W)], (0, 0, {})),
         ([system(2, u64(5), STRANGER, W)], (0, 0, {})),
+        # Rent beyond what an account needs, and wrapped SOL, come home.
+        ([token(b"\x26", ACCOUNT, W, W)], (0, 0, {})),
+        ([token(b"\x26", ACCOUNT, W, STRANGER)], (0, 0, {})),
+        ([token(b"\x2d\x00", ACCOUNT, W, W)], (0, 0, {})),
+        ([token(b"\x2d\x01" + u64(5), ACCOUNT, W, W)], (0, 0, {})),
+        ([token(b"\x2d\x01" + u64(5), ACCOUNT, W, STRANGER)], (0, 0, {})),
+        # Or leave, as SOL.
+        ([token(b"\x2d\x01" + u64(5), ACCOUNT, STRANGER, W)], (5, 0, {})),
+        ([token(b"\x2d\x01" + u64(5), ACCOUNT, STRANGER, W, program=TOKEN_2022_PROGRAM)],
+         (5, 0, {})),
+        # From a stranger's account, by its owner.
+        ([token(b"\x26", OTHER, STRANGER, ACCOUNT), pay(1)], (1, 0, {})),
         # Wrapping counts when it is made.
         ([pay(5, get_associated_token_address(W, NATIVE, CLASSIC))], (5, 0, {})),
         ([create(9, 0, CLASSIC)], (9, 0, {})),
@@ -232,9 +245,15 @@ REFUSED = {
     "close to a stranger": ([token(b"\x09", ACCOUNT, STRANGER, W)], "program_allowlist"),
     "owner": ([token(b"\x06\x02\x01" + bytes(STRANGER), ACCOUNT, W)], "authority_change"),
     "mint authority": ([token(b"\x06\x00\x01" + bytes(STRANGER), MINT, W)], "authority_change"),
-    "batch": ([token(b"\xff\x03\x09" + b"\x03" + u64(5), ACCOUNT, STRANGER, W)],
-              "program_allowlist"),
     "withdraw excess": ([token(b"\x26", MINT, STRANGER, W)], "program_allowlist"),
+    "unwrap all": ([token(b"\x2d\x00", ACCOUNT, STRANGER, W)], "program_allowlist"),
+    "unwrap without an amount": ([token(b"\x2d\x01", ACCOUNT, W, W)], "program_allowlist"),
+    "unwrap with an unknown option": ([token(b"\x2d\x02" + u64(5), ACCOUNT, W, W)],
+                                      "program_allowlist"),
+    "unwrap with trailing bytes": ([token(b"\x2d\x00\x00", ACCOUNT, W, W)],
+                                   "program_allowlist"),
+    "unwrap of a multisig": ([token(b"\x2d\x01" + u64(5), ACCOUNT, STRANGER, OTHER, W)],
+                             "program_allowlist"),
     "reallocate": ([token(b"\x1d\x08\x00", ACCOUNT, W, STRANGER, W)], "program_allowlist"),
     "metadata of another mint": ([describe(MINT, W, MINT, W)], "program_allowlist"),
     "metadata for another authority": ([*LAUNCH, describe(ACCOUNT, STRANGER, ACCOUNT, W)],
@@ -252,7 +271,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@promise("undecoded-is-refused", "no-later-claims")
+@promise("undecoded-is-refused", "no-later-claims", "excess-comes-home")
 @pytest.mark.parametrize("payer", PAYERS.values(), ids=PAYERS)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
@@ -260,6 +279,72 @@ def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
     with pytest.raises(Unbounded) as refused:
         worst_case(message(*instructions, payer=payer), str(W))
     assert refused.value.rule == rule
+
+
+def judged(*instructions: Instruction) -> Outflow | tuple[str, str]:
+    try:
+        return worst_case(message(*instructions), str(W))
+    except Unbounded as refused:
+        return refused.reason, refused.rule
+
+
+SENT, CLOSED = sent(5, STRANGER), token(b"\x09", ACCOUNT, W, W)
+EXCESS, UNWRAPPED = token(b"\x26", ACCOUNT, W, W), token(b"\x2d\x01" + u64(7), ACCOUNT, OTHER, W)
+BATCHES: dict[str, tuple[Instruction, ...]] = {
+    "one": (SENT,),
+    "two that leave": (SENT, UNWRAPPED),
+    "beside what takes nothing": (EXCESS, SENT, CLOSED),
+    "of a stranger's": (token(b"\x03" + u64(9), ACCOUNT, OTHER, STRANGER), SENT),
+    "that gives control away": (EXCESS, token(b"\x04" + u64(5), ACCOUNT, STRANGER, W)),
+    "that closes to a stranger": (SENT, token(b"\x09", ACCOUNT, STRANGER, W)),
+    "unchecked": (token(b"\x03" + u64(5), ACCOUNT, STRANGER, W),),
+    "of a multisig": (token(b"\x0c" + u64(5) + b"\x06", ACCOUNT, MINT, OTHER, STRANGER, W),),
+    "into the own account": (sent(5, OWN), SENT),
+    "with a fee": (token(b"\x1a\x01" + u64(5) + b"\x06" + u64(1), ACCOUNT, MINT, OTHER, W),),
+}
+
+
+@promise("batch-is-its-instructions")
+@pytest.mark.parametrize("program", [TOKEN_PROGRAM, TOKEN_2022_PROGRAM])
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_is_judged_as_its_instructions_alone(name: str, program: str) -> None:
+    alone = [
+        Instruction(Pubkey.from_string(program), bytes(one.data), one.accounts)
+        for one in BATCHES[name]
+    ]
+    owner_checked = opened(OWN, W)
+    found = judged(owner_checked, batch_of(*alone))
+    assert found == judged(owner_checked, *alone)
+    # Whatever else a batch holds, and whoever the others belong to.
+    theirs = token(b"\x05", OTHER, STRANGER, program=program)
+    assert judged(owner_checked, batch_of(theirs, *alone, theirs)) == found
+
+
+MALFORMED: dict[str, tuple[Instruction, str]] = {
+    "empty": (batch_of(), "a batch has no instructions"),
+    "a trailing byte": (batch_of(SENT, tail=b"\x00"), "a batch has a trailing byte"),
+    "data that is cut off": (batch_of(SENT, tail=b"\x00\x02\x05"),
+                             "instruction 2 of a batch has 1 bytes of data, expected 2"),
+    "too few accounts": (batch_of(SENT, tail=b"\x01\x01\x05"),
+                         "instruction 2 of a batch has 0 accounts left, expected 1"),
+    "without data": (batch_of(SENT, tail=b"\x00\x00"), "instruction 2 of a batch has no data"),
+    "nested": (batch_of(CLOSED, batch_of(SENT)), "instruction 2 of a batch is a batch itself"),
+    "more accounts": (token(b"\xff\x01\x01\x11", ACCOUNT, W),
+                      "1 accounts of a batch belong to none"),
+    "nested, of strangers": (batch_of(batch_of(token(b"\x05", OTHER, STRANGER))),
+                             "is a batch itself"),
+}  # fmt: skip
+
+
+@promise("batch-is-its-instructions")
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_batch_is_refused_by_what_is_wrong(name: str) -> None:
+    made, named = MALFORMED[name]
+    for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM):
+        one = Instruction(Pubkey.from_string(program), bytes(made.data), made.accounts)
+        with pytest.raises(Unbounded, match=named) as refused:
+            worst_case(message(pay(1), one), str(W))
+        assert refused.value.rule == "program_allowlist"
 
 
 @promise("no-later-claims")

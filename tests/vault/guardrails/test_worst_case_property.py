@@ -166,6 +166,18 @@ def _more_accounts_ignored(world: World, case: Case) -> tuple[Case, int]:
     return replace(case, instructions=tuple(map(cut, case.instructions))), 0
 
 
+def _batches_cut(world: World, case: Case) -> tuple[Case, int]:
+    """As if a batch were the first of its instructions."""
+
+    def first(one: Instruction) -> Instruction:
+        data = bytes(one.data)
+        if _kind(one, TOKEN, TOKEN_2022) != 255 or len(data) < 3:
+            return one
+        return Instruction(one.program_id, data[3 : 3 + data[2]], one.accounts[: data[1]])
+
+    return replace(case, instructions=tuple(map(first, case.instructions))), 0
+
+
 def _to_the_wallet(kind: int, *programs: Pubkey) -> Rewrite:
     """As if the receiver of an instruction, its second account, were always the wallet."""
 
@@ -197,7 +209,11 @@ WEAKENED: Final[dict[str, Rewrite]] = {
     "unchecked transfers free": _without({3}, TOKEN, TOKEN_2022),
     "approvals free": _without({4, 13}, TOKEN, TOKEN_2022),
     "authorities free": _without({6}, TOKEN, TOKEN_2022),
-    "unknown token instructions free": _without({38, 45, 255}, TOKEN, TOKEN_2022),
+    "wrapped SOL free": _without({45}, TOKEN, TOKEN_2022),
+    "wrapped SOL to anybody": _to_the_wallet(45, TOKEN, TOKEN_2022),
+    "rent to anybody": _to_the_wallet(38, TOKEN, TOKEN_2022),
+    "batches free": _without({255}, TOKEN, TOKEN_2022),
+    "the rest of a batch free": _batches_cut,
     "assigning free": _without({1, 8, 9, 10}, SYSTEM),
     "closing to anybody": _to_the_wallet(9, TOKEN, TOKEN_2022),
     "stakes withdrawn to anybody": _to_the_wallet(4, STAKE),

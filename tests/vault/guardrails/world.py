@@ -231,11 +231,16 @@ class World:
 
         given = held(self.them, 5 * 10**5)
         mine, rich, empty = derived(self.own), derived(self.own, 10**12), derived(self.own, 0)
+        # Made when rent was higher.
+        above = Account(mine.lamports + 10**6, mine.data, mine.owner)
         # The derived account of Token-2022 has an owner that cannot be changed.
         lured = held(self.them, 5 * 10**5, delegate=self.own)
         owners = [given, lured] if program == TOKEN else []
-        self._add(f"{name} own", mint.own, [*[mine] * 5, rich, empty, _ABSENT, *owners])
-        spare = [held(self.own)] * 3 + [given, held(self.own, closer=self.them)]
+        self._add(f"{name} own", mint.own, [*[mine] * 5, above, rich, empty, _ABSENT, *owners])
+        old = held(self.own)
+        old = Account(old.lamports + 5 * 10**5, old.data, old.owner)
+        spare = [held(self.own), old, old, given]
+        spare += [held(self.own, closer=self.them)]
         # The amount of wrapped SOL follows the lamports, so that what a delegate may take
         # of it would not be steady.
         spare += [held(self.own, delegate=self.them)] if address not in NATIVE_MINTS else []

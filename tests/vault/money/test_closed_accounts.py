@@ -15,12 +15,17 @@ from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from spl.token.instructions import close_account, create_idempotent_associated_token_account
-from spl.token.models import CloseAccountParams
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    transfer_checked,
+)
+from spl.token.models import CloseAccountParams, TransferCheckedParams
 from sqlalchemy import insert, select, update
 from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import Bench, by_hand, front_run
+from tests.support.programs import batch_of
 from tests.support.swaps import FEE as SWAP_FEE
 from tests.support.swaps import USDC_POOL, SwapBench, ata, swaps
 from tests.support.tokens import (
@@ -139,6 +144,48 @@ async def test_a_ceiling_of_one_rent_lets_an_account_be_opened_again_and_again(
         with pytest.raises(GuardrailBlocked, match="costs_limit"):
             await wrap(tokens)
         assert await in_window(tokens.bench) == RENT + 9 * FEE
+
+
+@promise("batch-is-its-instructions")
+async def test_what_a_batch_closes_comes_back(tokens: TokenBench) -> None:
+    mints = [await tokens.mint(), await tokens.mint()]
+    openings = [await open_own(tokens, mint) for mint in mints]
+    accounts = frozenset(map(tokens.account, mints))
+    intent = Intent("other", tokens.address, may_close=accounts)
+    draft = Draft(intent, (batch_of(*(closing(tokens, mint) for mint in mints)),))
+    record = await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
+    assert [await cost(tokens.bench, each) for each in (*openings, record)] == [FEE, FEE, FEE]
+    assert await known(tokens.bench) == {}
+
+
+@promise("batch-is-its-instructions")
+async def test_what_a_batch_sends_is_reserved_and_told(tokens: TokenBench) -> None:
+    mint, other = await tokens.mint(units=10), await tokens.mint(units=10)
+    receiver = str(tokens.stranger.pubkey())
+    theirs = [await tokens.another_account(each, receiver) for each in (mint, other)]
+    steps = [
+        transfer_checked(
+            TransferCheckedParams(
+                program_id=TOKEN,
+                source=Pubkey.from_string(tokens.account(each)),
+                mint=Pubkey.from_string(each),
+                dest=Pubkey.from_string(to),
+                owner=tokens.owner,
+                amount=4,
+                decimals=6,
+            )
+        )
+        for each, to in zip((mint, other), theirs, strict=True)
+    ]
+    intent = Intent("other", tokens.address, tokens_out={mint: 4})
+    with pytest.raises(GuardrailBlocked, match="4 tokens of mint"):
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, Draft(intent, (batch_of(*steps),)))
+    intent = replace(intent, tokens_out={mint: 4, other: 4})
+    record = await tokens.bench.engine.execute(
+        tokens.wallet, ADMIN, Draft(intent, (batch_of(*steps),))
+    )
+    told = {each["asset"]: (each["operation"], each["to"]) for each in record.details["leaves"]}
+    assert told == {each: ("transfer", to) for each, to in zip((mint, other), theirs, strict=True)}
 
 
 @pytest.mark.parametrize(("program", "rent"), [(TOKEN, RENT), (TOKEN_2022, 2_074_080)])

@@ -21,7 +21,13 @@ from solward.solana.instructions import (
     System,
     Token,
 )
-from solward.solana.message import AnyMessage, ResolvedKey
+from solward.solana.message import (
+    AnyMessage,
+    MalformedTransaction,
+    ResolvedKey,
+    batch_parts,
+    is_batch,
+)
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
@@ -182,8 +188,8 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
     for call in calls:
         try:
             flat.extend(_unbatched(call))
-        except (IndexError, ValueError):
-            view.violate("program_allowlist", "a batch of token instructions is malformed")
+        except MalformedTransaction as error:
+            view.violate("program_allowlist", f"an instruction of {call.program}: {error}")
     tokens = [(call, _note_initialised) for call in flat if call.program in TOKEN_PROGRAMS]
     known = [(call, _DECODERS[call.program]) for call in flat if call.program in _DECODERS]
     # Owners of new token accounts first: a transfer may come before its receiver is initialised.
@@ -258,6 +264,7 @@ def _no_data_in_wallet(view: View, account: str) -> None:
 _TOKEN_AUTHORITY_AT = {
     Token.TRANSFER: 2, Token.APPROVE: 2, 5: 1, Token.SET_AUTHORITY: 1, 7: 2, 8: 2, 9: 2, 10: 2,
     11: 2, Token.TRANSFER_CHECKED: 3, Token.APPROVE_CHECKED: 3, 14: 2, 15: 2,
+    Token.WITHDRAW_EXCESS_LAMPORTS: 2, Token.UNWRAP_LAMPORTS: 2,
 }  # fmt: skip
 _TOKEN_INITIALIZE_ACCOUNT = frozenset({1, 16, 18})
 _TOKEN_MINT_TO = frozenset({7, 14})
@@ -268,17 +275,12 @@ _TOKEN_HARMLESS = frozenset({0, 5, 10, 11, 17, 20, 21, 22, 23, 24})
 
 
 def _unbatched(call: Invocation) -> Iterator[Invocation]:
-    """The instructions inside a Token `Batch` (p-token), or the instruction itself."""
-    if call.program != TOKEN_PROGRAM or call.data[:1] != bytes([Token.BATCH]):
+    """The instructions inside a `Batch` of a token program, or the instruction itself."""
+    if not is_batch(call.program, call.data):
         yield call
         return
-    accounts, data = call.accounts, call.data[1:]
-    while data:
-        count, size = data[0], data[1]
-        if count > len(accounts) or 2 + size > len(data):
-            raise IndexError("a batch's lengths do not add up")
-        yield Invocation(call.program, accounts[:count], data[2 : 2 + size], call.top)
-        accounts, data = accounts[count:], data[2 + size :]
+    for data, start, end in batch_parts(call.data, len(call.accounts)):
+        yield replace(call, data=data, accounts=call.accounts[start:end])
 
 
 def _note_initialised(call: Invocation, view: View) -> None:
@@ -318,6 +320,10 @@ def _decode_token(call: Invocation, view: View) -> None:
             view.tokens_out[accounts[1]] += _u64(call.data, 1)
     elif kind == Token.CLOSE_ACCOUNT:
         _close_token_account(view, accounts[0], accounts[1])
+    elif kind == Token.WITHDRAW_EXCESS_LAMPORTS:
+        _withdraw_excess(view, accounts[0], accounts[1])
+    elif kind == Token.UNWRAP_LAMPORTS:
+        _unwrap(view, accounts[0], accounts[1], call.data)
     elif call.program == TOKEN_2022_PROGRAM and call.data[:8] == TOKEN_METADATA_INITIALIZE:
         if accounts[3] == view.wallet:
             view.change("update_authority", accounts[2], accounts[1])
@@ -363,6 +369,20 @@ def _close_token_account(view: View, account: str, receiver: str) -> None:
     ours = view.owns_token(account) or view.controls_mint(account)
     if ours and (receiver != view.wallet or view.pre(account) is not None):
         view.close(account, receiver)
+
+
+def _withdraw_excess(view: View, account: str, receiver: str) -> None:
+    if receiver != view.wallet and (view.owns_token(account) or view.controls_mint(account)):
+        text = f"what {account} holds beyond its rent would go to {receiver}"
+        view.violate("simulated_effects", text)
+
+
+def _unwrap(view: View, account: str, receiver: str, data: bytes) -> None:
+    entry, before = view.token(account), token_account(view.pre(account))
+    held = 0 if before is None else before.amount
+    units = _u64(data, 2) if data[1] else held
+    if entry is not None and view.owns_token(account) and receiver != view.wallet:
+        view.tokens_out[entry[0]] += units
 
 
 # Stake.

@@ -15,6 +15,7 @@ from typing import Any, Final
 from solders.pubkey import Pubkey
 
 from solward.solana.accounts import nonce_authority
+from solward.solana.instructions import TOKEN_UNWRAP_ALL, TOKEN_UNWRAP_SOME
 from solward.solana.message import ResolvedKey
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -326,6 +327,7 @@ def _token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes |
         "syncNative": (17, ("account",)),
         "initializeImmutableOwner": (22, ("account",)),
         "revoke": (5, ("source", "owner")),
+        "withdrawExcessLamports": (38, ("source", "destination", "authority")),
     }
     amounts = {
         "transfer": (3, ("source", "destination", "authority")),
@@ -350,6 +352,10 @@ def _token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes |
         amount = info["tokenAmount"]
         data = bytes([number]) + _u64(amount["amount"]) + bytes([int(amount["decimals"])])
         return _names(info, *names), data
+    if kind == "unwrapLamports":
+        amount = info.get("amount")
+        data = TOKEN_UNWRAP_ALL if amount is None else TOKEN_UNWRAP_SOME + _u64(amount)
+        return _names(info, "source", "destination", "authority"), data
     if kind in ("initializeAccount2", "initializeAccount3"):
         number = 16 if kind == "initializeAccount2" else 18
         return _names(info, "account", "mint"), bytes([number]) + _key(info["owner"])

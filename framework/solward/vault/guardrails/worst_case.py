@@ -33,6 +33,8 @@ from solward.solana.instructions import (
     TOKEN_AUTHORITIES,
     TOKEN_METADATA_INITIALIZE,
     TOKEN_TRANSFER_CHECKED_WITH_FEE,
+    TOKEN_UNWRAP_ALL,
+    TOKEN_UNWRAP_SOME,
     Stake,
     System,
     Token,
@@ -40,8 +42,11 @@ from solward.solana.instructions import (
 from solward.solana.message import (
     AnyMessage,
     Call,
+    MalformedTransaction,
     advances_nonce,
+    batch_parts,
     check_message,
+    is_batch,
     top_level_calls,
 )
 from solward.solana.programs import (
@@ -87,7 +92,7 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
         MalformedTransaction: the message is not well formed.
     """
     check_message(message)
-    calls = tuple(top_level_calls(message))
+    calls = top_level_calls(message)
     bound = _Bound(wallet, _created_mints(calls, wallet), _created_stakes(calls, wallet))
     if isinstance(message, MessageV1):
         _check_config(message.config)
@@ -98,6 +103,8 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
     for call in calls:
         if call.program in PRECOMPILES:
             raise Unbounded(f"program {call.program} costs a fee for each signature it checks")
+        if is_batch(call.program, call.data):
+            _refuse_batch(call)
         if wallet not in call.accounts:
             continue
         accounts = tuple(account for account in call.accounts if account is not None)
@@ -130,12 +137,24 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
             with suppress(Unbounded):
                 _bound_of(_Call(call.program, call.data, accounts), bound)
             is_token = call.program in TOKEN_PROGRAMS and accounts[2:3] == (payer,)
-            if is_token and call.data[:1] == bytes([Token.CLOSE_ACCOUNT]):
+            if is_token and (call.data[:1] in _TAKES_ALL or call.data == TOKEN_UNWRAP_ALL):
                 bound.lines.append(Line(Operation.TRANSFER, SOL, 0, accounts[1]))
             elif is_token and call.data[:1] == bytes([Token.TRANSFER]):
                 line = Line(Operation.TRANSFER, "", 0, accounts[1], program=call.program)
                 bound.lines.append(line)
     return bound.lines_with_owners()
+
+
+# What they take is the account's to say: all that it holds, or all beyond its rent.
+_TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCESS_LAMPORTS])})
+
+
+def _refuse_batch(call: Call) -> None:
+    """Refuse what is still a batch, whoever's; one that is well formed is its instructions."""
+    try:
+        batch_parts(call.data, len(call.accounts))
+    except MalformedTransaction as error:
+        raise Unbounded(f"an instruction of {_name(call.program)} is malformed: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,6 +468,28 @@ def _close_account(call: _Call, bound: _Bound) -> None:
         )
 
 
+def _withdraw_excess(call: _Call, bound: _Bound) -> None:
+    if call.accounts[1] != bound.wallet:
+        raise Unbounded(
+            f"what {call.accounts[0]} holds beyond its rent would go to {call.accounts[1]}, which"
+            f" is not the wallet {bound.wallet}, and the bytes do not say how much that is"
+        )
+
+
+def _unwrap(call: _Call, bound: _Bound) -> None:
+    all_of_it = call.data == TOKEN_UNWRAP_ALL
+    if not all_of_it and (len(call.data) != 10 or call.data[:2] != TOKEN_UNWRAP_SOME):
+        raise Unbounded("an UnwrapLamports is malformed")
+    if bound.wallet == call.accounts[1]:
+        return
+    if all_of_it:
+        raise Unbounded(
+            f"all wrapped SOL of {call.accounts[0]} would go to {call.accounts[1]}, which is not"
+            f" the wallet {bound.wallet}, and the bytes do not say how much that is"
+        )
+    bound.pay(call.accounts[1], call.u64(2))
+
+
 def _set_authority(call: _Call, bound: _Bound) -> None:
     kind = call.data[1] if len(call.data) > 1 else -1
     # What follows an absent option is not read.
@@ -495,6 +536,8 @@ _TOKEN_FORMS: Final[Mapping[_Kind, _Form]] = {
     Token.TRANSFER_CHECKED: _Form(4, 10, (3,), _transfer_checked),
     Token.MINT_TO_CHECKED: _Form(3, 10, (2,), _mint_to_checked),
     Token.BURN_CHECKED: _Form(3, 10, (2,), _burn_checked),
+    Token.WITHDRAW_EXCESS_LAMPORTS: _Form(3, 1, (1, 2), _withdraw_excess),
+    Token.UNWRAP_LAMPORTS: _Form(3, None, (1, 2), _unwrap),
     Token.TRANSFER_FEE_EXTENSION: _Form(4, 19, (3,), _transfer_checked_with_fee),
     TOKEN_METADATA_INITIALIZE: _Form(4, None, (1, 3), _describe_mint),
 }
