@@ -23,6 +23,9 @@ _INSUFFICIENT = re.compile(
 # Of what a node says of an error.
 _LONGEST = 200
 _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
+# The fee payer could not pay (SIMD-0290): the transaction stands in a block, and nothing ran.
+_UNPAID = frozenset({*_NO_ACCOUNT, "InvalidAccountForFee"})
+_BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 0}}
 # Errors of a node's moment, not of what a transaction does: of the bytes' age, of what else runs,
 # and of the cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
 _PASSING = frozenset(
@@ -63,6 +66,17 @@ def is_passing(err: Any) -> bool:
     the same one may succeed a moment later."""
     names = [err] if isinstance(err, str) else err if isinstance(err, dict) else ()
     return any(name in _PASSING for name in names)
+
+
+def took_no_fee(err: Any) -> bool:
+    """Returns whether a ledger's transaction error says that not even the fee was paid."""
+    return isinstance(err, str) and err in _UNPAID
+
+
+def may_not_have_run(err: Any) -> bool:
+    """Returns whether a transaction with this error may stand in a block without having run, so
+    that the same bytes might still run until they expire."""
+    return took_no_fee(err) or err == _BELOW_RENT
 
 
 def explain(err: Any, logs: Sequence[str]) -> str:

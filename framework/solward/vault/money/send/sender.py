@@ -38,7 +38,7 @@ from solward.vault.guardrails.worst_case import Unbounded, worst_case
 from solward.vault.ledger.finality import is_final
 from solward.vault.ledger.protocol import Ledger, SignatureStatus
 from solward.vault.ledger.trust import is_enough
-from solward.vault.money.failures import explain
+from solward.vault.money.failures import explain, may_not_have_run, took_no_fee
 from solward.vault.money.send.settlement import (
     Landed,
     kept_of_failed,
@@ -210,23 +210,31 @@ class Sender:
         ended = [
             (item, status)
             for item, status in zip(items, statuses, strict=True)
-            if status is not None and is_final(status.confirmation)
+            if status is not None
+            and is_final(status.confirmation)
+            and not may_not_have_run(status.err)
         ]
-        landed = [item for item, status in ended if status.err is None]
+        # One that landed once, and waits for its balances, has landed whatever a node says later.
+        landed = [item for item in items if item.landed_at is not None]
+        landed += [i for i, status in ended if status.err is None and i.landed_at is None]
         if landed:
             self._hook(Step.LANDED)
             await self._settle_landed(landed)
         late = [
             item
             for item, status in zip(items, statuses, strict=True)
-            if (status is None or status.confirmation is None) and self._is_late(item)
+            if item.landed_at is None
+            and (status is None or status.confirmation is None or may_not_have_run(status.err))
+            and self._is_late(item)
         ]
         now = time.monotonic()
         # That one failed gives money back, so the node in use does not say it alone.
         failed = [
             item
             for item, status in ended
-            if status.err is not None and now - item.fates_read_at >= self._resends_s()
+            if status.err is not None
+            and item.landed_at is None
+            and now - item.fates_read_at >= self._resends_s()
         ]
         if failed:
             await self._end(failed)
@@ -477,14 +485,15 @@ def failed_settlement(item: Expired, fate: Fate) -> Settlement:
             else f"The transaction expired, and is not on the ledger {_ONE_HOST}",
         )
     error = f"The transaction failed on the ledger: {explain(fate.status.err, ())}"
+    fee_lamports = 0 if took_no_fee(fate.status.err) else item.fee_lamports
     return Settlement(
         item.transaction_id,
         TransactionStatus.FAILED,
         AttemptState.LANDED_ERR,
-        fee_lamports=item.fee_lamports,
-        held_lamports=item.fee_lamports if fate.sure else item.held_lamports,
+        fee_lamports=fee_lamports,
+        held_lamports=fee_lamports if fate.sure else item.held_lamports,
         error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
-        lowered=kept_of_failed(item.fee_lamports, item.reserved) if fate.sure else {},
+        lowered=kept_of_failed(fee_lamports, item.reserved) if fate.sure else {},
     )
 
 
@@ -601,7 +610,7 @@ async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, Answ
     for item, status in zip(items, found, strict=True):
         each = answers[item.signature]
         each.late |= height > item.last_valid_block_height + PATIENCE_BLOCKS
-        if status is not None:
+        if status is not None and (item.signature in expired or not may_not_have_run(status.err)):
             _note(each, status, node.origin)
         elif item.signature in expired:
             if item.context_slot is None or first_slot <= item.context_slot:
