@@ -205,6 +205,8 @@ def summary(record: Transaction, named: Callable[[object], str] = short) -> str:
             return _tokens(details, named)
         case "token_launch":
             return f"{amount(details.get('supply', '?'))} {visible(details.get('symbol', '?'))}"
+        case "reclaim_rent":
+            return f"{amount(details.get('reclaimed', '?'))} SOL"
         case "close_account" | "revoke_authority":
             return named(details.get("mint", "?"))
         case "other":

@@ -105,6 +105,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet revoke-authority": (holding("--type", "freeze", "--yes"), "freeze"),
     "wallet burn": (holding("0.5", "--yes"), "0.5"),
     "wallet close-account": (emptied, "reclaimed"),
+    "wallet reclaim-rent": (lambda live: emptied(live)[:1], "reclaimed"),
     "wallet stake": (wallet("1.5"), "stakeAccount"),
     "wallet unstake": (staking, "unstake"),
     "wallet withdraw-stake": (unstaked, "withdraw_stake"),

@@ -12,11 +12,13 @@ import pytest
 from quart import Quart
 from tests.client.conftest import URL
 from tests.client.walk import walk
+from tests.promises import promise
 from tests.support.services import Api, Carrier, cut, times
 
-from solward.client import Conflict, Held, NotFoundError, SolwardClient, Transaction
+from solward.client import BadRequest, Conflict, Held, NotFoundError, SolwardClient, Transaction
 from solward.client.errors import AmbiguousName
-from solward.client.wallets import find_one
+from solward.client.wallets import find_one, until_done
+from solward.operations import reclaim
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
@@ -253,3 +255,25 @@ async def test_an_agents_and_a_keys_grants_go_in_and_come_back(client: SolwardCl
     assert (await client.policy.get()).read_only == (f"agent:{agent.id}",)
     await client.policy.put("agent:ada", None)
     assert (await client.policy.get()).read_only == ()
+
+
+@promise("reclaim-gives-the-excess")
+async def test_rent_is_reclaimed_until_nothing_is_left(
+    client: SolwardClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reclaim, "MOST_AT_ONCE", 1)
+    wallet = await client.wallets.create("emptied")
+    await client.wallets.airdrop(wallet.id, amount=1)
+    for name in ("One", "Two", "Three"):
+        made = await client.wallets.launch_token(wallet.id, name=name, symbol="X", decimals=0)
+        mint, supply = made.details["mint"], made.details["supply"]
+        await client.wallets.burn(wallet.id, mint=mint, amount=supply)
+    found = (await client.wallets.reclaimable(wallet.id))["reclaimable"]
+    reclaim_rent = client.wallets.reclaim_rent
+    first, *others = await until_done(reclaim_rent, wallet.id, idempotency_key="r")
+    assert [each.details["left"] for each in (first, *others)] == [2, 1, 0]
+    assert sum(each.details["reclaimed"] for each in (first, *others)) == found
+    # The same command again, as after a kill: its first call is known, and nothing is left.
+    assert (await reclaim_rent(wallet.id, idempotency_key="r")).id == first.id
+    with pytest.raises(BadRequest, match="There is no rent to reclaim"):
+        await reclaim_rent(wallet.id)

@@ -124,6 +124,14 @@ async def _tokens(client: SolwardClient, wallet: Wallet) -> None:
     assert (await client.wallets.burn(wallet.id, mint=mint, amount=held.amount)).type == "burn"
     closed = await client.wallets.close_account(wallet.id, mint=mint)
     assert closed.details["reclaimed"] > 0
+    other = await client.wallets.launch_token(wallet.id, name="Rent", symbol="RNT", decimals=0)
+    empty = {"mint": other.details["mint"], "amount": other.details["supply"]}
+    assert (await client.wallets.burn(wallet.id, **empty)).type == "burn"
+    found = await client.wallets.reclaimable(wallet.id)
+    [given] = [each for each in found["accounts"] if each["mint"] == empty["mint"]]
+    assert given["closes"]
+    back = await client.wallets.reclaim_rent(wallet.id, take="empty")
+    assert (back.type, back.details["reclaimed"]) == ("reclaim_rent", found["reclaimable"])
 
 
 async def _schedules(client: SolwardClient, wallet: Wallet) -> None:

@@ -35,6 +35,7 @@ ROUTES: dict[str, dict[str, Any]] = {
     "unwrap-sol": {},
     "launch-token": {"name": "Zero", "symbol": "ZERO"},
     "close-account": {"mint": "USDC"},
+    "reclaim-rent": {},
 }
 SKILLS = {"transfer": "transfer", "token-transfer": "transfer_token", "burn": "burn_tokens"}
 

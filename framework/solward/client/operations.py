@@ -151,6 +151,14 @@ class Operations(Generic[T]):
         body = json_fields(mint=mint)
         return await self._pay(wallet_id, "close-account", body, idempotency_key)
 
+    async def reclaim_rent(
+        self, wallet_id: str, *, take: str | None = None, idempotency_key: str | None = None
+    ) -> T:
+        """Take back the rent that the wallet's token accounts hold beyond what the cluster asks,
+        and close its empty ones. `take` is 'all' by default."""
+        body = json_fields(take=take)
+        return await self._pay(wallet_id, "reclaim-rent", body, idempotency_key)
+
     async def stake(
         self,
         wallet_id: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from solward.client.arguments import json_fields, segment
@@ -53,6 +53,22 @@ SKILL_ROUTES = {
     "wrap_sol": "wrap-sol",
 }
 """Built-in skill -> money route whose dry run judges the same operation."""
+
+
+async def until_done(
+    call: Callable[..., Awaitable[Transaction]],
+    wallet_id: str,
+    *,
+    idempotency_key: str | None = None,
+    **fields: Any,
+) -> list[Transaction]:
+    """Repeats an operation that takes a part at a time until its record says that nothing is left,
+    or is not confirmed. The key is the first call's: what is made twice takes nothing twice."""
+    made = [await call(wallet_id, idempotency_key=idempotency_key, **fields)]
+    while made[-1].status == "confirmed" and made[-1].details.get("left"):
+        made.append(await call(wallet_id, **fields))
+    return made
+
 
 # Shorter prefixes of an id are too easily a typo.
 MIN_ID_PREFIX = 4
@@ -125,6 +141,10 @@ class Wallets(Operations[Transaction]):
     async def limits(self, wallet_id: str) -> Mapping[str, Any]:
         """Its limits, spent, reserved and left amounts of each (docs/rest.md)."""
         return self._http.read(dict, await self._http.get(_path(wallet_id, "limits")))
+
+    async def reclaimable(self, wallet_id: str) -> Mapping[str, Any]:
+        """The rent that `reclaim_rent` would take back, account by account (docs/rest.md)."""
+        return self._http.read(dict, await self._http.get(_path(wallet_id, "reclaimable")))
 
     async def pockets(self, wallet_id: str) -> tuple[Mapping[str, Any], ...]:
         """Its pockets that may hold something, with what is at risk in each (docs/rest.md)."""

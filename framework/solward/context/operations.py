@@ -128,6 +128,13 @@ class OperationMethods:
         """Close the wallet's empty token account of `mint`; its rent comes back."""
         return await self._perform("close_account", {"mint": mint}, remember)
 
+    async def reclaim_rent(
+        self, *, take: str = "all", remember: Remember = ()
+    ) -> TransactionRecord:
+        """Take back the rent that the wallet's token accounts hold beyond what the cluster asks,
+        and close its empty ones."""
+        return await self._perform("reclaim_rent", {"take": take}, remember)
+
     async def stake(
         self, *, amount: Decimal | int, validator: str | None = None, remember: Remember = ()
     ) -> TransactionRecord:

@@ -16,6 +16,7 @@ from solders.instruction import Instruction
 
 from solward.context import Lifetime
 from solward.context.pocket import PocketRequest
+from solward.operations import reclaim as _reclaim  # noqa: F401
 from solward.operations import staking as _staking  # noqa: F401
 
 # The families are imported for the plans they register.
@@ -29,6 +30,7 @@ from solward.operations.declared.swap import SWAP
 from solward.operations.payments.pay import PaymentQuote, Payments
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
+from solward.operations.reclaim import Reclaimable, read_reclaimable
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import NoVenue, Venue, Venues
 from solward.plugins.containment import contained
@@ -225,6 +227,17 @@ class Operations:
         """The best that the venues offer for a swap with these parameters; sends nothing."""
         with self._engine.deadline():
             return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
+
+    async def reclaimable(self, wallet_id: str) -> Reclaimable:
+        """What `reclaim_rent` would take by as many calls as it needs; sends nothing.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            LedgerError: the ledger did not answer.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        with self._engine.deadline():
+            return await read_reclaimable(self._sources["ledger"], wallet.address)
 
     async def transact(
         self,

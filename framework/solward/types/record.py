@@ -39,7 +39,7 @@ class TransactionStatus(StrEnum):
 
 
 class TransactionType(StrEnum):
-    """The contract's transaction types, and `payment`."""
+    """The contract's transaction types, `reclaim_rent` and `payment`."""
 
     TRANSFER = "transfer"
     SWAP = "swap"
@@ -55,6 +55,7 @@ class TransactionType(StrEnum):
     CLOSE_ACCOUNT = "close_account"
     WRAP_SOL = "wrap_sol"
     UNWRAP_SOL = "unwrap_sol"
+    RECLAIM_RENT = "reclaim_rent"
     FREEZE = "freeze"
     THAW = "thaw"
     PAYMENT = "payment"
@@ -146,7 +147,7 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
         return _amount(details, "inputAmount", details.get("inputToken"))
     if type_ == TransactionType.TOKEN_LAUNCH:
         return _amount(details, "supply", details.get("mint"))
-    if type_ == TransactionType.CLOSE_ACCOUNT:
+    if type_ in (TransactionType.CLOSE_ACCOUNT, TransactionType.RECLAIM_RENT):
         return _amount(details, "reclaimed", _SOL)
     if type_ in _OF_SOL:
         return _amount(details, "amount", _SOL)

@@ -69,6 +69,14 @@ def money_command(declared: Operation) -> click.Command:
         wallets = call.client.wallets
         method = getattr(wallets.dry_run if dry_run else wallets, declared.name)
         with waiting(declared.progress):
+            if declared.repeats and not dry_run:
+                from rich.console import Group
+
+                from solward.client.wallets import until_done
+
+                every = await until_done(method, found.id, idempotency_key=key, **values)
+                call.set_json({"transactions": [each.raw for each in every]})
+                return Group(*map(render_record, every))
             made = await method(found.id, idempotency_key=key, **values)
         return await _render_trial(call, made, found.id, paid) if dry_run else render_record(made)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from quart import Blueprint, Response
 
+from solward.operations.declared.fields import ACCOUNT, MINT
 from solward.types.errors import InvalidRequest, TooManyWallets
 from solward.types.money import from_units
 from solward.types.roles import Role
@@ -48,7 +49,9 @@ from solward_server.openapi.schema import (
     JSON,
     address,
     array,
+    flag,
     identifier,
+    number,
     ref,
     request_object,
     response_object,
@@ -134,6 +137,12 @@ def blueprint(context: RouteContext) -> Blueprint:
         shown = None if who.key is None else (who.principal, f"wallet:{wallet_id}")
         return await service.wallet_limits(wallet_id, shown)
 
+    @routes.get("/wallets/<wallet_id>/reclaimable")
+    @keyed(Role.READ)
+    async def reclaimable(wallet_id: str) -> dict[str, Any]:
+        await context.wallet(wallet_id)
+        return (await service.operations.reclaimable(wallet_id)).to_json()
+
     @routes.get("/wallets/<wallet_id>/pockets")
     @keyed(Role.READ)
     async def pockets(wallet_id: str) -> dict[str, Any]:
@@ -204,6 +213,29 @@ _SWEPT = {
     "details": {"pocket": _POCKET["address"]},
     "guardrailsApplied": [],
     "timestamp": "2026-11-21T10:34:55.152Z",
+}
+_RENT_HELD = response_object(
+    {
+        "account": address("The token account."),
+        "mint": address("Its mint."),
+        "sol": number("What it gives back."),
+        "closes": flag("Whether it is empty, and closed."),
+    }
+)
+_RENT_KEPT = response_object(
+    {
+        "account": address("The token account."),
+        "mint": address("Its mint."),
+        "reason": text("Why it keeps its rent."),
+    }
+)
+_RECLAIMABLE = {
+    "reclaimable": 0.00259012,
+    "accounts": [
+        {"account": ACCOUNT, "mint": USDC, "sol": 0.00203928, "closes": True},
+        {"account": POCKET, "mint": MINT, "sol": 0.00055084, "closes": False},
+    ],
+    "kept": [],
 }
 PATHS = {
     "/wallets": {
@@ -316,6 +348,30 @@ PATHS = {
             ),
             errors={
                 400: "empty must be true or false",
+                404: NO_WALLET,
+                500: "The ledger did not answer getMultipleAccounts (ConnectError)",
+            },
+        )
+    },
+    "/wallets/{walletId}/reclaimable": {
+        "get": operation(
+            "getReclaimableRent",
+            "The rent that a wallet's token accounts can give back",
+            tag="wallets",
+            access=Access.KEY,
+            description="What `reclaim-rent` would take, in as many calls as it needs.",
+            parameters=[WALLET_ID],
+            response=success(
+                response_object(
+                    {
+                        "reclaimable": number("SOL that would come back."),
+                        "accounts": array(_RENT_HELD, "The most first."),
+                        "kept": array(_RENT_KEPT, "Accounts that keep theirs, and why."),
+                    }
+                ),
+                _RECLAIMABLE,
+            ),
+            errors={
                 404: NO_WALLET,
                 500: "The ledger did not answer getMultipleAccounts (ConnectError)",
             },

@@ -393,3 +393,26 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     shown.click("Delete")
     shown.wait_for("No skill runs on this wallet by itself.")
     assert schedules() == []
+
+
+@promise("reclaim-gives-the-excess")
+def test_rent_comes_back_once_it_is_confirmed(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    run = f"/wallets/{wallet}"
+    coin = {"name": "Empty", "symbol": "MT", "decimals": 0, "initialSupply": 5}
+    mint = api.post(f"{run}/launch-token", json=coin).json()["mint"]
+    assert api.post(f"{run}/burn", json={"mint": mint, "amount": 5}).status_code == 200
+    shown.open(f"/wallets/{wallet}")
+    shown.wait_for("Rent that can come back")
+    shown.wait_for("SOL of 1 token account")
+    before = sol_of(api, wallet)
+    shown.click("Reclaim")
+    shown.wait_for("Reclaim this rent?")
+    shown.wait_for("its SOL goes to")
+    shown.press("confirm")
+    shown.wait_for("Reclaim: confirmed")
+    [record] = [each for each in _records(api, wallet) if each["type"] == "reclaim_rent"]
+    reclaimed = Decimal(str(record["details"]["reclaimed"]))
+    assert sol_of(api, wallet) == before + reclaimed - FEE
+    shown.wait_gone("Rent that can come back")

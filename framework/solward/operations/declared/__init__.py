@@ -6,14 +6,14 @@ derive from here. Defaults and bounds stand in these modules and nowhere else.
 
 from __future__ import annotations
 
-from solward.operations.declared import sol, staking, swap, tokens
+from solward.operations.declared import rent, sol, staking, swap, tokens
 from solward.operations.declared.fields import Field, Operation, Schema
 
 __all__ = ["OPERATIONS", "Field", "Operation", "operation_parameters"]
 
 OPERATIONS: dict[str, Operation] = {
     declared.name: declared
-    for family in (sol, swap, tokens, staking)
+    for family in (sol, swap, tokens, rent, staking)
     for declared in vars(family).values()
     if isinstance(declared, Operation)
 }

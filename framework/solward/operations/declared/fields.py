@@ -249,6 +249,7 @@ class Operation:
         is_flat: its answer has the details at the top level too.
         metadata: details that its answer repeats under `metadata`.
         flag: a field of its answer that is true once it is confirmed.
+        repeats: its details' `left` says how much more calls of it can take.
         is_irreversible: nothing brings back what it takes; the dashboard asks before.
         question: the command line asks this before; it may name fields in braces.
     """
@@ -270,6 +271,7 @@ class Operation:
     is_flat: bool = True
     metadata: tuple[str, ...] = ()
     flag: str = ""
+    repeats: bool = False
     is_irreversible: bool = False
     question: str = ""
 

@@ -278,6 +278,11 @@ _ACTS: Final[Mapping[str, _Act]] = {
     TransactionType.CLOSE_ACCOUNT: _Act(
         "close its account {account} of token {mint}", ("account", "mint")
     ),
+    TransactionType.RECLAIM_RENT: _Act(
+        "take back {reclaimed} SOL of rent, by closing {closed} empty token accounts and reducing"
+        " {reduced}",
+        ("reclaimed", "closed", "reduced"),
+    ),
     TransactionType.AIRDROP: _Act("ask the faucet for {amount} SOL", ("amount",)),
     TransactionType.PAYMENT: _Act("{asked} for {method} {url}", ("method", "url")),
 }

@@ -10,6 +10,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
+from solward.client.wallets import until_done
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
 from solward.types.record import amount_of
@@ -21,6 +22,8 @@ from solward_dashboard.previews import previewed
 from solward_dashboard.wording import ago, local_times, plain, short, sol, value_text
 
 _RECENT = 8
+# Token accounts that are named with why they keep their rent.
+_KEPT = 5
 
 CurrentWallet = Callable[[], Wallet | None]
 Refresh = Callable[[], Awaitable[None]]
@@ -281,6 +284,69 @@ def _bar(
         bar.props["buffer"] = min(1.0, used)
         bar.set_value(min(1.0, float(spent / limit)) if limit else 1.0)
         bar.props["aria-label"] = f"{title}: {text}"
+
+
+class Rent:
+    """Rent that token accounts can give back. Hidden where there is none, or it is not known."""
+
+    def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
+        self._wallet = wallet
+        self._refresh = refresh
+        self._shown: Mapping[str, Any] | None = None
+        self._card = ui.element("section").classes("sw-card").props('data-testid="rent"')
+        self._card.set_visibility(False)
+        with self._card:
+            heading("Rent that can come back")
+            with ui.element("div").classes("sw-row"):
+                self._text = ui.label().classes("sw-text")
+                ui.space()
+                self._button = ui.button("Reclaim", color=None, on_click=self._reclaim)
+                self._button.props('outline no-caps padding="2px 10px"')
+                self._button.classes("sw-needs-policy")
+            self._kept = ui.element("div").classes("sw-list")
+
+    def show(self, reclaimable: Mapping[str, Any] | None) -> None:
+        if reclaimable == self._shown:
+            return
+        self._shown = reclaimable
+        found = {} if reclaimable is None else reclaimable
+        accounts, kept = found.get("accounts", ()), found.get("kept", ())
+        self._card.set_visibility(bool(accounts or kept))
+        self._button.set_visibility(bool(accounts))
+        many = "1 token account" if len(accounts) == 1 else f"{len(accounts)} token accounts"
+        self._text.set_text(f"{plain(found.get('reclaimable', 0))} SOL of {many}")
+        self._kept.clear()
+        with self._kept:
+            for each in kept[:_KEPT]:
+                ui.label(f"{short(each['account'])} keeps its rent: {each['reason']}").classes(
+                    "sw-dim sw-text"
+                )
+
+    async def _reclaim(self) -> None:
+        wallet = self._wallet()
+        if wallet is None or self._shown is None:
+            return
+        self._button.disable()
+        wallets = api().wallets
+        try:
+            facts = [("Comes back in all", self._text.text)]
+            agreed = await previewed(
+                wallet.id,
+                "Reclaim this rent?",
+                facts,
+                "Reclaim",
+                lambda: wallets.dry_run.reclaim_rent(wallet.id),
+            )
+            if not agreed:
+                return
+            made = await until_done(wallets.reclaim_rent, wallet.id)
+            total = sum((each.details.get("reclaimed", 0) for each in made), Decimal(0))
+            ui.notify(f"Reclaim: {made[-1].status}, {plain(total)} SOL", type="positive")
+        except SolwardError as error:
+            notify_error(error)
+        finally:
+            self._button.enable()
+        await self._refresh()
 
 
 class Stakes:

@@ -61,6 +61,7 @@ from solward_dashboard.pages.wallets.cards import (
     Limits,
     Pockets,
     RecentTransactions,
+    Rent,
     Stakes,
 )
 from solward_dashboard.wording import ago, day, local_times
@@ -97,6 +98,7 @@ class OneWallet:
     balance: Balance
     limits: Mapping[str, Any]
     pockets: tuple[Mapping[str, Any], ...]
+    reclaimable: Mapping[str, Any] | None
     stakes: tuple[Stake, ...]
     schedules: tuple[Schedule, ...]
     records: tuple[Transaction, ...]
@@ -124,9 +126,10 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().agents.list(),
     )
-    waiting, schedules = await asyncio.gather(
+    waiting, schedules, reclaimable = await asyncio.gather(
         api().holds.list(wallet_id=wallet_id, is_open=True),
         api().schedules.list(wallet_id),
+        _reclaimable(wallet_id),
     )
     agent_ids = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
     by_agent = await asyncio.gather(
@@ -140,6 +143,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         balance,
         limits,
         pockets,
+        reclaimable,
         stakes,
         schedules,
         records,
@@ -147,6 +151,13 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         skills,
         waiting,
     )
+
+
+async def _reclaimable(wallet_id: str) -> Mapping[str, Any] | None:
+    """None where the ledger does not say it: everything else is shown all the same."""
+    with suppress(SolwardError):
+        return await api().wallets.reclaimable(wallet_id)
+    return None
 
 
 def page(wallet_id: str) -> None:
@@ -175,6 +186,7 @@ def page(wallet_id: str) -> None:
                     limits = Limits()
                     grants = GrantsLeft()
                     pockets = Pockets()
+                    rent = Rent(wallet, refresh)
                 with ui.element("section").classes("sw-card"):
                     heading("Do something")
                     chooser, faucet = _actions(wallet, refresh)
@@ -204,6 +216,7 @@ def page(wallet_id: str) -> None:
             grants.show(latest.limits["grants"])
             waiting.show(latest.waiting)
             pockets.show(latest.pockets, latest.wallet, refresh)
+            rent.show(latest.reclaimable)
             schedules.show(latest.schedules, latest.skills)
             stakes.show(latest.stakes)
             recent.show(latest.records)

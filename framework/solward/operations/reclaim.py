@@ -1,0 +1,196 @@
+"""Rent that comes back to a wallet: what there is, and the transaction that takes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+from spl.token.instructions import close_account
+from spl.token.models import CloseAccountParams
+
+from solward.operations.declared.rent import MOST_AT_ONCE, RECLAIM_RENT
+from solward.operations.plans import plans
+from solward.solana.instructions import Token
+from solward.solana.programs import TOKEN_PROGRAM
+from solward.solana.protocol import LAMPORTS_PER_SIGNATURE
+from solward.solana.tokens import Mint, TokenAccount, mint_account, read_extensions, token_account
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Intent
+from solward.types.ledger import Account, ReadLedger
+from solward.types.money import lamports_to_sol
+from solward.types.record import TransactionType
+from solward.vault.money.request import Draft
+
+# Extensions of a Token-2022 account that close with it: immutable owner, required memos, CPI guard,
+# tokens that cannot be transferred, a hook, a pause. Of withheld fees it is asked for itself.
+_CLOSE_WITH_IT: Final = frozenset({7, 8, 11, 13, 15, 27})
+_WITHHELD_FEES: Final = 2
+_DEFAULT_STATE: Final = 6
+_FROZEN: Final = b"\x02"
+
+
+@dataclass(frozen=True, slots=True)
+class RentHeld:
+    """Rent that a token account of the wallet gives back: all of it where `closes`."""
+
+    account: str
+    mint: str
+    program: str
+    lamports: int
+    closes: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As `GET /wallets/:id/reclaimable` lists it."""
+        return {
+            "account": self.account,
+            "mint": self.mint,
+            "sol": lamports_to_sol(self.lamports),
+            "closes": self.closes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RentKept:
+    """A token account that keeps rent which others would give back, and why."""
+
+    account: str
+    mint: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As `GET /wallets/:id/reclaimable` lists it."""
+        return {"account": self.account, "mint": self.mint, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimable:
+    """What a wallet's token accounts give back, the most first, and those that do not."""
+
+    accounts: tuple[RentHeld, ...]
+    kept: tuple[RentKept, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`GET /wallets/:id/reclaimable`."""
+        return {
+            "reclaimable": lamports_to_sol(sum(each.lamports for each in self.accounts)),
+            "accounts": [each.to_json() for each in self.accounts],
+            "kept": [each.to_json() for each in self.kept],
+        }
+
+
+async def read_reclaimable(ledger: ReadLedger, wallet: str) -> Reclaimable:
+    """Reads what the token accounts of a wallet give back; raises `LedgerError`."""
+    holdings = {each.account: each for each in await ledger.holdings(wallet)}
+    mints = {each.mint for each in holdings.values()}
+    states = await ledger.accounts([*holdings, *sorted(mints - holdings.keys())])
+    sizes = sorted({len(state.data) for a in holdings if (state := states[a]) is not None})
+    rents = await asyncio.gather(*(ledger.rent_exempt_minimum(size) for size in sizes))
+    least = dict(zip(sizes, rents, strict=True))
+    found: list[RentHeld] = []
+    kept: list[RentKept] = []
+    for address, holding in holdings.items():
+        state = states[address]
+        held = token_account(state, strict=True)
+        # Strangers open accounts for a wallet too, and it may be closed by now.
+        if state is None or held is None or held.owner != wallet:
+            continue
+        is_native = held.rent_reserve is not None
+        excess = 0 if is_native else state.lamports - least[len(state.data)]
+        why = _open_for(held, state, mint_account(held.mint, states[held.mint]), wallet)
+        if held.amount == 0 and why is None:
+            found.append(RentHeld(address, held.mint, holding.program, state.lamports, closes=True))
+            continue
+        if held.amount == 0 and why is not None:
+            kept.append(RentKept(address, held.mint, why))
+        elif (held.rent_reserve or 0) > least[len(state.data)]:
+            kept.append(
+                RentKept(address, held.mint, "wrapped SOL gives its rent back when it is unwrapped")
+            )
+        if excess > 0:
+            found.append(RentHeld(address, held.mint, holding.program, excess, closes=False))
+    found.sort(key=lambda each: (-each.lamports, each.account))
+    return Reclaimable(tuple(found), tuple(sorted(kept, key=lambda each: each.account)))
+
+
+def _open_for(held: TokenAccount, state: Account, mint: Mint | None, wallet: str) -> str | None:
+    """Why an empty account of the wallet is not closed, None where it may be."""
+    if held.close_authority not in (None, wallet):
+        return f"only {held.close_authority} may close it"
+    if mint is not None and not held.is_frozen:
+        defaults = zip(mint.extensions, mint.extension_values, strict=True)
+        if (_DEFAULT_STATE, _FROZEN) in defaults:
+            return "its mint freezes every new account, and this one was released"
+    for kind, value in read_extensions(state.data):
+        if kind == _WITHHELD_FEES:
+            if any(value):
+                return "it holds transfer fees that were withheld for the mint"
+        elif kind not in _CLOSE_WITH_IT:
+            return f"it has extension {kind}, of which it is not known that it may be closed"
+    return None
+
+
+@plans(RECLAIM_RENT)
+async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Draft:
+    """Take back what fits into one transaction, the most first.
+
+    Raises:
+        InvalidRequest: there is nothing, or no more than the network's fee.
+        LedgerError: the ledger did not answer.
+    """
+    found = await read_reclaimable(ledger, wallet)
+    wanted = [each for each in found.accounts if take in ("all", _TAKEN[each.closes])]
+    taken = wanted[:MOST_AT_ONCE]
+    total = sum(each.lamports for each in taken)
+    if total <= LAMPORTS_PER_SIGNATURE:
+        few = f" beyond the network's fee, only {total} lamports" if total else ""
+        kept = "".join(f"; {each.account} stays: {each.reason}" for each in found.kept[:3])
+        raise InvalidRequest(f"There is no rent to reclaim{few}{kept}")
+    # A cluster whose first token program is older knows no excess.
+    known = [each for each in taken if each.closes or each.program != TOKEN_PROGRAM]
+    draft = _draft(wallet, taken, len(wanted) - len(taken))
+    if not known or len(known) == len(taken):
+        return draft
+    otherwise = _draft(wallet, known, len(wanted) - len(known))
+    return Draft(draft.intent, draft.instructions, otherwise=otherwise)
+
+
+# By `closes`.
+_TAKEN: Final = {True: "empty", False: "excess"}
+
+
+def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
+    closed = frozenset(each.account for each in taken if each.closes)
+    intent = Intent(
+        type=TransactionType.RECLAIM_RENT,
+        wallet=wallet,
+        may_close=closed,
+        details={
+            "reclaimed": lamports_to_sol(sum(each.lamports for each in taken)),
+            "closed": len(closed),
+            "reduced": len(taken) - len(closed),
+            "left": left,
+        },
+    )
+    return Draft(intent, tuple(_instructions(wallet, taken)))
+
+
+def _instructions(wallet: str, taken: Sequence[RentHeld]) -> Iterator[Instruction]:
+    owner = Pubkey.from_string(wallet)
+    for each in taken:
+        program, account = Pubkey.from_string(each.program), Pubkey.from_string(each.account)
+        if each.closes:
+            yield close_account(
+                CloseAccountParams(program_id=program, account=account, dest=owner, owner=owner)
+            )
+            continue
+        # Account, receiver, owner.
+        metas = [
+            AccountMeta(account, is_signer=False, is_writable=True),
+            AccountMeta(owner, is_signer=False, is_writable=True),
+            AccountMeta(owner, is_signer=True, is_writable=False),
+        ]
+        yield Instruction(program, bytes([Token.WITHDRAW_EXCESS_LAMPORTS]), metas)

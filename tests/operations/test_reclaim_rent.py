@@ -1,0 +1,280 @@
+"""Rent that comes back: exactly the excess, every empty account, and nothing of what is odd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+from solders.rent import Rent
+from solders.system_program import TransferParams, transfer
+from spl.token.instructions import (
+    AuthorityType,
+    freeze_account,
+    get_associated_token_address,
+    set_authority,
+    transfer_checked,
+)
+from spl.token.models import FreezeAccountParams, SetAuthorityParams, TransferCheckedParams
+from tests.operations.test_token_transfer import mint_with
+from tests.promises import promise
+from tests.support.engine import by_hand
+from tests.support.tokens import (
+    FEE,
+    RENT,
+    RENT_2022,
+    TOKEN,
+    TOKEN_2022,
+    TokenBench,
+    open_tokens,
+    tokens,
+)
+from tests.vault.money.test_closed_accounts import in_window, open_own, wrap
+from tests.vault.money.test_reconcile import Died, die_at, restarted
+
+from solward.operations import reclaim
+from solward.operations.declared.rent import MOST_AT_ONCE
+from solward.operations.reclaim import Reclaimable, read_reclaimable
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.errors import GuardrailBlocked
+from solward.types.money import lamports_to_sol
+from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.money.request import ADMIN, Actor
+from solward.vault.money.steps import Step, no_hook
+
+__all__ = ["tokens"]
+
+# What an account of 165 bytes takes at 5,080 lamports a byte.
+RENT_NOW = 1_488_440
+
+
+async def reclaim_rent(
+    tokens: TokenBench, actor: Actor = ADMIN, **params: Any
+) -> TransactionRecord:
+    return await tokens.operations.perform("reclaim_rent", tokens.wallet, actor, params)
+
+
+async def there(tokens: TokenBench) -> Reclaimable:
+    return await read_reclaimable(tokens.bench.ledger, tokens.address)
+
+
+async def gift(tokens: TokenBench, account: str, lamports: int) -> None:
+    """A stranger sends SOL to a token account."""
+    to = Pubkey.from_string(account)
+    given = TransferParams(from_pubkey=tokens.stranger.pubkey(), to_pubkey=to, lamports=lamports)
+    await tokens.land([transfer(given)])
+
+
+def lower_rent(tokens: TokenBench) -> None:
+    """From 6,960 lamports a byte to 5,080, and nobody remembers the old."""
+    tokens.bench.localnet._ledger.vm._svm.set_rent(Rent(2_540, 2.0, 50))
+    tokens.bench.ledger = RpcLedger(tokens.bench.wire)
+
+
+@promise("reclaim-gives-the-excess")
+async def test_ten_accounts_of_a_higher_rent_give_back_exactly_the_excess(
+    tokens: TokenBench,
+) -> None:
+    mints = [await tokens.mint(units=5) for _ in range(10)]
+    lower_rent(tokens)
+    before, excess = await tokens.lamports(), 10 * (RENT - RENT_NOW)
+    assert (await there(tokens)).to_json()["reclaimable"] == lamports_to_sol(excess)
+    record = await reclaim_rent(tokens)
+    assert (record.type, record.status) == ("reclaim_rent", TransactionStatus.CONFIRMED)
+    assert record.details == {
+        "reclaimed": lamports_to_sol(excess), "closed": 0, "reduced": 10, "left": 0,
+    }  # fmt: skip
+    assert await tokens.lamports() == before + excess - (record.fee_lamports or 0)
+    for mint in mints:
+        assert await tokens.bench.lamports(tokens.account(mint)) == RENT_NOW
+        assert await tokens.units(mint) == 5
+    assert await in_window(tokens.bench) == record.fee_lamports
+    # The second time there is nothing, and nothing is sent.
+    assert await there(tokens) == Reclaimable((), ())
+    await tokens.refuses(reclaim_rent(tokens), "^There is no rent to reclaim$")
+
+
+@promise("reclaim-gives-the-excess")
+@pytest.mark.parametrize("step", [Step.RESERVED, Step.SIGNED, Step.WRITTEN_AHEAD, Step.SENT])
+async def test_a_kill_between_two_of_its_transactions_loses_nothing(
+    tokens: TokenBench, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reclaim, "MOST_AT_ONCE", 2)
+    mints = [await tokens.mint(units=1) for _ in range(5)]
+    lower_rent(tokens)
+    bench, before = tokens.bench, await tokens.lamports()
+    assert (await reclaim_rent(tokens)).details["left"] == 3
+    draft = await reclaim.plan_reclaim_rent(tokens.address, ledger=bench.ledger, take="all")
+    parts = (bench.engine, bench.engine._signing, bench.engine.sender)
+    for part in parts:
+        part._hook = die_at(step)
+    with pytest.raises(Died):
+        await bench.engine._execute(bench.wallet, ADMIN, draft)
+    for part in parts:
+        part._hook = no_hook
+    await restarted(bench)
+    while (await there(tokens)).accounts:
+        await reclaim_rent(tokens)
+    records = await bench.history()
+    fees = sum(each.fee_lamports or 0 for each in records if each.status == "confirmed")
+    assert await tokens.lamports() == before + 5 * (RENT - RENT_NOW) - fees
+    assert [each.status for each in records].count(TransactionStatus.CONFIRMED) == 3
+    assert {await bench.lamports(tokens.account(mint)) for mint in mints} == {RENT_NOW}
+
+
+@promise("reclaim-gives-the-excess")
+async def test_both_programs_accounts_fit_one_transaction_and_give_the_most_first(
+    tokens: TokenBench,
+) -> None:
+    half = MOST_AT_ONCE // 2
+    for number in range(half + 1):
+        await tokens.fund(await tokens.mint(), 0)
+        mint = await tokens.mint(TOKEN_2022, units=1)
+        await gift(tokens, tokens.account(mint, TOKEN_2022), 10_000 + number)
+    before = await tokens.lamports()
+    first = await reclaim_rent(tokens)
+    assert {name: first.details[name] for name in ("closed", "reduced", "left")} == {
+        "closed": half + 1, "reduced": half - 1, "left": 2,
+    }  # fmt: skip
+    second = await reclaim_rent(tokens)
+    assert (second.details["reclaimed"], second.details["left"]) == (Decimal("0.000020001"), 0)
+    gained = (half + 1) * RENT + sum(10_000 + number for number in range(half + 1))
+    fees = (first.fee_lamports or 0) + (second.fee_lamports or 0)
+    assert await tokens.lamports() == before + gained - fees
+
+
+@promise("reclaim-leaves-what-is-odd")
+async def test_an_odd_account_stops_no_other_and_is_named(tokens: TokenBench) -> None:
+    plain, foreign, frozen = [await tokens.mint(ours=False) for _ in range(3)]
+    for mint in (plain, foreign, frozen):
+        await tokens.fund(mint, 0)
+    at = {mint: Pubkey.from_string(tokens.account(mint)) for mint in (plain, foreign, frozen)}
+    thief = tokens.stranger.pubkey()
+    closer = SetAuthorityParams(
+        program_id=TOKEN, account=at[foreign], authority=AuthorityType.CLOSE_ACCOUNT,
+        current_authority=tokens.owner, new_authority=thief,
+    )  # fmt: skip
+    await by_hand(tokens.bench, set_authority(closer))
+    freeze = FreezeAccountParams(
+        program_id=TOKEN, account=at[frozen], mint=Pubkey.from_string(frozen), authority=thief
+    )
+    await tokens.land([freeze_account(freeze)])
+    taxed, withheld = await withheld_fee(tokens)
+    released = await released_account(tokens)
+    await wrap(tokens)
+    await gift(tokens, str(at[foreign]), 7_000)
+    found = await there(tokens)
+    assert {each.account: (each.lamports, each.closes) for each in found.accounts} == {
+        str(at[plain]): (RENT, True),
+        str(at[frozen]): (RENT, True),
+        str(at[foreign]): (7_000, False),
+    }
+    reasons = {each.account: each.reason for each in found.kept}
+    assert reasons == {
+        str(at[foreign]): f"only {thief} may close it",
+        withheld: "it holds transfer fees that were withheld for the mint",
+        released: "its mint freezes every new account, and this one was released",
+    }
+    before = await tokens.lamports()
+    record = await reclaim_rent(tokens)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await tokens.lamports() == before + 2 * RENT + 7_000 - (record.fee_lamports or 0)
+    assert taxed
+    text = "^There is no rent to reclaim; .* stays: "
+    await tokens.refuses(reclaim_rent(tokens), text)
+
+
+async def withheld_fee(tokens: TokenBench) -> tuple[str, str]:
+    """A mint with a fee, and the wallet's account of it with nothing but a withheld fee."""
+    fee = b"\x1a\x00" + bytes(2) + (1_000).to_bytes(2, "little") + (10**9).to_bytes(8, "little")
+    mint = await mint_with(tokens, (fee, 108))
+    at, theirs = Pubkey.from_string(mint), tokens.stranger.pubkey()
+    source = get_associated_token_address(theirs, at, TOKEN_2022)
+    opened = tokens.account(mint, TOKEN_2022)
+    await tokens.fund(mint, 0, TOKEN_2022)
+    await tokens.operations.perform(
+        "mint_supply", tokens.wallet, ADMIN, {"mint": mint, "amount": Decimal("0.0001")}
+    )
+    body = {"mint": mint, "to": str(theirs), "amount": Decimal("0.0001")}
+    await tokens.operations.perform("transfer_token", tokens.wallet, ADMIN, body)
+    back = TransferCheckedParams(
+        program_id=TOKEN_2022, source=source, mint=at, dest=Pubkey.from_string(opened),
+        owner=theirs, amount=50, decimals=6,
+    )  # fmt: skip
+    await tokens.land([transfer_checked(back)])
+    burned = {"mint": mint, "amount": Decimal("0.000045")}
+    await tokens.operations.perform("burn", tokens.wallet, ADMIN, burned)
+    return mint, opened
+
+
+async def released_account(tokens: TokenBench) -> str:
+    """Of a mint whose new accounts are frozen, one that its issuer released."""
+    mint = await tokens.mint(TOKEN_2022, ours=False, space=166 + 5, extensions=[b"\x1c\x00\x02"])
+    await tokens.fund(mint, 0, TOKEN_2022)
+    account = tokens.account(mint, TOKEN_2022)
+    metas = [
+        AccountMeta(Pubkey.from_string(account), False, True),
+        AccountMeta(Pubkey.from_string(mint), False, False),
+        AccountMeta(tokens.stranger.pubkey(), True, False),
+    ]
+    await tokens.land([Instruction(TOKEN_2022, b"\x0b", metas)])
+    return account
+
+
+@promise("reclaim-leaves-what-is-odd")
+async def test_wrapped_sol_keeps_its_rent_until_it_is_unwrapped(tokens: TokenBench) -> None:
+    await wrap(tokens)
+    account = tokens.account(WRAPPED_SOL_MINT)
+    lower_rent(tokens)
+    found = await there(tokens)
+    assert found.accounts == ()
+    assert [(each.account, each.reason) for each in found.kept] == [
+        (account, "wrapped SOL gives its rent back when it is unwrapped")
+    ]
+    await tokens.refuses(reclaim_rent(tokens), "wrapped SOL gives its rent back")
+
+
+async def test_only_the_excess_or_only_empty_accounts_are_taken(tokens: TokenBench) -> None:
+    empty, held = await tokens.mint(), await tokens.mint(units=1)
+    await tokens.fund(empty, 0)
+    await gift(tokens, tokens.account(held), 9_000)
+    assert (await reclaim_rent(tokens, take="excess")).details["reclaimed"] == Decimal("0.000009")
+    await tokens.refuses(reclaim_rent(tokens, take="excess"), "^There is no rent to reclaim$")
+    assert (await reclaim_rent(tokens, take="empty")).details["closed"] == 1
+    await tokens.refuses(reclaim_rent(tokens, take="none"), "^take must be all or excess or empty")
+
+
+async def test_no_more_than_the_fee_is_not_worth_it(tokens: TokenBench) -> None:
+    mint = await tokens.mint(units=1)
+    await gift(tokens, tokens.account(mint), FEE)
+    await tokens.refuses(reclaim_rent(tokens), "beyond the network's fee, only 5000 lamports")
+
+
+@promise("close-credited-once", "reclaim-is-an-operation")
+async def test_what_it_closes_is_credited_and_its_limits_hold(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path, limits=ScopeLimits(max_tx_per_minute=2)) as opened:
+        await open_own(opened, await opened.mint())
+        assert await in_window(opened.bench) == FEE + RENT
+        once = replace(ADMIN, action_key="k")
+        first = await reclaim_rent(opened, once)
+        assert (await reclaim_rent(opened, once)).id == first.id
+        assert await in_window(opened.bench) == 2 * FEE
+        await opened.fund(await opened.mint(TOKEN_2022), 0, TOKEN_2022)
+        with pytest.raises(GuardrailBlocked, match="none of the 2 allowed"):
+            await reclaim_rent(opened)
+        assert (await there(opened)).accounts[0].lamports == RENT_2022
+
+
+@promise("reclaim-is-an-operation")
+async def test_a_key_that_may_spend_nothing_reclaims_nothing(tokens: TokenBench) -> None:
+    await tokens.fund(await tokens.mint(), 0)
+    nothing = Actor("key:k", limits=(("key:k", ScopeLimits(daily_lamports=0)),))
+    with pytest.raises(GuardrailBlocked, match="signs nothing"):
+        await reclaim_rent(tokens, nothing)
+    assert tokens.sent() == 0
