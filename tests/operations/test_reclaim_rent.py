@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +14,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.rent import Rent
 from solders.system_program import TransferParams, transfer
+from solders.transaction import VersionedTransaction
 from spl.token.instructions import (
     AuthorityType,
     freeze_account,
@@ -248,6 +251,47 @@ async def test_only_the_excess_or_only_empty_accounts_are_taken(tokens: TokenBen
     await tokens.refuses(reclaim_rent(tokens, take="excess"), "^There is no rent to reclaim$")
     assert (await reclaim_rent(tokens, take="empty")).details["closed"] == 1
     await tokens.refuses(reclaim_rent(tokens, take="none"), "^take must be all or excess or empty")
+
+
+@promise("reclaim-gives-the-excess")
+async def test_a_record_says_what_came_whatever_a_node_says_of_the_rent(
+    tokens: TokenBench,
+) -> None:
+    mint = await tokens.mint(units=1)
+    await gift(tokens, tokens.account(mint), 9_000)
+
+    async def lower(_method: str, _params: Sequence[Any]) -> int:
+        return 1
+
+    tokens.bench.wire.faults["getMinimumBalanceForRentExemption"] = lower
+    tokens.bench.ledger = RpcLedger(tokens.bench.wire)
+    assert (await there(tokens)).accounts[0].lamports == RENT + 9_000 - 1
+    before, record = await tokens.lamports(), await reclaim_rent(tokens)
+    assert record.details["reclaimed"] == Decimal("0.000009")
+    assert await tokens.lamports() == before + 9_000 - (record.fee_lamports or 0)
+
+
+async def test_where_the_first_token_program_knows_no_excess_the_rest_comes_back(
+    tokens: TokenBench,
+) -> None:
+    empty, held = await tokens.mint(), await tokens.mint(units=1)
+    await tokens.fund(empty, 0)
+    await gift(tokens, tokens.account(held), 9_000)
+    wire = tokens.bench.wire
+
+    async def older(method: str, params: Sequence[Any]) -> Any:
+        answer = await wire.direct(method, params)
+        sent = VersionedTransaction.from_bytes(base64.b64decode(params[0]))
+        if any(bytes(each.data) == b"\x26" for each in sent.message.instructions):
+            answer["value"] |= {"err": {"InstructionError": [0, {"Custom": 12}]}, "logs": []}
+        return answer
+
+    wire.faults["simulateTransaction"] = older
+    record = await reclaim_rent(tokens)
+    assert {name: record.details[name] for name in ("closed", "reduced", "left")} == {
+        "closed": 1, "reduced": 0, "left": 0,
+    }  # fmt: skip
+    assert record.details["reclaimed"] == lamports_to_sol(RENT)
 
 
 async def test_no_more_than_the_fee_is_not_worth_it(tokens: TokenBench) -> None:

@@ -63,9 +63,14 @@ async def until_done(
     **fields: Any,
 ) -> list[Transaction]:
     """Repeats an operation that takes a part at a time until its record says that nothing is left,
-    or is not confirmed. The key is the first call's: what is made twice takes nothing twice."""
+    or no less than before, or is not confirmed. The key is the first call's: what is made twice
+    takes nothing twice."""
     made = [await call(wallet_id, idempotency_key=idempotency_key, **fields)]
-    while made[-1].status == "confirmed" and made[-1].details.get("left"):
+    before = None
+    while made[-1].status == "confirmed" and (left := made[-1].details.get("left")):
+        if left == before:
+            break
+        before = left
         made.append(await call(wallet_id, **fields))
     return made
 

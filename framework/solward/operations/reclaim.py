@@ -149,12 +149,12 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
         few = f" beyond the network's fee, only {total} lamports" if total else ""
         kept = "".join(f"; {each.account} stays: {each.reason}" for each in found.kept[:3])
         raise InvalidRequest(f"There is no rent to reclaim{few}{kept}")
-    # A cluster whose first token program is older knows no excess.
-    known = [each for each in taken if each.closes or each.program != TOKEN_PROGRAM]
     draft = _draft(wallet, taken, len(wanted) - len(taken))
-    if not known or len(known) == len(taken):
+    # A cluster whose first token program is older knows no excess.
+    known = [each for each in wanted if each.closes or each.program != TOKEN_PROGRAM]
+    if not known or len(known) == len(wanted):
         return draft
-    otherwise = _draft(wallet, known, len(wanted) - len(known))
+    otherwise = _draft(wallet, known[:MOST_AT_ONCE], len(known[MOST_AT_ONCE:]))
     return Draft(draft.intent, draft.instructions, otherwise=otherwise)
 
 

@@ -602,7 +602,7 @@ class Engine:
         """Assess, judge and reserve, sign and write ahead; everything before sending."""
         try:
             with tracing.span("transaction.assess"):
-                draft, assessment = await self._assessor.assess_any(draft, record.id)
+                assessed, assessment = await self._assessor.assess_any(draft, record.id)
             assessment.check_answered()
         except LedgerError as error:
             raise await self._unanswered(record, actor, draft.intent, error) from None
@@ -610,6 +610,8 @@ class Engine:
         if assessment.effects is None:
             text = would_fail(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
+        if assessed is not draft:
+            draft, record = assessed, replace(record, details=assessed.intent.details)
         record = _with_leaves(record, assessment.effects.outflow)
         payment = draft.payment
 

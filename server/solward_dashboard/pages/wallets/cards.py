@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -24,6 +26,7 @@ from solward_dashboard.wording import ago, local_times, plain, short, sol, value
 _RECENT = 8
 # Token accounts that are named with why they keep their rent.
 _KEPT = 5
+_RENT_EVERY_S = 60.0
 
 CurrentWallet = Callable[[], Wallet | None]
 Refresh = Callable[[], Awaitable[None]]
@@ -292,7 +295,9 @@ class Rent:
     def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
         self._wallet = wallet
         self._refresh = refresh
+        self._found: Mapping[str, Any] | None = None
         self._shown: Mapping[str, Any] | None = None
+        self._due_s = 0.0
         self._card = ui.element("section").classes("sw-card").props('data-testid="rent"')
         self._card.set_visibility(False)
         with self._card:
@@ -305,11 +310,21 @@ class Rent:
                 self._button.classes("sw-needs-policy")
             self._kept = ui.element("div").classes("sw-list")
 
-    def show(self, reclaimable: Mapping[str, Any] | None) -> None:
-        if reclaimable == self._shown:
+    async def read(self, wallet_id: str) -> None:
+        """Ask what can come back, which takes the ledger some calls, once in a while."""
+        if time.monotonic() < self._due_s:
             return
-        self._shown = reclaimable
-        found = {} if reclaimable is None else reclaimable
+        self._due_s = time.monotonic() + _RENT_EVERY_S
+        self._found = None
+        with suppress(SolwardError):
+            self._found = await api().wallets.reclaimable(wallet_id)
+
+    def show(self) -> None:
+        """Show what was read last."""
+        if self._found == self._shown:
+            return
+        self._shown = self._found
+        found = {} if self._found is None else self._found
         accounts, kept = found.get("accounts", ()), found.get("kept", ())
         self._card.set_visibility(bool(accounts or kept))
         self._button.set_visibility(bool(accounts))
@@ -346,6 +361,7 @@ class Rent:
             notify_error(error)
         finally:
             self._button.enable()
+        self._due_s = 0.0
         await self._refresh()
 
 

@@ -98,7 +98,6 @@ class OneWallet:
     balance: Balance
     limits: Mapping[str, Any]
     pockets: tuple[Mapping[str, Any], ...]
-    reclaimable: Mapping[str, Any] | None
     stakes: tuple[Stake, ...]
     schedules: tuple[Schedule, ...]
     records: tuple[Transaction, ...]
@@ -126,10 +125,9 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().agents.list(),
     )
-    waiting, schedules, reclaimable = await asyncio.gather(
+    waiting, schedules = await asyncio.gather(
         api().holds.list(wallet_id=wallet_id, is_open=True),
         api().schedules.list(wallet_id),
-        _reclaimable(wallet_id),
     )
     agent_ids = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
     by_agent = await asyncio.gather(
@@ -143,7 +141,6 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         balance,
         limits,
         pockets,
-        reclaimable,
         stakes,
         schedules,
         records,
@@ -151,13 +148,6 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         skills,
         waiting,
     )
-
-
-async def _reclaimable(wallet_id: str) -> Mapping[str, Any] | None:
-    """None where the ledger does not say it: everything else is shown all the same."""
-    with suppress(SolwardError):
-        return await api().wallets.reclaimable(wallet_id)
-    return None
 
 
 def page(wallet_id: str) -> None:
@@ -216,7 +206,7 @@ def page(wallet_id: str) -> None:
             grants.show(latest.limits["grants"])
             waiting.show(latest.waiting)
             pockets.show(latest.pockets, latest.wallet, refresh)
-            rent.show(latest.reclaimable)
+            rent.show()
             schedules.show(latest.schedules, latest.skills)
             stakes.show(latest.stakes)
             recent.show(latest.records)
@@ -231,6 +221,8 @@ def page(wallet_id: str) -> None:
             just_fetched = bool(fetched) and (now - fetched[-1]).total_seconds() < 2 * EVERY_S
             latest = await fetch(wallet_id, _NEWEST if just_fetched else _DECISIONS)
             fetched[:] = [now]
+            if latest is not None:
+                await rent.read(wallet_id)
             return latest
 
         poll = Poll(freshness, EVERY_S, fetch_new, show)

@@ -21,7 +21,7 @@ from solward.solana.protocol import MAX_COMPUTE_UNITS
 from solward.solana.tokens import TOKEN_2022_MAX_ACCOUNT_RENT, associated_address
 from solward.types.errors import LedgerError, LedgerUnavailable
 from solward.types.guardrail import Line
-from solward.types.money import SOL_DECIMALS, from_units
+from solward.types.money import SOL_DECIMALS, from_units, lamports_to_sol
 from solward.types.record import TransactionType
 from solward.vault.grants.model import USD
 from solward.vault.ledger.protocol import Ledger
@@ -71,7 +71,7 @@ def needs_balances(
     """Whether a landed transaction's balances can give back or report anything; a transfer's
     cannot, and costs no call for them."""
     return (
-        record_type == TransactionType.SWAP
+        record_type in (TransactionType.SWAP, TransactionType.RECLAIM_RENT)
         or reserved.get(COSTS_ASSET, 0) > fee_lamports
         or bool(_closed_by(message, str(message.account_keys[0])))
     )
@@ -274,8 +274,12 @@ def settled_details(
 ) -> dict[str, Any] | None:
     """A record's details with what the landed transaction adds to them; None where nothing.
 
-    Of a swap: what arrived, and what was sold where the record does not say it yet.
+    Of a swap: what arrived, and what was sold where the record does not say it yet. Of rent that
+    was reclaimed: what came, whatever a node said of the cluster's rent.
     """
+    if record_type == TransactionType.RECLAIM_RENT:
+        gained = landed.lamports_after[0] - landed.lamports_before[0] + fee_lamports
+        return {**details, "reclaimed": lamports_to_sol(max(0, gained))}
     if record_type != TransactionType.SWAP:
         return None
     found: dict[str, Any] = {}
