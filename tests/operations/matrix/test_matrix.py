@@ -34,6 +34,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 AWAY = "did not answer"
 WITHOUT_A_SKILL = {
     "/pockets/<pocket_id>/sweep",
+    "/reclaim-rent",
     "/schedules",
     "/schedules/<schedule_id>/pause",
     "/schedules/<schedule_id>/resume",
