@@ -243,6 +243,27 @@ async def test_wrapped_sol_keeps_its_rent_until_it_is_unwrapped(tokens: TokenBen
     await tokens.refuses(reclaim_rent(tokens), "wrapped SOL gives its rent back")
 
 
+@promise("reclaim-gives-the-excess")
+async def test_empty_accounts_of_wrapped_sol_and_with_a_delegate_are_closed(
+    tokens: TokenBench,
+) -> None:
+    await open_own(tokens, WRAPPED_SOL_MINT)
+    # Sent to it, and never synced: it is the wallet's with the rest.
+    await gift(tokens, tokens.account(WRAPPED_SOL_MINT), 5_000_000)
+    lent = await tokens.mint(ours=False)
+    await tokens.fund(lent, 0)
+    metas = [
+        AccountMeta(Pubkey.from_string(tokens.account(lent)), False, True),
+        AccountMeta(tokens.stranger.pubkey(), False, False),
+        AccountMeta(tokens.owner, True, False),
+    ]
+    approve = Instruction(TOKEN, b"\x04" + (7).to_bytes(8, "little"), metas)
+    await by_hand(tokens.bench, approve)
+    before, record = await tokens.lamports(), await reclaim_rent(tokens)
+    assert record.details["closed"] == 2
+    assert await tokens.lamports() == before + 2 * RENT + 5_000_000 - (record.fee_lamports or 0)
+
+
 async def test_only_the_excess_or_only_empty_accounts_are_taken(tokens: TokenBench) -> None:
     empty, held = await tokens.mint(), await tokens.mint(units=1)
     await tokens.fund(empty, 0)
