@@ -145,7 +145,7 @@ class TornLedger(Exception):
     """A transaction was executed and could not be recorded: the batch must be rolled back."""
 
 
-def read_transaction(wire: bytes) -> VersionedTransaction:
+def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedTransaction:
     """The transaction in `wire`, structurally sound.
 
     Raises:
@@ -155,6 +155,8 @@ def read_transaction(wire: bytes) -> VersionedTransaction:
         tx = VersionedTransaction.from_bytes(wire)
         if bytes(tx) != wire:
             raise ValueError("it does not serialize to the same bytes")
+        if isinstance(tx.message, MessageV1) and not takes_version_1:
+            raise ValueError("it is of version 1")
         if len(wire) > MAX_WIRE_BYTES and not isinstance(tx.message, MessageV1):
             raise ValueError(f"it has more than {MAX_WIRE_BYTES} bytes, and is not of version 1")
     except ValueError as error:

@@ -37,8 +37,9 @@ class LocalnetOptions:
     `slots_per_epoch`, the faucet's and the validator's lamports and `genesis` (accounts placed at
     genesis) count only when the ledger is created: an existing one keeps what it was created with.
     `ticker` wakes the node on every slot so that subscribers see slots pass; without it a slot
-    passes when somebody calls. `test_control`
-    makes the RPC methods `solward_advanceSlots` and `solward_advanceEpochs` callable.
+    passes when somebody calls. `test_control` makes the RPC methods `solward_advanceSlots` and
+    `solward_advanceEpochs` callable. Without `takes_version_1` transactions of version 1 are
+    refused, as by the clusters before it.
 
     Raises:
         ValueError: an option is out of its range; the text names it.
@@ -54,6 +55,7 @@ class LocalnetOptions:
     genesis: Callable[[], Mapping[Pubkey, Account]] | None = None
     ticker: bool = True
     test_control: bool = False
+    takes_version_1: bool = True
 
     def __post_init__(self) -> None:
         if self.slot_ms < 1:

@@ -46,12 +46,18 @@ from solward_localnet.accountindex import AccountIndex, plain
 AnyMessage = Message | MessageV0 | MessageV1
 
 SYSTEM_PROGRAM = Pubkey.default()
+_MORE_LOCKS = Pubkey.from_string("9LZdXeKGeBV6hRLdxS1rHbHoEUsKqesCC2ZAPTPKJAbK")
+_UPGRADEABLE = Pubkey.from_string("BPFLoaderUpgradeab1e11111111111111111111111")
 _COMPUTE_BUDGET = Pubkey.from_string(COMPUTE_BUDGET_PROGRAM)
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 _TOO_LARGE = "MaxLoadedAccountsDataSizeExceeded"
 # As many as a transaction may load.
 _ANY_BYTES = 64 << 20
+# Beside its data, of each account (SIMD-0186); and of each lookup table.
+_ACCOUNT_BYTES = 64
+_TABLE_BYTES = 8_248
 _MOST_INSTRUCTIONS = 64
+_MOST_LOCKS = 64
 # Bytes of a program's heap where none is asked for.
 _LEAST_HEAP = 32 << 10
 # Of a ComputeBudget instruction; and the lines it logs.
@@ -75,7 +81,8 @@ class Execution:
     """What became of a transaction. `landed` means that its fee was charged.
 
     `pre` and `post` are the accounts of `keys`, in order, before and after; None where there is no
-    account. The other fields have the shapes of `StoredTransaction`.
+    account. `loaded_bytes` are those that its accounts took to load. The other fields have the
+    shapes of `StoredTransaction`.
     """
 
     keys: Keys
@@ -88,6 +95,7 @@ class Execution:
     return_data: dict[str, Any] | None
     pre: tuple[Account | None, ...]
     post: tuple[Account | None, ...]
+    loaded_bytes: int = 0
 
     def changed(self) -> dict[Pubkey, Account | None]:
         """The accounts the transaction left different from what they were."""
@@ -107,19 +115,23 @@ def executed(
     vm_tx: VersionedTransaction,
     *,
     landed: bool,
-    extra: int,
+    loaded: int,
     pre: tuple[Account | None, ...],
     post: tuple[Account | None, ...],
 ) -> Execution:
-    """LiteSVM's result of `vm_tx` as that of `tx`: with `extra` lamports of fee that LiteSVM does
-    not know of, and without the ComputeBudget instructions that `_for_vm` added, which ran if the
+    """LiteSVM's result of `vm_tx` as that of `tx`: with the lamports of fee that LiteSVM does not
+    know of, and without the ComputeBudget instructions that `_for_vm` added, which ran if the
     others did."""
     added = len(vm_tx.message.instructions) - len(tx.message.instructions)
     err: Any | None = None
     meta = result if isinstance(result, TransactionMetadata) else result.meta()
     if isinstance(result, FailedTransactionMetadata):
         err = json.loads(result.to_json())["err"]
-        if _is_unloaded(tx.message) and isinstance(err, dict) and "InstructionError" in err:
+        if (
+            _loads_too_much(tx.message, loaded)
+            and isinstance(err, dict)
+            and "InstructionError" in err
+        ):
             err = _TOO_LARGE
         added = 0
     logs = meta.logs()
@@ -127,13 +139,14 @@ def executed(
         keys=keys,
         err=err,
         landed=landed,
-        fee=meta.fee() + extra,
+        fee=meta.fee() + priority_fee_of_message(tx.message),
         compute_units=meta.compute_units_consumed() - _BUDGET_UNITS * added,
         logs=tuple(logs[: len(logs) - _BUDGET_LINES * added]),
         inner=_inner(meta),
         return_data=_return_data(meta),
         pre=pre,
         post=post,
+        loaded_bytes=loaded,
     )
 
 
@@ -176,8 +189,12 @@ class Vm:
     """One LiteSVM and the index over its accounts. Used by one thread."""
 
     def __init__(self, slots_per_epoch: int) -> None:
+        # What `_for_vm` adds may name an account more than a transaction may.
+        features = LiteSVM.mainnet_feature_set()
+        features.activate(_MORE_LOCKS, 0)
         self._svm = (
             LiteSVM()
+            .with_feature_set(features)
             .with_sigverify(False)
             .with_blockhash_check(False)
             .with_transaction_history(0)
@@ -185,6 +202,7 @@ class Vm:
         )
         self._svm.set_epoch_schedule(EpochSchedule.custom(slots_per_epoch, slots_per_epoch, False))
         self.index = AccountIndex()
+        self._program_bytes: dict[Pubkey, int] = {}
 
     def account(self, address: Pubkey) -> Account | None:
         """The account, None where there is none or it has no lamports."""
@@ -200,6 +218,7 @@ class Vm:
         for address, account in accounts.items():
             self._svm.set_account(address, account or Account(0, b"", SYSTEM_PROGRAM))
             self.index.update(address, account)
+            self._program_bytes.pop(address, None)
 
     def rent(self, data_bytes: int) -> int:
         """Lamports that make an account with so much data exempt from rent."""
@@ -247,7 +266,10 @@ class Vm:
         keys = self.keys(tx.message)
         pre = self._states(keys)
         extra = priority_fee_of_message(tx.message)
-        vm_tx = _for_vm(tx)
+        loaded = self._loaded_bytes(tx.message, keys, pre)
+        vm_tx = _for_vm(tx, loaded)
+        if len(keys.all) > _MOST_LOCKS:
+            return refused(keys, pre, 0, "TooManyAccountLocks")
         unpaid = self._take(keys.all[0], pre[0], tx.message)
         if unpaid is not None:
             return refused(keys, pre, extra, unpaid)
@@ -267,7 +289,7 @@ class Vm:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
             post = self._states(keys)
         execution = executed(
-            keys, result, tx, vm_tx, landed=landed, extra=extra, pre=pre, post=post
+            keys, result, tx, vm_tx, landed=landed, loaded=loaded, pre=pre, post=post
         )
         for address, account in execution.changed().items():
             self.index.update(address, account)
@@ -282,7 +304,10 @@ class Vm:
         keys = self.keys(tx.message)
         pre = self._states(keys)
         extra = priority_fee_of_message(tx.message)
-        vm_tx = _for_vm(tx)
+        loaded = self._loaded_bytes(tx.message, keys, pre)
+        vm_tx = _for_vm(tx, loaded)
+        if len(keys.all) > _MOST_LOCKS:
+            return refused(keys, pre, 0, "TooManyAccountLocks")
         unpaid = self._take(keys.all[0], pre[0], tx.message)
         if unpaid is not None:
             return refused(keys, pre, extra, unpaid)
@@ -296,7 +321,7 @@ class Vm:
             after = dict(result.post_accounts())
             states = zip(keys.all, pre, strict=True)
             post = tuple(_living(after.get(key, old)) for key, old in states)
-        return executed(keys, result, tx, vm_tx, landed=False, extra=extra, pre=pre, post=post)
+        return executed(keys, result, tx, vm_tx, landed=False, loaded=loaded, pre=pre, post=post)
 
     def keys(self, message: AnyMessage) -> Keys:
         """The accounts of a message; those of a lookup table that cannot be read are left out."""
@@ -332,6 +357,31 @@ class Vm:
             else self.account(key)
             for index, key in enumerate(keys.all)
         )
+
+    def _loaded_bytes(
+        self, message: AnyMessage, keys: Keys, pre: tuple[Account | None, ...]
+    ) -> int:
+        tables = len(message.address_table_lookups) if isinstance(message, MessageV0) else 0
+        return tables * _TABLE_BYTES + sum(
+            self._bytes_of_program(key)
+            if index in keys.programs
+            else _ACCOUNT_BYTES + len(state.data)
+            for index, (key, state) in enumerate(zip(keys.all, pre, strict=True))
+            if state is not None
+        )
+
+    def _bytes_of_program(self, address: Pubkey) -> int:
+        """As long as its code is, which does not change."""
+        found = self._program_bytes.get(address)
+        if found is None:
+            account = self.account(address)
+            data = b"" if account is None else account.data
+            found = _ACCOUNT_BYTES + len(data)
+            if account is not None and account.owner == _UPGRADEABLE and len(data) >= 36:
+                code = self.account(Pubkey.from_bytes(data[4:36]))
+                found += 0 if code is None else _ACCOUNT_BYTES + len(code.data)
+            self._program_bytes[address] = found
+        return found
 
     def _take(self, address: Pubkey, payer: Account | None, message: AnyMessage) -> Any | None:
         """Take a v1 message's priority fee, which LiteSVM does not; the error if it cannot be paid.
@@ -382,7 +432,7 @@ class Vm:
         )
 
 
-def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
+def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
     """What LiteSVM executes in place of a transaction. It reads the limits of a v1 message from
     ComputeBudget instructions, which a cluster ignores there, and not from its config (SIMD-0385).
     So the config's values stand in the message's own instructions, and in further ones after them
@@ -392,8 +442,8 @@ def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
     if not isinstance(message, MessageV1):
         return tx
     keys, header, config = list(message.account_keys), message.header, message.config
-    # Without bytes of accounts to load nothing runs, which LiteSVM does not know.
-    runs = not _is_unloaded(message)
+    # Beyond the bytes of accounts that it may load nothing runs, which LiteSVM does not know.
+    runs = not _loads_too_much(message, loaded)
     values = {
         SET_UNIT_LIMIT: min(config.compute_unit_limit or 0, MAX_COMPUTE_UNITS) if runs else 0,
         REQUEST_HEAP: config.heap_size or _LEAST_HEAP,
@@ -435,8 +485,11 @@ def _for_vm(tx: VersionedTransaction) -> VersionedTransaction:
     return VersionedTransaction.populate(made, tx.signatures)
 
 
-def _is_unloaded(message: AnyMessage) -> bool:
-    return isinstance(message, MessageV1) and not message.config.loaded_accounts_data_size_limit
+def _loads_too_much(message: AnyMessage, loaded: int) -> bool:
+    """Whether a v1 message allows fewer bytes of accounts than it loads; not set they are 0."""
+    if not isinstance(message, MessageV1):
+        return False
+    return loaded > (message.config.loaded_accounts_data_size_limit or 0)
 
 
 def _budget(keys: list[Pubkey], kind: int, value: int) -> CompiledInstruction:

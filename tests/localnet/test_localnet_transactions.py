@@ -328,6 +328,17 @@ async def test_a_limit_that_a_v1_message_does_not_set_is_none(
     assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - FEE - 7_000
 
 
+async def test_a_v1_message_loads_no_more_bytes_of_accounts_than_it_says(chain: Chain) -> None:
+    tx = await v1(chain, SOL, 0)
+    value = await chain.value("simulateTransaction", wire(tx), {"encoding": "base64"})
+    # SIMD-0186: 64 bytes beside the data of payer and program. The receiver is not there.
+    loaded = value["loadedAccountsDataSize"]
+    assert loaded == 64 + 64 + len("system_program")
+    less = await v1(chain, SOL, 0, loaded_accounts_data_size_limit=loaded - 1)
+    assert (await chain.refused(less)).data["err"] == "MaxLoadedAccountsDataSizeExceeded"
+    await chain.post(await v1(chain, SOL, 0, loaded_accounts_data_size_limit=loaded))
+
+
 @pytest.mark.parametrize("limit", [1_400_001, 2**32 - 1])
 async def test_a_simulation_of_a_v1_message_takes_nothing(chain: Chain, limit: int) -> None:
     tx = await v1(chain, SOL, PAYER_LAMPORTS // 2, compute_unit_limit=limit)

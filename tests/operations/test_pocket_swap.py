@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0
+from solders.message import MessageV1
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
@@ -75,11 +75,15 @@ async def is_empty(swaps: SwapBench, address: str) -> None:
     assert set(found.values()) == {None}
 
 
-async def last_message(swaps: SwapBench) -> MessageV0:
+async def wire_of_last(swaps: SwapBench) -> VersionedTransaction:
     async with swaps.bench.database.read() as connection:
         wires = (await connection.execute(select(attempts.c.wire))).scalars().all()
-    message = VersionedTransaction.from_bytes(bytes(wires[-1])).message
-    assert isinstance(message, MessageV0)
+    return VersionedTransaction.from_bytes(bytes(wires[-1]))
+
+
+async def last_message(swaps: SwapBench) -> MessageV1:
+    message = (await wire_of_last(swaps)).message
+    assert isinstance(message, MessageV1)
     return message
 
 
@@ -277,12 +281,18 @@ async def test_a_unit_sent_to_the_pocket_does_not_stop_the_swap(swaps: SwapBench
 
 
 @promise("long-route-shortened")
+@pytest.mark.parametrize(("version", "further"), [(0, 30), (1, 60)])
 async def test_a_swap_too_large_for_a_transaction_is_asked_for_over_fewer_accounts(
-    swaps: SwapBench,
+    tmp_path: Path, version: Any, further: int
 ) -> None:
+    async with open_swaps(tmp_path, transaction_version=version) as swaps:
+        await _is_shortened(swaps, further)
+
+
+async def _is_shortened(swaps: SwapBench, further: int) -> None:
     async def wide(made: SwapInstructions, _taker: str, _destination: str) -> SwapInstructions:
         if swaps.plugin.asked_accounts[-1] in (None, 40):
-            more = [AccountMeta(Keypair().pubkey(), False, False) for _ in range(30)]
+            more = [AccountMeta(Keypair().pubkey(), False, False) for _ in range(further)]
             swap = made.swap
             swap = Instruction(swap.program_id, swap.data, [*swap.accounts, *more])
             return replace(made, swap=swap)
@@ -308,7 +318,7 @@ async def test_where_a_venue_has_no_shorter_route_the_size_is_what_is_wrong(
     async def wide_or_none(made: SwapInstructions, _taker: str, _to: str) -> SwapInstructions:
         if swaps.plugin.asked_accounts[-1] is not None:
             raise InvalidRequest("The swap venue refused: no route")
-        more = [AccountMeta(Keypair().pubkey(), False, False) for _ in range(30)]
+        more = [AccountMeta(Keypair().pubkey(), False, False) for _ in range(60)]
         swap = made.swap
         swap = Instruction(swap.program_id, swap.data, [*swap.accounts, *more])
         return replace(made, swap=swap)
@@ -513,8 +523,11 @@ async def test_a_swap_that_moves_the_price_too_far_is_blocked(
 async def test_a_warm_swap_costs_few_ledger_calls_and_as_many_commits_as_a_transfer(
     swaps: SwapBench,
 ) -> None:
-    await swaps.swap("SOL", "USDC", 1)
     bench = swaps.bench
+    for _ in range(2):
+        await swaps.swap("SOL", "USDC", 2)
+        # By the version that it finds; what it used is known then.
+        await swaps.swap("USDC", "SOL", 10)
     counted: list[str] = []
     bench.database.on_transaction = counted.append
     for sold, bought, amount, calls in (("SOL", "USDC", 1, 8), ("USDC", "SOL", 100, 6)):

@@ -52,6 +52,7 @@ async def plan(swaps: SwapBench, **asked: Any) -> Any:
             tokens=token_list("localnet"),
             ledger=swaps.bench.ledger,
             limits=NO_SWAP_LIMITS,
+            versions=swaps.bench.engine.versions,
             **SWAP.read({"inputToken": "SOL", "outputToken": "USDC", "amount": 1} | given),
         )
 

@@ -25,6 +25,7 @@ from tests.operations.test_swap_in_steps import pockets_are_empty, steps_of
 from tests.support.recordings import API, RECORDINGS, ReplayTransport, check_answer, check_request
 from tests.support.swaps import RENT, SwapBench, market_and_makers, open_swaps
 
+from solward.solana.message import lookup_tables
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, LedgerUnavailable, TransactionFailed
@@ -91,8 +92,8 @@ def mainnet_accounts() -> Mapping[Pubkey, Account]:
 
 
 @asynccontextmanager
-async def replayed(folder: Path, api: str, name: str) -> AsyncIterator[SwapBench]:
-    async with open_swaps(folder, genesis=mainnet_accounts) as bench:
+async def replayed(folder: Path, api: str, name: str, **options: Any) -> AsyncIterator[SwapBench]:
+    async with open_swaps(folder, genesis=mainnet_accounts, **options) as bench:
         transport = ReplayTransport(RECORDINGS / f"{name}.json")
         async with httpx.AsyncClient(
             transport=transport, base_url="https://venue.example"
@@ -120,16 +121,17 @@ async def test_a_documented_quote_is_the_products_offer(tmp_path: Path, api: str
 
 
 @pytest.mark.parametrize("api", ["build", "v1"])
+@pytest.mark.parametrize("version", [0, 1])
 async def test_a_documented_instruction_fits_and_costs_the_wallet_what_is_sold(
-    tmp_path: Path, api: str
+    tmp_path: Path, api: str, version: Any
 ) -> None:
-    async with replayed(tmp_path, api, FILES[api]) as bench:
+    async with replayed(tmp_path, api, FILES[api], transaction_version=version) as bench:
         asked = {"input_token": WRAPPED_SOL_MINT, "output_token": USDC, "amount": Decimal("0.25")}
         draft: Draft = await plan(bench, **asked)
         compiled = compile_instructions(draft, BLOCKHASH, None)
         message = compiled.message
-        assert len(bytes(compiled)) <= 1_232
-        assert {str(each.account_key) for each in message.address_table_lookups} == set(TABLES)
+        assert len(bytes(compiled)) <= (4_096 if version else 1_232)
+        assert set(lookup_tables(message)) == (set() if version else set(TABLES))
         assert draft.pocket is not None
         # A token on the way gets an account of the pocket's, at the wallet's cost.
         assert set(draft.pocket.mints) == {WRAPPED_SOL_MINT, USDT}

@@ -590,6 +590,23 @@ def test_another_priority_fee_is_named(value: object) -> None:
         Settings(priority_fee=value)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "auto"),
+        *(({"transaction_version": v}, e) for v, e in (("AUTO", "auto"), ("0", 0), (1, 1))),
+    ],
+)
+def test_a_transaction_version_is_auto_or_a_number(given: dict[str, Any], expected: object) -> None:
+    assert Settings(**given).transaction_version == expected
+
+
+@pytest.mark.parametrize("value", ["2", "v1", "-1", True])
+def test_another_transaction_version_is_named(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"TRANSACTION_VERSION.*expected auto, 0 or 1"):
+        Settings(transaction_version=value)
+
+
 @pytest.mark.parametrize("value", ["0", "0.000009", "-1", "NaN", "0.0000000001"])
 def test_a_network_fee_bound_has_room_for_two_signatures(value: str) -> None:
     with pytest.raises(ConfigError, match="MAX_NETWORK_FEE_SOL"):

@@ -196,11 +196,17 @@ async def open_bench(
     genesis: Callable[[], Mapping[Pubkey, Account]] | None = None,
     policy: Policy | None = None,
     localnet_options: Mapping[str, Any] = MappingProxyType({}),
+    takes_version_1: bool = True,
     **engine_options: Any,
 ) -> AsyncIterator[Bench]:
     """Open everything; the wallet holds `sol` SOL."""
     async with AsyncExitStack() as stack:
-        options = LocalnetOptions(test_control=True, genesis=genesis, **localnet_options)
+        options = LocalnetOptions(
+            test_control=True,
+            genesis=genesis,
+            takes_version_1=takes_version_1,
+            **localnet_options,
+        )
         localnet = await Localnet.open(None, options)
         stack.push_async_callback(localnet.close)
         wire = Wire(localnet)

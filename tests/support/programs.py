@@ -29,6 +29,7 @@ from solward_localnet.market_program import (
     INFOS,
     KEY,
     LAMPORTS,
+    MOST_ACCOUNTS,
     READ_ACCOUNTS,
     TABLE,
     program_account,
@@ -165,19 +166,19 @@ def _key_of(account: int) -> str:
     return f"ldxdw r1, [r10{TABLE + 8 * account}]\n add64 r1, {KEY}"
 
 
-def _meta(index: int, flags: int) -> str:
+def _meta(index: int, flags: int, metas: int = _METAS) -> str:
     """Name the key r1 points to as the call's account `index`."""
-    place = _METAS + 16 * index
+    place = metas + 16 * index
     return f"stxdw [r10{place}], r1\n stdw [r10{place + 8}], {flags}"
 
 
-def _called(metas: int, data_bytes: int, program: int = 0) -> str:
+def _called(metas: int, data_bytes: int, program: int = 0, at: int = _METAS) -> str:
     """Call the program that is account `program`, with every account there is."""
     return f"""
     {_key_of(program)}
     stxdw [r10{_CALL}], r1
     mov64 r1, r10
-    add64 r1, {_METAS}
+    add64 r1, {at}
     stxdw [r10{_CALL + 8}], r1
     stdw [r10{_CALL + 16}], {metas}
     mov64 r1, r10
@@ -269,6 +270,51 @@ entrypoint:
 """
 
 
+_ROUTED, _ROUTE_METAS = 8, INFOS - 240
+
+
+def _metas_of_route() -> str:
+    flags = {1: _SIGNS} | dict.fromkeys((2, 3, 6, 7), _WRITTEN)
+    named = [
+        f"{_key_of(each)}\n{_meta(each, flags.get(each, 0), _ROUTE_METAS)}"
+        for each in range(_ROUTED)
+    ]
+    return "\n".join(named)
+
+
+# A long route reads no more accounts than the market takes, and its program; others are walked by.
+_READ_ROUTE = (
+    READ_ACCOUNTS.replace(f"jgt r7, {MOST_ACCOUNTS}", "jgt r7, 64")
+    .replace("mov64 r2, r8", "mov64 r2, r5")
+    .replace("mov64 r3, r8", "mov64 r3, r5")
+    .replace(
+        "read_account:\n",
+        f"""read_account:
+    mov64 r5, r8
+    jlt r5, {_ROUTED + 1}, placed
+    mov64 r5, {_ROUTED + 1}
+placed:
+""",
+    )
+)
+
+# Accounts: those of the market's swap over one pool, the market's program, and any number more, as
+# the further pools of a long route. Data: the market's.
+_ROUTES = f"""
+entrypoint:
+    {_READ_ROUTE}
+    stdw [r10{COUNT}], {_ROUTED + 1}
+    {_metas_of_route()}
+    ldxdw r1, [r6+8]
+    stxdw [r10{_CALL_DATA}], r1
+    ldxdw r1, [r6+16]
+    stxdw [r10{_CALL_DATA + 8}], r1
+    ldxb r1, [r6+24]
+    stxb [r10{_CALL_DATA + 16}], r1
+    {_called(_ROUTED, 17, _ROUTED, _ROUTE_METAS)}
+"""
+
+
 @dataclass(frozen=True)
 class HostileProgram:
     """A program under an address of its own."""
@@ -280,7 +326,7 @@ class HostileProgram:
     def address(self) -> Pubkey:
         return seeded(f"hostile {self.name}").pubkey()
 
-    @cache  # noqa: B019 - there are four of them
+    @cache  # noqa: B019 - there are five of them
     def file(self) -> bytes:
         return assemble(self.source)
 
@@ -293,7 +339,9 @@ TAKES_TOKENS = HostileProgram("takes tokens", _takes_tokens(0, 1, 2, 3))
 NAMES_THE_VICTIM = HostileProgram("names the victim", _NAMES_THE_VICTIM)
 NAMES_THE_OWNER = HostileProgram("names the owner", _NAMES_THE_OWNER)
 
-PROGRAMS = (TAKES_LAMPORTS, TAKES_TOKENS, NAMES_THE_VICTIM, NAMES_THE_OWNER)
+ROUTES = HostileProgram("routes", _ROUTES)
+
+PROGRAMS = (TAKES_LAMPORTS, TAKES_TOKENS, NAMES_THE_VICTIM, NAMES_THE_OWNER, ROUTES)
 
 
 def hostile_accounts() -> Mapping[Pubkey, Account]:

@@ -99,6 +99,7 @@ class Operations:
             "network": network,
             "limits": swap_limits,
             "venues": Venues(tuple(venues), swap_venue),
+            "versions": engine.versions,
         }
         # Purchases in this process by wallet and mint, with how many wait for each.
         self._purchases: dict[tuple[str, str], _Turn] = {}

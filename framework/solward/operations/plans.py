@@ -16,7 +16,7 @@ Planned: TypeAlias = Draft | PocketDraft | tuple[Intent, int]
 Function = TypeVar("Function", bound=Callable[..., Planned | Awaitable[Planned]])
 
 # What a plan may read; it gets those that its parameters name.
-SOURCES = ("ledger", "tokens", "network", "venues", "limits", "pocket")
+SOURCES = ("ledger", "tokens", "network", "venues", "limits", "pocket", "versions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
+from typing import TypeAlias
 
+import structlog
 from solders.compute_budget import set_compute_unit_limit
 from solders.hash import Hash
 from solders.instruction import Instruction
@@ -56,6 +58,7 @@ from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructio
 from solward.vault.custody import Pocket
 from solward.vault.money.judge.assess import TooLarge, compile_instructions
 from solward.vault.money.judge.priority import LARGEST
+from solward.vault.money.judge.versions import Versions
 from solward.vault.money.pocket.instructions import PocketToken, close, funding, open_account, send
 from solward.vault.money.request import Draft, PocketCall, PocketDraft, PocketUse
 
@@ -91,6 +94,8 @@ MAX_EXTRA_ACCOUNTS = 3
 # associated account costs up to 10,000 more where its address is found late.
 _OWN_UNITS = 100_000
 _MAX_UNITS = 1_400_000
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,10 @@ class _Offer:
     impact: Decimal
 
 
+# What a venue gave: its instruction, its newer quote, and further accounts of the pocket.
+_Answered: TypeAlias = tuple[SwapInstructions, Quote, tuple[_Token, ...]]
+
+
 @plans(SWAP)
 async def plan_swap(
     wallet: str,
@@ -150,6 +159,7 @@ async def plan_swap(
     tokens: TokenList,
     ledger: ReadLedger,
     limits: SwapLimits,
+    versions: Versions,
     input_token: str,
     output_token: str,
     amount: Decimal | int,
@@ -189,7 +199,7 @@ async def plan_swap(
             return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
         _check_worth(swap, offer.quote)
         try:
-            return await _one_transaction(wallet, pocket, ledger, swap, offer, at_least)
+            return await _one_transaction(wallet, pocket, ledger, swap, offer, at_least, versions)
         except SolwardError as error:
             if _wants_funds(error):
                 return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
@@ -211,7 +221,10 @@ async def _one_transaction(
     swap: _Swap,
     offer: _Offer,
     at_least: int,
+    versions: Versions,
 ) -> Draft:
+    """The swap over the widest route that fits: in version 1, whose bytes have every account, where
+    the cluster takes it; otherwise, and where no route fits so, in version 0 with lookup tables."""
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     made = PocketSwap(
         wallet=wallet,
@@ -222,7 +235,10 @@ async def _one_transaction(
         minimum=offer.quote.minimum_out,
         held=None,
     )
-    async for answer, newer, extra in _answers(ledger, wallet, made, swap.request, offer):
+
+    async def drafted(answered: _Answered, version: int) -> Draft | None:
+        """None where it does not fit."""
+        answer, newer, extra = answered
         # The first quote is what the slippage was given for; a newer one may only promise more.
         least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
         # Read last, so that the venue cannot wait until something else has arrived.
@@ -237,18 +253,32 @@ async def _one_transaction(
             destinations=frozenset({pocket.address}),
         )
         bounded = replace(made, minimum=least, extra=tokens)
-        draft = _based_on(intent, pocket, bounded, answer, venue.name, held)
+        draft = _based_on(intent, pocket, bounded, answer, venue.name, version, held)
         try:
             compile_instructions(draft, _ANY_BLOCKHASH, None, LARGEST)
         except TooLarge:
-            continue
+            return None
         return draft
+
+    version = await versions.of_swaps(wallet)
+    too_large: list[_Answered] = []
+    async for answered in _answers(ledger, wallet, made, swap.request, offer):
+        draft = await drafted(answered, version)
+        if draft is not None:
+            return draft
+        too_large.append(answered)
+    # Built again, on what the wallet holds now: the venue was asked again since.
+    for answered in too_large if version and versions.may_fall_back else ():
+        draft = await drafted(answered, 0)
+        if draft is not None:
+            _log.warning("swap_in_version_0", venue=venue.name, accounts=_named(answered[0].swap))
+            return draft
     raise _too_large()
 
 
 async def _answers(
     ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
-) -> AsyncIterator[tuple[SwapInstructions, Quote, tuple[_Token, ...]]]:
+) -> AsyncIterator[_Answered]:
     """The venue's instruction over ever fewer accounts, its newer quote, and further accounts of
     the pocket that it needs; each is checked."""
     venue = offer.venue
@@ -267,6 +297,11 @@ async def _answers(
         yield answer, newer, await _extra(ledger, answer, made)
 
 
+def _named(swap: Instruction) -> int:
+    """How many accounts an instruction names, its program among them."""
+    return len({swap.program_id, *(meta.pubkey for meta in swap.accounts)})
+
+
 def _too_large() -> LedgerUnavailable:
     return LedgerUnavailable(
         "The venue's swap does not fit into a transaction, even over the fewest accounts"
@@ -283,6 +318,7 @@ def _based_on(
     made: PocketSwap,
     answer: SwapInstructions,
     venue: str,
+    version: int,
     held: int | None,
 ) -> Draft:
     """The swap in one transaction, with the wallet's account of what is bought holding `held`."""
@@ -300,7 +336,8 @@ def _based_on(
             venue=venue,
         ),
         tables=answer.tables,
-        based_on=partial(_based_on, intent, pocket, made, answer, venue),
+        based_on=partial(_based_on, intent, pocket, made, answer, venue, version),
+        version=version,
     )
     if made.source.is_sol:
         return draft
@@ -311,7 +348,9 @@ def _based_on(
         draft,
         instructions=kept,
         pocket=replace(draft.pocket, leaves=True),
-        based_on=lambda units: _otherwise(_based_on(intent, pocket, made, answer, venue, units)),
+        based_on=lambda units: _otherwise(
+            _based_on(intent, pocket, made, answer, venue, version, units)
+        ),
     )
     return replace(draft, otherwise=left_open)
 

@@ -864,6 +864,7 @@ def _engine_options(
             max_fee_lamports=settings.max_network_fee_lamports,
         ),
         priority_fee=settings.priority_fee,
+        transaction_version=settings.transaction_version,
         store_bounds=StoreBounds(
             keys=settings.plugin_store_max_keys,
             value_bytes=settings.plugin_store_max_value_bytes,

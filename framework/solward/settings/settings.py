@@ -206,6 +206,8 @@ class Settings(AccessSettings, VendorSettings):
     max_costs_sol_per_day: Annotated[Decimal, CEILING] = DEFAULT_MAX_COSTS_SOL
     # Of transactions that are built here: off, auto, or micro-lamports a compute unit.
     priority_fee: Literal["off", "auto"] | int = Field(default_factory=_priority_fee_of)
+    # Of swaps; the rest is smaller in version 0.
+    transaction_version: Literal["auto", 0, 1] = "auto"
     max_network_fee_sol: Annotated[Decimal, CEILING] = lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
     # Of what a plugin's distribution keeps for a wallet.
@@ -526,6 +528,15 @@ class Settings(AccessSettings, VendorSettings):
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
+
+    @field_validator("transaction_version", mode="before")
+    @classmethod
+    def _transaction_version(cls, value: object) -> object:
+        versions: dict[str, object] = {"auto": "auto", "0": 0, "1": 1}
+        text = str(value).strip().lower()
+        if text not in versions or isinstance(value, bool):
+            raise ValueError(f"expected auto, 0 or 1; got {value!r}")
+        return versions[text]
 
     @field_validator("priority_fee", mode="before")
     @classmethod

@@ -91,9 +91,14 @@ def fee_terms(message: AnyMessage) -> FeeTerms:
         unit_price = affordable_price(priority, unit_limit)
     else:
         units = min(units_default if unit_limit is None else unit_limit, MAX_COMPUTE_UNITS)
-        priority = -(-unit_price * units // _MICRO_LAMPORTS)
+        priority = priority_lamports(unit_price, units)
     lamports = signatures * LAMPORTS_PER_SIGNATURE + priority
     return FeeTerms(lamports, unit_limit, unit_price, priority)
+
+
+def priority_lamports(price: int, units: int) -> int:
+    """What `units` cost at `price` micro-lamports each, rounded up as the network does."""
+    return -(-price * units // _MICRO_LAMPORTS)
 
 
 def affordable_price(lamports: int, units: int) -> int:

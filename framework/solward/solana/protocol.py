@@ -12,8 +12,12 @@ MAX_WIRE_BYTES: Final = 1_232
 """Of a legacy transaction or one of version 0: one packet."""
 MAX_V1_WIRE_BYTES: Final = 4_096
 """Of a transaction of version 1 (SIMD-0385), so of any."""
+MAX_V1_ADDRESSES: Final = 64
+"""That a transaction of version 1 may name."""
 MAX_COMPUTE_UNITS: Final = 1_400_000
 """Of one transaction."""
+MAX_LOADED_BYTES: Final = 64 << 20
+"""Of the accounts that one transaction may load."""
 BLOCKHASH_BLOCKS: Final = 150
 """Blocks for which bytes on a blockhash can land (Agave's `MAX_PROCESSING_AGE`). How long a block
 takes is the cluster's (`solward.vault.ledger.slot_time`)."""

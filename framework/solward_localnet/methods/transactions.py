@@ -68,7 +68,7 @@ def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     if verify and replace:
         raise invalid_params("sigVerify may not be used with replaceRecentBlockhash")
     wire = decode_transaction(text, optional_string(config, "encoding") or "base58")
-    tx = read_transaction(wire)
+    tx = read_transaction(wire, takes_version_1=ledger.options.takes_version_1)
     if verify and not signatures_hold(tx):
         raise signature_failure()
     wanted, encoding = _wanted_accounts(config, ledger.vm.keys(tx.message).all)
@@ -132,7 +132,7 @@ def _outcome(ledger: LocalLedger, execution: Execution) -> dict[str, Any]:
         "err": execution.err,
         "fee": execution.fee,
         "innerInstructions": None,
-        "loadedAccountsDataSize": sum(len(a.data) for a in execution.pre if a is not None),
+        "loadedAccountsDataSize": execution.loaded_bytes,
         "loadedAddresses": {
             "readonly": [str(key) for key in keys.loaded_readonly],
             "writable": [str(key) for key in keys.loaded_writable],
@@ -172,7 +172,8 @@ def send_transaction(ledger: LocalLedger, params: Params) -> str:
     optional_integer(config, "maxRetries")
     wire = decode_transaction(text, optional_string(config, "encoding") or "base58")
     preflight = not flag(config, "skipPreflight")
-    return land(ledger, read_transaction(wire), wire, preflight=preflight)
+    tx = read_transaction(wire, takes_version_1=ledger.options.takes_version_1)
+    return land(ledger, tx, wire, preflight=preflight)
 
 
 def request_airdrop(ledger: LocalLedger, params: Params) -> str:

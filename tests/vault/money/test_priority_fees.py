@@ -158,7 +158,7 @@ async def test_a_pocket_swap_lands_with_a_fee_and_waits_without(
             assert terms.lamports == await charged(swaps.bench, record) > 10_000
             assert record.compute_units is not None
             # What the venue says it needs is only where the simulation starts.
-            assert terms.unit_limit == with_margin(record.compute_units - BUDGET_UNITS)
+            assert terms.unit_limit == with_margin(record.compute_units)
 
 
 @promise("priority-fee-is-capped", "lying-node-price-capped")

@@ -349,6 +349,7 @@ class RpcLedger:
             if len(states) != len(addresses):
                 raise _malformed("simulateTransaction")
             units = value.get("unitsConsumed")
+            loaded = value.get("loadedAccountsDataSize")
             return SimulationResult(
                 err=value["err"],
                 logs=tuple(str(line) for line in value.get("logs") or ()),
@@ -359,6 +360,7 @@ class RpcLedger:
                 inner_instructions=value.get("innerInstructions"),
                 units_consumed=None if units is None else _u64(units),
                 slot=_u64(answer["context"]["slot"]),
+                loaded_bytes=None if loaded is None else _u64(loaded),
             )
         except (KeyError, TypeError, AttributeError):
             raise _malformed("simulateTransaction") from None

@@ -58,6 +58,7 @@ class SimulationResult:
         err: the error in the RPC's JSON shape, None when it would succeed.
         accounts: post-state of each requested address; None where the account would not exist.
         inner_instructions: the RPC's JSON, None when the node gave none.
+        loaded_bytes: of all accounts that it loaded; None where the node does not say.
     """
 
     err: Any
@@ -66,6 +67,7 @@ class SimulationResult:
     inner_instructions: Any
     units_consumed: int | None
     slot: int
+    loaded_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ from solward.vault.money.judge.granting import Granting
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.judge.priority import PriorityFee, PriorityFees
 from solward.vault.money.judge.trial import Trial, TrialEnded
+from solward.vault.money.judge.versions import TransactionVersion, Versions
 from solward.vault.money.plugin_entries import PluginEntries
 from solward.vault.money.pocket.run import PocketRuns
 from solward.vault.money.request import (
@@ -121,6 +122,7 @@ class EngineOptions:
         tokens: symbols, for refusals.
         listed: mints that an agent or key without grants may buy; None for all.
         priority_fee: of every transaction that is built here.
+        transaction_version: of swaps.
         store_bounds: of what a plugin keeps for a wallet.
     """
 
@@ -132,6 +134,7 @@ class EngineOptions:
     tokens: TokenList | None = None
     listed: frozenset[str] | None = None
     priority_fee: PriorityFee = "off"
+    transaction_version: TransactionVersion = "auto"
     store_bounds: StoreBounds = DEFAULT_BOUNDS
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
@@ -164,12 +167,14 @@ class Engine:
         self._options = options
         self._hook = hook
         fees = PriorityFees(ledger, options.priority_fee, options.policy.max_fee_lamports)
+        self.versions = Versions(ledger, options.transaction_version)
         self._assessor = Assessor(
             ledger,
             verify_cluster,
             hook,
             database.windows.observe,
             fees=fees,
+            versions=self.versions,
             regulated_mints=options.policy.regulated_mints,
         )
         self._reserver = Reserver(

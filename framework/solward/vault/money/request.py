@@ -301,6 +301,7 @@ class Draft:
         otherwise: assessed instead where the simulation of this one fails.
         payment: what it pays for, where a seller is paid for a request over HTTP.
         based_on: of a purchase, the same one on the units that its account holds by then.
+        version: of the transaction that is built; in one of version 1 no table is used.
     """
 
     intent: Intent
@@ -311,3 +312,14 @@ class Draft:
     otherwise: Draft | None = None
     payment: Payment | None = None
     based_on: Callable[[int], Draft] | None = field(default=None, compare=False, repr=False)
+    version: int = 0
+
+    def in_version_0(self) -> Draft:
+        """The same one for a node that takes no other version."""
+        based_on, otherwise = self.based_on, self.otherwise
+        return replace(
+            self,
+            version=0,
+            otherwise=None if otherwise is None else otherwise.in_version_0(),
+            based_on=None if based_on is None else lambda units: based_on(units).in_version_0(),
+        )

@@ -15,7 +15,7 @@ from solders.address_lookup_table_account import AddressLookupTableAccount
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0, to_bytes_versioned
+from solders.message import MessageV0, MessageV1, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
@@ -36,6 +36,8 @@ from solward.solana.protocol import (
     BLOCKHASH_BLOCKS,
     LEAST_SLOT_MS,
     MAX_COMPUTE_UNITS,
+    MAX_V1_ADDRESSES,
+    MAX_V1_WIRE_BYTES,
     MAX_WIRE_BYTES,
 )
 from solward.solana.recipients import authority, check_receiver, check_recipient
@@ -69,10 +71,13 @@ from solward.vault.money.judge.priority import (
     MEASURING,
     Budget,
     PriorityFees,
+    Used,
+    bytes_fit,
     fits,
     with_margin,
     without_limit,
 )
+from solward.vault.money.judge.versions import VersionRefused, Versions, refuses
 from solward.vault.money.request import Draft, Payment
 from solward.vault.money.steps import Step, StepHook, no_hook
 
@@ -248,6 +253,7 @@ class Assessment:
         behind: whether it failed in a state from before what the ledger said already, so that
             another node may see no failure.
         units: compute units that the simulation used; None where the node does not say.
+        loaded_bytes: of accounts that it loaded; None where the node does not say.
         source_units: of a payment, what the account that it leaves held.
         passing: whether the failure is one of the moment, see `is_passing`.
     """
@@ -258,6 +264,7 @@ class Assessment:
     failure: str | None
     behind: bool = False
     units: int | None = None
+    loaded_bytes: int | None = None
     source_units: int = 0
     passing: bool = False
 
@@ -283,16 +290,19 @@ class Assessor:
         observe_ms: Callable[[int], object] = int,
         *,
         fees: PriorityFees | None = None,
+        versions: Versions | None = None,
         regulated_mints: frozenset[str] = frozenset(),
     ) -> None:
         """Args:
         observe_ms: told the ledger's time, in Unix milliseconds, as it is read.
         fees: sets compute-unit limit and price; None leaves both out.
+        versions: told where a node refuses version 1.
         regulated_mints: see `Policy`.
         """
         self._regulated_mints = regulated_mints
         self._ledger = ledger
         self._fees = PriorityFees(ledger) if fees is None else fees
+        self._versions = Versions(ledger) if versions is None else versions
         self._hook = hook
         self._observe_ms = observe_ms
         self.blockhashes = BlockhashSource(ledger, verify)
@@ -357,13 +367,30 @@ class Assessor:
     async def assess_any(
         self, draft: Draft, nonce: str, *, trial: bool = False
     ) -> tuple[Draft, Assessment]:
-        """As `assess`; where the draft would fail and its `otherwise` would not, that one."""
-        assessment = await self.assess(draft, nonce, trial=trial)
+        """As `assess`; where the draft would fail and its `otherwise` would not, that one; where a
+        node refuses its version, the same one in version 0."""
+        try:
+            assessment = await self.assess(draft, nonce, trial=trial)
+        except VersionRefused as refused:
+            draft = self._in_version_0(draft, refused)
+            assessment = await self.assess(draft, nonce, trial=trial)
         if assessment.effects is None and draft.otherwise is not None:
             other = await self.assess(draft.otherwise, nonce, trial=trial)
             if other.effects is not None:
                 return draft.otherwise, other
         return draft, assessment
+
+    def _in_version_0(self, draft: Draft, refused: VersionRefused) -> Draft:
+        """Raises `VersionRefused` where it may not go so, or has no room."""
+        self._versions.refused()
+        if not self._versions.may_fall_back:
+            raise refused
+        plain = draft.in_version_0()
+        try:
+            compile_instructions(plain, str(Hash.default()), None)
+        except TooLarge:
+            raise VersionRefused(f"{refused}; ask again for one that fits version 0") from None
+        return plain
 
     async def rebuild(self, draft: Draft, nonce: str | None, max_fee: int) -> Assessment:
         """Assess again with another message: after a signature collision, or for a lower fee.
@@ -432,34 +459,39 @@ class Assessor:
         def built(budget: Budget) -> VersionedTransaction:
             return compile_instructions(draft, blockhash.blockhash, memo, budget)
 
-        if not self._fees.budgets(draft.instructions):
-            return await self._simulate(draft, plain, blockhash)
-        try:
-            built(LARGEST)
-        except TooLarge:
-            return await self._simulate(draft, plain, blockhash)
+        # Version 1 has no limits of its own accord: what sets none may use nothing.
+        if draft.version == 0:
+            if not self._fees.budgets(draft.instructions):
+                return await self._simulate(draft, plain, blockhash)
+            try:
+                built(LARGEST)
+            except TooLarge:
+                return await self._simulate(draft, plain, blockhash)
         measuring = built(MEASURING)
         price = await self._fees.price(draft.intent.wallet, draft.instructions)
         known = self._fees.expected(draft.instructions, memo)
         if known is not None:
-            budget = self._fees.budget(measuring.message, known, price, max_fee)
+            budget = self._fees.budget(
+                measuring.message, known.units, price, max_fee, known.loaded_bytes
+            )
             found = await self._simulate(draft, built(budget), blockhash)
             if found.failure in _STALE or found.behind:
                 return found
-            if found.effects is not None and fits(found.units or 0, budget.units):
+            room = draft.version == 0 or bytes_fit(found.loaded_bytes, budget.loaded_bytes)
+            if found.effects is not None and room and fits(found.units or 0, budget.units):
                 return found
         measured = await self._simulate(draft, measuring, blockhash)
         if measured.effects is None:
             return measured
         units = MAX_COMPUTE_UNITS if measured.units is None else measured.units
-        budget = self._fees.budget(measuring.message, units, price, max_fee)
+        budget = self._fees.budget(measuring.message, units, price, max_fee, measured.loaded_bytes)
         found = await self._simulate(draft, built(budget), blockhash)
         if found.effects is not None:
-            self._fees.learn(draft.instructions, memo, units)
+            self._fees.learn(draft.instructions, memo, Used(units, measured.loaded_bytes))
             return found
         if found.failure in _STALE or found.behind or not budget.price:
             return found
-        return await self._simulate(draft, built(Budget(budget.units)), blockhash)
+        return await self._simulate(draft, built(replace(budget, price=0)), blockhash)
 
     async def _paying(
         self,
@@ -501,8 +533,8 @@ class Assessor:
             return self._distinct(draft, blockhash.blockhash, wanted, (units, most), trial, apart)
 
         known = self._fees.expected(draft.instructions, None)
-        if known is not None and known <= most:
-            transaction, limit = built(known)
+        if known is not None and known.units <= most:
+            transaction, limit = built(known.units)
             found = await self._simulate(draft, transaction, blockhash)
             if found.failure in _STALE or found.behind:
                 return found
@@ -516,7 +548,7 @@ class Assessor:
         transaction, _limit = built(units)
         found = await self._simulate(draft, transaction, blockhash)
         if found.effects is not None:
-            self._fees.learn(draft.instructions, None, units)
+            self._fees.learn(draft.instructions, None, Used(units))
         return found
 
     def _distinct(
@@ -575,9 +607,16 @@ class Assessor:
         # So do the receivers of a payment, of which a message names the token accounts alone.
         receivers = () if draft.payment is None else draft.intent.destinations
         read = list(dict.fromkeys((*addresses, *bought, *receivers, CLOCK_SYSVAR)))
-        read_at, states, result = await read_and_simulate(
-            self._ledger, bytes(transaction), read, addresses, min_slot
-        )
+        try:
+            read_at, states, result = await read_and_simulate(
+                self._ledger, bytes(transaction), read, addresses, min_slot
+            )
+        except LedgerRejected as error:
+            if draft.version == 0 or not refuses(error):
+                raise
+            raise VersionRefused(f"The ledger refuses transactions of version 1: {error}") from None
+        if draft.version and refuses(result.err):
+            raise VersionRefused("The ledger refuses transactions of version 1")
         self._observe_ms(unix_time(states[CLOCK_SYSVAR]) * 1000)
         mints = {mint: mint_account(mint, states[mint]) for mint in sorted(bought)}
         before = {address: states[address] for address in addresses}
@@ -647,6 +686,7 @@ class Assessor:
             effects,
             None,
             units=result.units_consumed,
+            loaded_bytes=result.loaded_bytes,
             source_units=source_units,
         )
 
@@ -745,7 +785,8 @@ def compile_instructions(
     Args:
         memo: makes the message differ from an otherwise equal one on the same blockhash, which
             would have the same signature.
-        budget: of compute units, in place of a limit that the instructions set.
+        budget: of compute units, in place of a limit that the instructions set; in version 1 the
+            most where it is None.
 
     Raises:
         TooLarge: they do not fit into a transaction.
@@ -761,27 +802,34 @@ def compile_instructions(
     instructions = list(draft.instructions)
     if not instructions:
         raise InvalidRequest("instructions must not be empty")
-    if budget is not None:
+    if draft.version:
+        instructions = list(without_limit(instructions))
+    elif budget is not None:
         instructions = [*budget.instructions(), *without_limit(instructions)]
     if memo is not None:
         # `spl.memo` would make the wallet's account writable, which a sponsor's need not be.
         signing = AccountMeta(wallet, is_signer=True, is_writable=False)
         instructions.append(Instruction(MEMO_PROGRAM_ID, memo.encode(), [signing]))
+    recent = Hash.from_string(blockhash)
+    message: MessageV0 | MessageV1
     try:
-        message = MessageV0.try_compile(
-            payer,
-            instructions,
-            _tables(draft.tables, wallet, instructions),
-            Hash.from_string(blockhash),
-        )
+        if draft.version:
+            config = (MEASURING if budget is None else budget).config()
+            message = MessageV1.try_compile(payer, instructions, recent, config)
+        else:
+            tables = _tables(draft.tables, wallet, instructions)
+            message = MessageV0.try_compile(payer, instructions, tables, recent)
     except ValueError as error:
         raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
     needed = message.account_keys[: message.header.num_required_signatures]
     if set(needed) - set(signers):
         raise InvalidRequest("The instructions need a signature besides the wallet's")
     transaction = VersionedTransaction.populate(message, [Signature.default()] * len(needed))
-    if len(bytes(transaction)) > MAX_WIRE_BYTES:
-        raise TooLarge(f"The instructions do not fit into {MAX_WIRE_BYTES} bytes")
+    if draft.version and len(message.account_keys) > MAX_V1_ADDRESSES:
+        raise TooLarge(f"The instructions name more than {MAX_V1_ADDRESSES} accounts")
+    most = MAX_V1_WIRE_BYTES if draft.version else MAX_WIRE_BYTES
+    if len(bytes(transaction)) > most:
+        raise TooLarge(f"The instructions do not fit into {most} bytes")
     return transaction
 
 

@@ -15,16 +15,22 @@ from typing import Final, Literal, TypeAlias
 import structlog
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
+from solders.message import TransactionConfig
 
 from solward.solana.fees import (
     SET_UNIT_LIMIT,
     SET_UNIT_PRICE,
     affordable_price,
     fee_terms,
+    priority_lamports,
 )
 from solward.solana.message import AnyMessage
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAMS
-from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE, MAX_COMPUTE_UNITS
+from solward.solana.protocol import (
+    DEFAULT_MAX_NETWORK_FEE,
+    MAX_COMPUTE_UNITS,
+    MAX_LOADED_BYTES,
+)
 from solward.types.errors import LedgerError
 from solward.vault.ledger.protocol import Ledger
 
@@ -54,6 +60,9 @@ _MAX_KNOWN = 512
 # simulated, and of small transactions 1,000 units.
 _MARGIN_SHARE = 5
 _LEAST_MARGIN = 1_000
+# Accounts grow as programs do: a fifth more bytes than were loaded, and of few 32 KiB, which is
+# what the network counts in.
+_LEAST_BYTES_MARGIN = 32 << 10
 
 _log = structlog.get_logger(__name__)
 
@@ -63,17 +72,47 @@ def with_margin(units: int) -> int:
     return min(MAX_COMPUTE_UNITS, units + max(units // _MARGIN_SHARE, _LEAST_MARGIN))
 
 
+def bytes_with_margin(loaded: int | None) -> int:
+    """The limit of loaded bytes for what loaded so many in the simulation; None where the node does
+    not say."""
+    if loaded is None:
+        return MAX_LOADED_BYTES
+    return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a simulation used: compute units, and the bytes of accounts that it loaded; None where
+    the node does not say."""
+
+    units: int
+    loaded_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a transaction says of its compute units: the limit, and micro-lamports for each."""
+    """What a transaction says of its compute units: the limit, and micro-lamports for each.
+
+    Attributes:
+        loaded_bytes: the limit of a transaction of version 1, which has none by default.
+    """
 
     units: int
     price: int = 0
+    loaded_bytes: int = MAX_LOADED_BYTES
 
     def instructions(self) -> tuple[Instruction, ...]:
         """The Compute Budget instructions; a price of 0 needs none."""
         limit = set_compute_unit_limit(self.units)
         return (limit, set_compute_unit_price(self.price)) if self.price else (limit,)
+
+    def config(self) -> TransactionConfig:
+        """The same in the message of a transaction of version 1, where the fee is a total."""
+        return TransactionConfig(
+            priority_fee=priority_lamports(self.price, self.units) or None,
+            compute_unit_limit=self.units,
+            loaded_accounts_data_size_limit=self.loaded_bytes,
+        )
 
 
 # For a simulation that finds out what is used. Without a price: nobody pays for it.
@@ -116,16 +155,18 @@ class PriorityFees:
         self.max_lamports = max_lamports
         self._prices: dict[tuple[str, ...], tuple[float, int]] = {}
         self._rests_until = float("-inf")
-        # Shape of a transaction -> units that the last one of it used.
-        self._used: dict[tuple[object, ...], int] = {}
+        # Shape of a transaction -> what the last one of it used.
+        self._used: dict[tuple[object, ...], Used] = {}
 
     def budgets(self, instructions: Sequence[Instruction]) -> bool:
         """Whether these instructions get a budget."""
         return self._setting != "off" and not sets_price(instructions)
 
     async def price(self, payer: str, instructions: Sequence[Instruction]) -> int:
-        """Micro-lamports a compute unit for a transaction of `instructions`; never raises for the
-        ledger."""
+        """Micro-lamports a compute unit for a transaction of `instructions`, 0 where they get no
+        price; never raises for the ledger."""
+        if not self.budgets(instructions):
+            return 0
         if isinstance(self._setting, int):
             return self._setting
         written = {payer} | {
@@ -154,9 +195,15 @@ class PriorityFees:
         return price
 
     def budget(
-        self, message: AnyMessage, units: int, price: int, max_lamports: int | None = None
+        self,
+        message: AnyMessage,
+        units: int,
+        price: int,
+        max_lamports: int | None = None,
+        loaded_bytes: int | None = None,
     ) -> Budget:
-        """The limit for what used `units`, and as much of `price` as may be paid.
+        """The limits for what used `units` and loaded `loaded_bytes`, and as much of `price` as may
+        be paid.
 
         Args:
             message: the transaction without a price.
@@ -165,17 +212,18 @@ class PriorityFees:
         most = min(self.max_lamports, self.max_lamports if max_lamports is None else max_lamports)
         limit = with_margin(units)
         left = most - fee_terms(message).lamports
-        return Budget(limit, min(price, affordable_price(left, limit)))
+        paid = min(price, affordable_price(left, limit))
+        return Budget(limit, paid, bytes_with_margin(loaded_bytes))
 
-    def expected(self, instructions: Sequence[Instruction], memo: str | None) -> int | None:
-        """Units that the last transaction of this shape used, None where there was none."""
+    def expected(self, instructions: Sequence[Instruction], memo: str | None) -> Used | None:
+        """What the last transaction of this shape used, None where there was none."""
         return self._used.get(_shape(instructions, memo))
 
-    def learn(self, instructions: Sequence[Instruction], memo: str | None, units: int) -> None:
+    def learn(self, instructions: Sequence[Instruction], memo: str | None, used: Used) -> None:
         """Note what a transaction of this shape used."""
         if len(self._used) >= _MAX_KNOWN:
             self._used.clear()
-        self._used[_shape(instructions, memo)] = units
+        self._used[_shape(instructions, memo)] = used
 
 
 def fits(units: int, limit: int) -> bool:
@@ -183,6 +231,11 @@ def fits(units: int, limit: int) -> bool:
     and no more than it needs: half the margin, and at most twice the limit it would get."""
     least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
     return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
+
+
+def bytes_fit(loaded: int | None, limit: int) -> bool:
+    """As `fits` of the bytes that were loaded; of more room than they need nobody pays."""
+    return loaded is None or (loaded + bytes_with_margin(loaded)) // 2 <= limit
 
 
 def percentile(prices: Sequence[int]) -> int:
