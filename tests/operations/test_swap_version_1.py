@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from solders.account import Account
 from solders.hash import Hash
-from solders.instruction import AccountMeta
+from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0, MessageV1
 from solders.pubkey import Pubkey
@@ -34,15 +34,21 @@ from tests.support.swaps import (
     pay,
 )
 
+from solward.operations.swap import PocketSwap
 from solward.solana.fees import fee_terms
-from solward.solana.message import lookup_tables
+from solward.solana.message import decode_transaction, lookup_tables
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.types.errors import LedgerRejected, TransactionFailed
+from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.venue import SwapInstructions
+from solward.vault.custody import Pocket
 from solward.vault.guardrails import Policy
 from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.money.judge.assess import compile_instructions
+from solward.vault.money.judge.assess import TooLarge, compile_instructions
 from solward.vault.money.judge.priority import LARGEST, bytes_with_margin, with_margin
+from solward.vault.money.pocket.instructions import PocketToken
+from solward.vault.money.request import Draft, PocketUse
 
 # What Solward's own instructions name beside a venue's, where SOL is sold: the wallet, System, the
 # associated token program and the two mints.
@@ -308,3 +314,58 @@ async def test_the_fee_is_a_total_that_the_bound_bounds(tmp_path: Path, most: in
         assert message.config.priority_fee == terms.lamports - FEE == terms.bid_lamports
         assert record.fee_lamports == terms.lamports
         assert before - await swaps.lamports() == SOL + terms.lamports + RENT
+
+
+def _calls(*sizes: int, data: int = 0) -> tuple[Instruction, ...]:
+    """An instruction for each of `sizes`, which names one account so often."""
+    named = AccountMeta(MAKER.pubkey(), False, True)
+    return tuple(Instruction(USDC_POOL.mint, b"x" * data, [named] * size) for size in sizes)
+
+
+@promise("swap-of-64-accounts")
+@pytest.mark.parametrize(
+    ("instructions", "text"),
+    [
+        (_calls(256), "more than 255 accounts"),
+        (_calls(*[1] * 65), "more than 64 instructions"),
+        (_calls(1, data=4_096), "do not fit into 4096 bytes"),
+        (_calls(1, data=70_000), "do not fit into 4096 bytes"),
+        (
+            tuple(Instruction(each, b"", [AccountMeta(each, False, True)]) for each in FURTHER),
+            "more than 64 accounts",
+        ),
+    ],
+)
+def test_what_version_1_has_no_room_for_is_too_large(
+    instructions: tuple[Instruction, ...], text: str
+) -> None:
+    """A count beyond its byte would be cut, and the bytes those of another message."""
+    draft = Draft(Intent(type="swap", wallet=str(TABLE)), instructions, version=1)
+    with pytest.raises(TooLarge, match=text):
+        compile_instructions(draft, BLOCKHASH, None)
+
+
+@promise("swap-of-64-accounts")
+@pytest.mark.parametrize("route", range(4, 60))
+def test_a_route_of_4_to_59_accounts_fits_beside_a_sale_of_sol(route: int) -> None:
+    """With as much data as a route over many pools has, and twice that."""
+    wallet, pocket, program, mint = (str(each) for each in FURTHER[-4:])
+    source = PocketToken(WRAPPED_SOL_MINT, TOKEN_PROGRAM, 9)
+    target = PocketToken(mint, TOKEN_PROGRAM, 6)
+    made = PocketSwap(wallet, pocket, source, target, amount=SOL, minimum=1, held=0)
+    # Any route names these: the token program, who signs, and the two accounts.
+    named = [TOKEN_PROGRAM, pocket, str(source.account(pocket)), made.destination]
+    metas = [AccountMeta(Pubkey.from_string(each), False, True) for each in named[: route - 1]]
+    metas += [AccountMeta(each, False, True) for each in FURTHER[: route - 1 - len(metas)]]
+    swap = Instruction(Pubkey.from_string(program), b"x" * 600, metas)
+    pocket_use = PocketUse(Pocket("w", 1, pocket))
+    draft = Draft(
+        Intent(type="swap", wallet=wallet),
+        made.instructions(swap, None),
+        pocket=pocket_use,
+        version=1,
+    )
+    transaction = compile_instructions(draft, BLOCKHASH, None, LARGEST)
+    assert len(transaction.message.account_keys) == max(route, 5) + OWN
+    assert len(bytes(transaction)) < 3_400
+    assert decode_transaction(bytes(transaction)) == transaction

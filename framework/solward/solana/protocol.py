@@ -14,6 +14,8 @@ MAX_V1_WIRE_BYTES: Final = 4_096
 """Of a transaction of version 1 (SIMD-0385), so of any."""
 MAX_V1_ADDRESSES: Final = 64
 """That a transaction of version 1 may name."""
+MAX_V1_INSTRUCTIONS: Final = 64
+"""Of a transaction of version 1."""
 MAX_COMPUTE_UNITS: Final = 1_400_000
 """Of one transaction."""
 MAX_LOADED_BYTES: Final = 64 << 20

@@ -462,7 +462,7 @@ async def _held(wallet: TestWallet) -> dict[str, int]:
 async def _moved(wallet: TestWallet, signatures: Sequence[str]) -> Units:
     """What transactions did to a wallet, as the ledger has it."""
     moved: defaultdict[str, int] = defaultdict(int)
-    options = {"encoding": "json", "maxSupportedTransactionVersion": 0}
+    options = {"encoding": "json", "maxSupportedTransactionVersion": 1}
     for signature in signatures:
         found = await wallet.stand.localnet.call("getTransaction", [signature, options])
         meta = found["meta"]

@@ -37,6 +37,7 @@ from solward.solana.protocol import (
     LEAST_SLOT_MS,
     MAX_COMPUTE_UNITS,
     MAX_V1_ADDRESSES,
+    MAX_V1_INSTRUCTIONS,
     MAX_V1_WIRE_BYTES,
     MAX_WIRE_BYTES,
 )
@@ -102,6 +103,9 @@ _TRIES = 4
 # Errors of the bytes' age, not of what they do: others are built instead.
 UNKNOWN_BLOCKHASH = "BlockhashNotFound"
 _STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
+
+# Of an instruction in version 1, which may name one account often.
+_MOST_V1_ACCOUNTS = 255
 
 # What a simulation says of a fee payer that cannot pay.
 _UNFUNDED = frozenset({"AccountNotFound", "InsufficientFundsForFee"})
@@ -804,6 +808,7 @@ def compile_instructions(
         raise InvalidRequest("instructions must not be empty")
     if draft.version:
         instructions = list(without_limit(instructions))
+        _check_counts(payer, instructions)
     elif budget is not None:
         instructions = [*budget.instructions(), *without_limit(instructions)]
     if memo is not None:
@@ -825,12 +830,23 @@ def compile_instructions(
     if set(needed) - set(signers):
         raise InvalidRequest("The instructions need a signature besides the wallet's")
     transaction = VersionedTransaction.populate(message, [Signature.default()] * len(needed))
-    if draft.version and len(message.account_keys) > MAX_V1_ADDRESSES:
-        raise TooLarge(f"The instructions name more than {MAX_V1_ADDRESSES} accounts")
     most = MAX_V1_WIRE_BYTES if draft.version else MAX_WIRE_BYTES
     if len(bytes(transaction)) > most:
         raise TooLarge(f"The instructions do not fit into {most} bytes")
     return transaction
+
+
+def _check_counts(payer: Pubkey, instructions: Sequence[Instruction]) -> None:
+    """Raise `TooLarge` where version 1 has no room for a number; beyond its byte solders would cut
+    it, and write the bytes of another message."""
+    named = {payer, *(each.program_id for each in instructions)}
+    named |= {meta.pubkey for each in instructions for meta in each.accounts}
+    if len(named) > MAX_V1_ADDRESSES:
+        raise TooLarge(f"The instructions name more than {MAX_V1_ADDRESSES} accounts")
+    if any(len(each.accounts) > _MOST_V1_ACCOUNTS for each in instructions):
+        raise TooLarge(f"An instruction has more than {_MOST_V1_ACCOUNTS} accounts")
+    if len(instructions) > MAX_V1_INSTRUCTIONS:
+        raise TooLarge(f"There are more than {MAX_V1_INSTRUCTIONS} instructions")
 
 
 async def with_budget(
