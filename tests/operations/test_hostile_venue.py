@@ -14,12 +14,14 @@ import pytest
 from solders.account import Account
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
+from solders.message import MessageV1
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 from solders.sysvar import RENT as RENT_SYSVAR
 from solders.token import ID as TOKEN_PROGRAM
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from spl.token.instructions import create_idempotent_associated_token_account
+from tests.operations.test_pocket_swap import wire_of_last
 from tests.promises import promise
 from tests.support.engine import Trap, front_run, put_accounts, thief
 from tests.support.programs import (
@@ -230,7 +232,7 @@ async def test_an_unrelated_token_cannot_go_into_an_account_that_changes_hands(
         assert await swaps.units(BONK_POOL.mint) == robbery.held
 
 
-@promise("swap-minimum-asserted")
+@promise("swap-minimum-asserted", "swap-in-version-1")
 @pytest.mark.parametrize("sold", ["SOL", "USDC"])
 async def test_a_program_that_steals_only_when_it_lands_gets_the_fee_burnt_at_most(
     tmp_path: Path, sold: str
@@ -251,6 +253,7 @@ async def test_a_program_that_steals_only_when_it_lands_gets_the_fee_burnt_at_mo
         async with front_run(swaps.bench, upgrade):
             with pytest.raises(TransactionFailed, match=r"failed on the ledger: .*Custom 1"):
                 await swaps.swap(sold, bought, amount)
+        assert isinstance((await wire_of_last(swaps)).message, MessageV1)
         assert await swaps.lamports() == before - FEE
         assert await swaps.units(USDC_POOL.mint) == units
         assert await swaps.bench.reserved_units() == counted

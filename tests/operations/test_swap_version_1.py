@@ -43,7 +43,7 @@ from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.venue import SwapInstructions
 from solward.vault.custody import Pocket
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.money.judge.assess import TooLarge, compile_instructions
 from solward.vault.money.judge.priority import LARGEST, bytes_with_margin, with_margin
@@ -369,3 +369,15 @@ def test_a_route_of_4_to_59_accounts_fits_beside_a_sale_of_sol(route: int) -> No
     assert len(transaction.message.account_keys) == max(route, 5) + OWN
     assert len(bytes(transaction)) < 3_400
     assert decode_transaction(bytes(transaction)) == transaction
+
+
+@promise("version-1-limits")
+async def test_a_bid_is_lowered_to_what_the_ceiling_of_costs_leaves(tmp_path: Path) -> None:
+    limits = ScopeLimits(daily_costs_lamports=2 * RENT + FEE + 5_000)
+    async with open_routes(tmp_path, priority_fee=10**12, limits=limits) as swaps:
+        widened(swaps, 24)
+        record = await swaps.swap("SOL", "USDC", 1)
+        assert record.status is TransactionStatus.CONFIRMED
+        message = (await wire_of_last(swaps)).message
+        assert isinstance(message, MessageV1)
+        assert 4_999 <= (message.config.priority_fee or 0) <= 5_000

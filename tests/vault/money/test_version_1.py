@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,10 @@ async def unknown_blockhash(_method: str, _params: Sequence[Any]) -> Any:
     return {"context": {"slot": 1}, "value": {"err": "BlockhashNotFound"}}
 
 
+async def silent(_method: str, _params: Sequence[Any]) -> Any:
+    await asyncio.Event().wait()
+
+
 async def unsupported(_method: str, _params: Sequence[Any]) -> Any:
     return {"context": {"slot": 1}, "value": {"err": "UnsupportedVersion"}}
 
@@ -90,11 +95,13 @@ async def unsupported(_method: str, _params: Sequence[Any]) -> Any:
         (None, unknown_blockhash, 1),
         (unknown_blockhash, refuses, 0),
         (500, 500, 0),
+        (silent, None, 1),
     ],
 )
 async def test_every_node_that_answers_must_take_version_1(
-    tmp_path: Path, one: Any, other: Any, version: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Any, other: Any, version: int
 ) -> None:
+    monkeypatch.setattr("solward.vault.money.judge.versions._ANSWER_S", 0.3)
     async with pair(tmp_path) as nodes:
         for node, fault in ((nodes.knows, one), (nodes.ignorant, other)):
             if fault is not None:

@@ -98,11 +98,11 @@ class Versions:
         """Whether every node that answers takes version 1; None where none says."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                blockhash = (await self._ledger.latest_blockhash()).blockhash
-                wire = _probe(payer, blockhash)
-                found = await asyncio.gather(*(_takes(node, wire) for node in self._ledger.nodes()))
+                latest = await self._ledger.latest_blockhash()
         except (LedgerError, TimeoutError):
             return None
+        wire = _probe(payer, latest.blockhash)
+        found = await asyncio.gather(*(_takes(node, wire) for node in self._ledger.nodes()))
         said = [each for each in found if each is not None]
         return all(said) if said else None
 
@@ -110,10 +110,11 @@ class Versions:
 async def _takes(node: Ledger, wire: bytes) -> bool | None:
     """Whether a node would run the bytes; None where it does not say."""
     try:
-        err = (await node.simulate(wire, ())).err
+        async with asyncio.timeout(_ANSWER_S):
+            err = (await node.simulate(wire, ())).err
     except LedgerRejected as error:
         return None if error.code == MIN_CONTEXT_SLOT else False
-    except LedgerError:
+    except (LedgerError, TimeoutError):
         return None
     if isinstance(err, str) and err in _STALE:
         return None
