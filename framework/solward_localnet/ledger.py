@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from solward.solana import stakes
-from solward.solana.protocol import BLOCKHASH_BLOCKS
+from solward.solana.protocol import BLOCKHASH_BLOCKS, MOST_RENT_PER_BYTE
 from solward_localnet.genesis import Cast, genesis_accounts
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.records import Commit, StoredTransaction
@@ -169,11 +169,15 @@ class LocalLedger:
 
     def _create(self) -> bytes:
         seed = secrets.token_bytes(32)
-        vm = Vm(self.options.slots_per_epoch)
+        vm = Vm(self.options.slots_per_epoch, self.options.rent_per_byte)
         accounts = genesis_accounts(vm, Cast.of(seed), self.options)
         self.storage.put_accounts(accounts)
         self.storage.put_meta(
-            {"seed": seed, "slots_per_epoch": _integer(self.options.slots_per_epoch)}
+            {
+                "seed": seed,
+                "slots_per_epoch": _integer(self.options.slots_per_epoch),
+                "rent_per_byte": _integer(self.options.rent_per_byte),
+            }
         )
         self._put_state(ChainState(1, self.options.clock(), 0, 1))
         self.storage.commit()
@@ -187,7 +191,10 @@ class LocalLedger:
             name: int.from_bytes(value or b"", "little", signed=True)
             for name, value in stored.items()
         }
-        self.vm = Vm(number["slots_per_epoch"])
+        rent = self.storage.meta("rent_per_byte")
+        # A ledger from before it was kept has what all asked then.
+        per_byte = MOST_RENT_PER_BYTE if rent is None else int.from_bytes(rent, "little")
+        self.vm = Vm(number["slots_per_epoch"], per_byte)
         self.vm.put(dict(self.storage.accounts()))
         state = ChainState(*(number[name] for name in _STATE_FIELDS))
         self.chain = Chain.resume(
@@ -246,6 +253,11 @@ class LocalLedger:
         """Let `slots` pass at once."""
         self.chain.skip(slots)
         self.follow_chain()
+
+    def set_rent(self, per_byte: int) -> None:
+        """Ask `per_byte` lamports of rent from now on, as a cluster does by a feature gate."""
+        self.vm.set_rent(per_byte)
+        self.storage.put_meta({"rent_per_byte": _integer(per_byte)})
 
     def genesis_hash(self) -> bytes:
         """The 32 bytes that name this ledger, the same for as long as it lives."""

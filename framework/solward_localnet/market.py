@@ -17,8 +17,8 @@ from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 from spl.token.constants import MINT_LEN, NATIVE_DECIMALS, WRAPPED_SOL_MINT
 
-from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, rent_of
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 from solward_localnet.market_program import (
     AUTHORITY,
     FEE_BPS,
@@ -82,8 +82,12 @@ POOLS = (
 )
 
 
-def genesis_accounts() -> Mapping[Pubkey, Account]:
-    """The program, the mints, the pools and their vaults."""
+def genesis_accounts(rent_per_byte: int = LOCALNET_RENT_PER_BYTE) -> Mapping[Pubkey, Account]:
+    """The program, the mints, the pools and their vaults, which hold the rent of their bytes."""
+
+    def rent(size: int) -> int:
+        return rent_of(size, rent_per_byte)
+
     accounts = {MARKET_PROGRAM: program_account(program_file())}
     for pool in POOLS:
         mint = Mint(
@@ -93,33 +97,30 @@ def genesis_accounts() -> Mapping[Pubkey, Account]:
             is_initialized=True,
             freeze_authority=None,
         )
-        accounts[pool.mint] = Account(rent_exempt_minimum(MINT_LEN), bytes(mint), TOKEN_PROGRAM)
-        accounts |= _opened(pool, pool.sol, pool.units)
+        accounts[pool.mint] = Account(rent(MINT_LEN), bytes(mint), TOKEN_PROGRAM)
+        names = bytes(pool.sol_vault) + bytes(pool.mint_vault)
+        held = rent(TOKEN_ACCOUNT_BYTES)
+        accounts |= {
+            pool.address: Account(rent(POOL_BYTES), names, MARKET_PROGRAM),
+            pool.sol_vault: _vault(WRAPPED_SOL_MINT, pool.sol, held),
+            pool.mint_vault: _vault(pool.mint, pool.units, held),
+        }
     return accounts
 
 
-def _opened(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:
-    names = bytes(pool.sol_vault) + bytes(pool.mint_vault)
-    return {
-        pool.address: Account(rent_exempt_minimum(POOL_BYTES), names, MARKET_PROGRAM),
-        pool.sol_vault: _vault(WRAPPED_SOL_MINT, sol, TOKEN_ACCOUNT_RENT),
-        pool.mint_vault: _vault(pool.mint, units, None),
-    }
-
-
-def _vault(mint: Pubkey, amount: int, native_rent: int | None) -> Account:
+def _vault(mint: Pubkey, amount: int, rent: int) -> Account:
+    is_native = mint == WRAPPED_SOL_MINT
     state = TokenAccount(
         mint=mint,
         owner=AUTHORITY,
         amount=amount,
         delegate=None,
         state=TokenAccountState.Initialized,
-        is_native=native_rent,
+        is_native=rent if is_native else None,
         delegated_amount=0,
         close_authority=None,
     )
-    lamports = TOKEN_ACCOUNT_RENT if native_rent is None else native_rent + amount
-    return Account(lamports, bytes(state), TOKEN_PROGRAM)
+    return Account(rent + (amount if is_native else 0), bytes(state), TOKEN_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token import ID as TOKEN_PROGRAM
 
-from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.accounts import most_rent
 from solward_localnet.sbpf import assemble
 
 # The pools' fee, which stays in their reserves, in basis points.
@@ -150,7 +150,7 @@ def program_file() -> bytes:
 
 def program_account(file: bytes) -> Account:
     """A program as one account that nobody can change."""
-    return Account(rent_exempt_minimum(len(file)), file, _LOADER, executable=True)
+    return Account(most_rent(len(file)), file, _LOADER, executable=True)
 
 
 # On the stack of the entry point, below what `READ_ACCOUNTS` keeps there: the least amount out, the

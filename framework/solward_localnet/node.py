@@ -107,6 +107,10 @@ class Localnet:
         """Let slots pass up to the first one of the epoch `epochs` from now: for tests."""
         await self._enqueue(CONTROL_METHODS["solward_advanceEpochs"], [epochs])
 
+    async def set_rent(self, per_byte: int) -> None:
+        """Ask `per_byte` lamports of rent a byte from now on: for tests."""
+        await self._enqueue(CONTROL_METHODS["solward_setRent"], [per_byte])
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` on the event loop after each durable commit; returns how to stop that."""
         self._listeners.append(listener)

@@ -9,6 +9,8 @@ from solana.constants import LAMPORTS_PER_SOL
 from solders.account import Account
 from solders.pubkey import Pubkey
 
+from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MAX_LOCALNET_RENT_PER_BYTE
+
 Finality: TypeAlias = Literal["alpenglow", "tower", "finalized"]
 
 MIN_SLOTS_PER_EPOCH = 32
@@ -34,12 +36,13 @@ class LocalnetOptions:
     the Unix epoch and is called in the ledger's own thread. `finality` is the consensus that it
     acts as: `alpenglow`, where what landed is final at once; `tower`, where it is a slot later; or
     `finalized`, as Alpenglow where the commitment `confirmed` is no word any more.
-    `slots_per_epoch`, the faucet's and the validator's lamports and `genesis` (accounts placed at
-    genesis) count only when the ledger is created: an existing one keeps what it was created with.
-    `ticker` wakes the node on every slot so that subscribers see slots pass; without it a slot
-    passes when somebody calls. `test_control` makes the RPC methods `solward_advanceSlots` and
-    `solward_advanceEpochs` callable. Without `takes_version_1` transactions of version 1 are
-    refused, as by the clusters before it.
+    `slots_per_epoch`, `rent_per_byte` (the lamports of rent that an account pays for each byte),
+    the faucet's and the validator's lamports and `genesis` (accounts placed at genesis) count only
+    when the ledger is created: an existing one keeps what it was created with. `ticker` wakes the
+    node on every slot so that subscribers see slots pass; without it a slot passes when somebody
+    calls. `test_control` makes the RPC methods `solward_advanceSlots`, `solward_advanceEpochs` and
+    `solward_setRent` callable. Without `takes_version_1` transactions of version 1 are refused, as
+    by the clusters before it.
 
     Raises:
         ValueError: an option is out of its range; the text names it.
@@ -48,6 +51,7 @@ class LocalnetOptions:
     slot_ms: int = 200
     slots_per_epoch: int = 432
     finality: Finality = "alpenglow"
+    rent_per_byte: int = LOCALNET_RENT_PER_BYTE
     faucet_lamports: int = 500_000_000 * LAMPORTS_PER_SOL
     max_airdrop_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
     validator_stake_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
@@ -64,6 +68,11 @@ class LocalnetOptions:
             raise ValueError(
                 f"slots_per_epoch must be at least {MIN_SLOTS_PER_EPOCH}, "
                 f"not {self.slots_per_epoch}"
+            )
+        if not 1 <= self.rent_per_byte <= MAX_LOCALNET_RENT_PER_BYTE:
+            raise ValueError(
+                f"rent_per_byte must be from 1 to {MAX_LOCALNET_RENT_PER_BYTE},"
+                f" not {self.rent_per_byte}"
             )
         for name in ("faucet_lamports", "max_airdrop_lamports", "validator_stake_lamports"):
             lamports = getattr(self, name)

@@ -24,7 +24,7 @@ from solders.token.associated import get_associated_token_address
 from solders.transaction import VersionedTransaction
 from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 
-from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 from solward_localnet import venue_swap as fields
 from solward_localnet.errors import RpcError
 from solward_localnet.market_program import MARKET_PROGRAM
@@ -200,7 +200,9 @@ class _Venue:
         present = await self._present(route, taker)
         swap = compose(route, Taking(taker, present=present), at_least(route.received, slippage))
         opened = [each.program_id == ASSOCIATED_TOKEN_PROGRAM_ID for each in swap.setup]
-        rent = TOKEN_ACCOUNT_RENT * sum(opened)
+        rent = sum(opened) * await self._call(
+            "getMinimumBalanceForRentExemption", [TOKEN_ACCOUNT_BYTES]
+        )
         missing = await self._missing(route, taker, rent + _SIGNATURE_FEE + lamports)
         if missing is not None:
             code, text = missing

@@ -21,6 +21,7 @@ from solders.instruction import CompiledInstruction
 from solders.litesvm import LiteSVM
 from solders.message import Message, MessageHeader, MessageV0, MessageV1
 from solders.pubkey import Pubkey
+from solders.rent import Rent
 from solders.stake_history import StakeHistory, StakeHistoryEntry
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import (
@@ -188,7 +189,7 @@ class VmPanic(Exception):
 class Vm:
     """One LiteSVM and the index over its accounts. Used by one thread."""
 
-    def __init__(self, slots_per_epoch: int) -> None:
+    def __init__(self, slots_per_epoch: int, rent_per_byte: int) -> None:
         # What `_for_vm` adds may name an account more than a transaction may.
         features = LiteSVM.mainnet_feature_set()
         features.activate(_MORE_LOCKS, 0)
@@ -201,8 +202,13 @@ class Vm:
             .with_log_bytes_limit(10_000)
         )
         self._svm.set_epoch_schedule(EpochSchedule.custom(slots_per_epoch, slots_per_epoch, False))
+        self.set_rent(rent_per_byte)
         self.index = AccountIndex()
         self._program_bytes: dict[Pubkey, int] = {}
+
+    def set_rent(self, per_byte: int) -> None:
+        """Set the Rent sysvar: lamports a byte of an account and its overhead."""
+        self._svm.set_rent(Rent(per_byte))
 
     def account(self, address: Pubkey) -> Account | None:
         """The account, None where there is none or it has no lamports."""

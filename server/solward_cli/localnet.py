@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import signal
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
 import click
 
 from solward.settings import Settings
+from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MAX_LOCALNET_RENT_PER_BYTE
 from solward.types.errors import ConfigError
 from solward_cli.entrypoint import loop_factory, refuse
 from solward_localnet.errors import LedgerLocked, LedgerMismatch
@@ -55,6 +57,13 @@ _PORT = click.IntRange(0, 65535)
     help="Slots of an epoch; counts when the ledger is created.  "
     "[default: LOCALNET_SLOTS_PER_EPOCH or 432]",
 )
+@click.option(
+    "--rent-per-byte",
+    type=click.IntRange(1, MAX_LOCALNET_RENT_PER_BYTE),
+    default=None,
+    help="Lamports of rent that an account pays for each byte; counts when the ledger is created.  "
+    f"[default: LOCALNET_RENT_PER_BYTE or {LOCALNET_RENT_PER_BYTE}]",
+)
 def localnet(
     host: str,
     port: int,
@@ -64,16 +73,19 @@ def localnet(
     slot_ms: int | None,
     finality: Finality | None,
     slots_per_epoch: int | None,
+    rent_per_byte: int | None,
 ) -> None:
     """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, no network needed."""
     try:
         settings = Settings()
         path = settings.localnet_path if ledger is None else ledger
+        rent = rent_per_byte or settings.localnet_rent_per_byte
         options = LocalnetOptions(
             slot_ms=slot_ms or settings.localnet_slot_ms,
             slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
             finality=finality or settings.localnet_finality,
-            genesis=genesis_accounts,
+            rent_per_byte=rent,
+            genesis=partial(genesis_accounts, rent),
         )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:

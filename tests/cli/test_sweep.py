@@ -18,6 +18,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from sqlalchemy import update
 from tests.promises import promise
+from tests.support.localnet import rent
 from tests.support.services import SECRET, Api, Carrier, serving_api
 from tests.support.swaps import pay_sol
 
@@ -26,15 +27,16 @@ from solward.context.pocket import PocketRequest
 from solward.database.tables import reservations
 from solward.settings import Settings
 from solward.types.errors import InvalidRequest
-from solward.types.money import LAMPORTS_PER_SOL
+from solward.types.money import LAMPORTS_PER_SOL, format_sol
 from solward.vault.money.request import ADMIN
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
 from solward_cli.wallet.sweep_command import check_idle
 from solward_cli.wallet.sweep_run import (
+    _MORE,
     FEE,
     LEAST_PART,
-    RENT_EXEMPT,
+    MOST_RENT,
     Headroom,
     Sweep,
     next_part,
@@ -130,7 +132,7 @@ async def with_pocket(stand: Stand, lamports: int) -> str:
     program = str(Keypair().pubkey())
 
     async def pay(address: str) -> list[Any]:
-        return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), RENT_EXEMPT)]
+        return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), MOST_RENT)]
 
     await stand.client.wallets.swap(
         stand.wallet, input_token="SOL", output_token="USDC", amount="0.2"
@@ -163,7 +165,7 @@ async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_p
         assert (await stand.lamports(pocket), await stand.lamports()) == (0, 0)
         assert await stand.api.service.ledger.holdings(pocket) == ()
         assert await stand.units(stand.to, USDC) == at_home + 1_000_000
-        assert await stand.lamports(stand.to) > sum(before) - RENT_EXEMPT * 4
+        assert await stand.lamports(stand.to) > sum(before) - MOST_RENT * 4
         assert await stand.client.wallets.pockets(stand.wallet) == ()
 
 
@@ -213,15 +215,15 @@ def test_parts_keep_within_limits_leave_what_may_be_held_and_end_at_nothing_or_a
         assert today is None or part <= today
         balance -= part + FEE
         # The next fee leaves enough too.
-        assert balance == 0 or balance - FEE >= RENT_EXEMPT
+        assert balance == 0 or balance - FEE >= MOST_RENT
         today = None if today is None else today - part
     else:
         return
     room = Headroom(per_tx, today, None, None, {}, False)
     caps = [cap for cap in (per_tx, today) if cap is not None]
-    if balance >= FEE + RENT_EXEMPT:
+    if balance >= FEE + MOST_RENT:
         assert caps
-        assert min(*caps, balance - 2 * FEE - RENT_EXEMPT) < LEAST_PART
+        assert min(*caps, balance - 2 * FEE - MOST_RENT) < LEAST_PART
 
 
 async def test_a_daily_limit_holds_the_rest_which_is_told_and_moved_once_it_may_be(
@@ -353,8 +355,8 @@ async def test_a_blocked_address_gets_nothing_and_the_rule_is_named(tmp_path: Pa
         assert await stand.lamports(to) == await stand.units(to, mine) == 0
 
 
-@pytest.mark.parametrize(("held", "leaves"), [(895_880, True), (895_879, False)])
-async def test_what_cannot_pay_a_fee_is_told_and_not_tried(
+@pytest.mark.parametrize(("held", "leaves"), [(rent(0) + FEE, True), (rent(0) + FEE - 1, False)])
+async def test_what_cannot_pay_a_fee_by_the_clusters_rent_is_told_and_costs_nothing(
     tmp_path: Path, held: int, leaves: bool
 ) -> None:
     async with standing(tmp_path, sol=0) as stand:
@@ -364,11 +366,11 @@ async def test_what_cannot_pay_a_fee_is_told_and_not_tried(
         swept = await stand.sweep()
         if leaves:
             assert (swept.left, await stand.lamports()) == ([], 0)
-            assert await stand.lamports(stand.to) == RENT_EXEMPT
+            assert await stand.lamports(stand.to) == rent(0)
         else:
             (left,) = swept.left
-            assert left.what == "0.000895879 SOL"
-            assert await stand.records() == []
+            assert (left.what, left.advice) == (f"send {format_sol(rent(0) - 1)} SOL", _MORE)
+            assert await stand.lamports() == held
 
 
 async def test_while_an_agent_runs_on_the_wallet_nothing_is_swept(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ from solward.backup import archive
 from solward.backup.manifest import FILES, NEXT_KEY_FILE
 from solward.backup.plugins import FOLDERS
 from solward.types.events import EventKind
-from solward.types.money import format_sol
 from solward_cli import main
 from solward_cli.backup import MIN_PASSPHRASE
-from solward_cli.wallet.sweep_run import RENT_EXEMPT
 
 PAGE = (DOCS / "backup.md").read_text()
 BLOCKS = "".join(re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S))
@@ -48,7 +46,6 @@ def test_the_numbers_and_names_are_the_codes() -> None:
         f"{MIN_PASSPHRASE} characters or more",
         f"Argon2id ({argon2['memory_kib'] // 1024} MiB, {argon2['time_cost']} pas",
         f"chunks of {archive.CHUNK >> 20} MiB",
-        f"{format_sol(RENT_EXEMPT)} SOL",
         f"`{EventKind.WALLET_EXPORTED}`",
     ):
         assert text in PAGE, text

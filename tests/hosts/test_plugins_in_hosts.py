@@ -30,6 +30,7 @@ from solward import (
 from solward.hosts import plugins
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, rent_of
 from solward.types.errors import (
     GuardrailBlocked,
     Held,
@@ -101,7 +102,7 @@ async def test_a_skill_runs_elsewhere_with_its_context_and_no_more(
         found = eval((await hosted.run("told", wallet.id)).replace("Decimal", "str"))
     assert found[0] != os.getpid()
     assert found[1:3] == ("mine", "scout")
-    assert found[4:] == (0, True, 2_039_280, 10**9, 10 * 10**9, "USDC")
+    assert found[4:] == (0, True, rent_of(165, LOCALNET_RENT_PER_BYTE), 10**9, 10 * 10**9, "USDC")
 
 
 @promise("host-claims-count-nothing", "ended-capability-pays-nothing")

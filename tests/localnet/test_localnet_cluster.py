@@ -5,7 +5,7 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.hash import Hash
 from solders.message import Message, MessageV1, TransactionConfig, to_bytes_versioned
 from solders.pubkey import Pubkey
-from tests.support.localnet import FEE, SLOT_MS, SOL, Chain, StillClock, key, pay
+from tests.support.localnet import FEE, SLOT_MS, SOL, Chain, StillClock, key, pay, rent
 
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -148,8 +148,8 @@ async def test_what_is_no_message_is_refused(chain: Chain, text: str) -> None:
 
 
 async def test_rent_is_that_of_the_network(chain: Chain) -> None:
-    assert await chain.call("getMinimumBalanceForRentExemption", 0) == 890_880
-    assert await chain.call("getMinimumBalanceForRentExemption", 165) == 2_039_280
+    assert await chain.call("getMinimumBalanceForRentExemption", 0) == rent(0)
+    assert await chain.call("getMinimumBalanceForRentExemption", 165) == rent(165)
     for size in (-1, 2**64, "165", True, 11 * 1024 * 1024):
         assert (await chain.error("getMinimumBalanceForRentExemption", size)).code == -32602
 

@@ -1,16 +1,25 @@
 import asyncio
+import base64
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from solders.account import Account
 from solders.pubkey import Pubkey
+from solders.sysvar import RENT
 from tests.support.localnet import FEE, PAYER_LAMPORTS, SOL, Chain, StillClock, key, pay
 
+from solward.solana.protocol import (
+    MAX_LOCALNET_RENT_PER_BYTE,
+    MOST_RENT_PER_BYTE,
+    rent_of,
+)
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
 from solward_localnet.ledger import CEILING_SLOTS
 from solward_localnet.node import Localnet
@@ -199,6 +208,42 @@ async def test_time_control_is_callable_where_enabled(chain: Chain) -> None:
     assert (await chain.error("solward_advanceSlots", 10**18)).code == -32602
 
 
+async def test_rent_is_that_of_genesis_until_it_is_set_and_survives_a_kill(
+    clock: StillClock, tmp_path: Path
+) -> None:
+    async def asked(node: Localnet) -> tuple[int, int]:
+        sysvar = await node.call("getAccountInfo", [str(RENT), {"encoding": "base64"}])
+        data = base64.b64decode(sysvar["value"]["data"][0])
+        least: int = await node.call("getMinimumBalanceForRentExemption", [165])
+        return int.from_bytes(data[:8], "little"), least
+
+    path = tmp_path / "ledger.db"
+    node = await Localnet.open(path, replace(still(clock), rent_per_byte=2_575))
+    assert await asked(node) == (2_575, rent_of(165, 2_575))
+    await node.close()
+    node = await Localnet.open(path, still(clock))
+    assert await asked(node) == (2_575, rent_of(165, 2_575))
+    await node.set_rent(696)
+    await node.close()
+    node = await Localnet.open(path, still(clock))
+    assert await asked(node) == (696, rent_of(165, 696))
+    await node.close()
+    # One from before rent was kept.
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM meta WHERE name = 'rent_per_byte'")
+        connection.commit()
+    node = await Localnet.open(path, still(clock))
+    assert await asked(node) == (MOST_RENT_PER_BYTE, rent_of(165, MOST_RENT_PER_BYTE))
+    await node.close()
+
+
+async def test_rent_can_be_set_where_control_is_enabled_and_in_its_bounds(chain: Chain) -> None:
+    assert await chain.call("solward_setRent", 696) == 696
+    assert await chain.call("getMinimumBalanceForRentExemption", 0) == rent_of(0, 696)
+    for per_byte in (0, MAX_LOCALNET_RENT_PER_BYTE + 1):
+        assert (await chain.error("solward_setRent", per_byte)).code == -32602
+
+
 async def test_calls_made_together_are_executed_in_order(chain: Chain) -> None:
     to = key()
     txs = [await chain.transfer(to, SOL + i) for i in range(20)]
@@ -329,6 +374,7 @@ async def test_genesis_takes_accounts_of_the_caller(tmp_path: Path, clock: Still
     ("name", "value"),
     [
         ("slot_ms", 0),
+        ("rent_per_byte", 0),
         ("slots_per_epoch", 31),
         ("faucet_lamports", 0),
         ("max_airdrop_lamports", -1),

@@ -14,6 +14,7 @@ from solders.pubkey import Pubkey
 from tests.support.examples import examples
 from tests.support.programs import SOL, WSOL, Machine, error_of, succeeded
 
+from solward.solana.protocol import MOST_RENT_PER_BYTE
 from solward_localnet.market import POOLS, genesis_accounts, trade
 from solward_localnet.market_program import (
     AUTHORITY,
@@ -39,7 +40,7 @@ SOURCE, TARGET = Pubkey.from_bytes(b"s" * 32), Pubkey.from_bytes(b"t" * 32)
 @pytest.fixture
 def machine() -> Machine:
     made = Machine()
-    for address, account in genesis_accounts().items():
+    for address, account in genesis_accounts(MOST_RENT_PER_BYTE).items():
         made.put(address, account)
     return made
 

@@ -13,7 +13,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.localnet import FEE, SOL, Chain, StillClock
+from tests.support.localnet import FEE, SOL, Chain, StillClock, rent
 from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market, whole
 
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -25,7 +25,7 @@ from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
-RENT = 2_039_280
+RENT = rent(165)
 
 # The fields of the response (developers.jup.ag, "Build Transaction"), with their types there.
 FIELDS = {

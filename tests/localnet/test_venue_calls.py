@@ -14,7 +14,7 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.support.localnet import FEE, SOL
+from tests.support.localnet import FEE, SOL, rent
 from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market
 from tests.support.recordings import API, check_answer, check_request
 
@@ -24,7 +24,7 @@ V1, V2 = "/swap/v1", "/swap/v2"
 QUOTE, ORDER, EXECUTE = ("GET", f"{V1}/quote"), ("GET", f"{V2}/order"), ("POST", f"{V2}/execute")
 BUILD = ("GET", f"{V2}/build")
 SWAP, INSTRUCTIONS = ("POST", f"{V1}/swap"), ("POST", f"{V1}/swap-instructions")
-RENT = 2_039_280
+RENT = rent(165)
 OTHER = str(Keypair().pubkey())
 
 # A right value of every documented parameter, and a wrong one.

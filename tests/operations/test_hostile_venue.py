@@ -24,6 +24,7 @@ from spl.token.instructions import create_idempotent_associated_token_account
 from tests.operations.test_pocket_swap import wire_of_last
 from tests.promises import promise
 from tests.support.engine import Trap, front_run, put_accounts, thief
+from tests.support.localnet import rent
 from tests.support.programs import (
     hostile_accounts,
     name_owner,
@@ -56,7 +57,7 @@ from solward_localnet.market_program import MARKET_PROGRAM, program_account
 from solward_localnet.venue import venue_app
 
 LIMITS = ScopeLimits(max_lamports_per_tx=2 * SOL, daily_lamports=10 * SOL, daily_tokens={BONK: 1})
-STAKE_RENT = 2_282_880
+STAKE_RENT = rent(200)
 
 Body = dict[str, Any]
 

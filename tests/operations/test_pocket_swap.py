@@ -42,7 +42,7 @@ from solward.database.tables import attempts
 from solward.operations.perform import Operations
 from solward.operations.swap import SwapLimits
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.tokens import associated_address
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT, associated_address
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.types.guardrail import Operation
 from solward.types.record import TransactionStatus
@@ -93,13 +93,13 @@ async def test_a_sale_of_sol_costs_the_amount_two_signatures_and_its_own_account
 ) -> None:
     before = await swaps.lamports()
     record = await swaps.swap("SOL", "USDC", 1)
-    assert await swaps.lamports() == before - SOL - 10_000 - 2_039_280
+    assert await swaps.lamports() == before - SOL - 10_000 - RENT
     assert record.fee_lamports == 10_000
     assert record.details["outputAmount"] == whole(await swaps.units(USDC_POOL.mint), 6)
     await only_pocket_is_empty(swaps)
     bound = worst_case(await last_message(swaps), swaps.address)
     assert (bound.lamports, bound.fee_lamports, bound.tokens) == (SOL, 10_000, {})
-    assert bound.rent_lamports == 2 * RENT
+    assert bound.rent_lamports == 2 * TOKEN_ACCOUNT_RENT
 
     # The account is there now: nothing but the amount and the fee.
     before = await swaps.lamports()

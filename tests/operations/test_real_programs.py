@@ -26,6 +26,7 @@ from spl.token.constants import WRAPPED_SOL_MINT as SOL_MINT
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.operations.test_hostile_venue import in_words
 from tests.promises import promise
+from tests.support.localnet import rent
 from tests.support.market import (
     CPMM,
     JUPITER,
@@ -57,7 +58,6 @@ from tests.support.swaps import (
 
 from solward.operations.venues import Venue
 from solward.plugins import load_registry
-from solward.solana.accounts import rent_exempt_minimum
 from solward.types.errors import TransactionFailed
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote, VenueContext
@@ -94,7 +94,7 @@ class Market:
         real = real_programs(*programs)
         header = struct.pack("<IQQBB32sH", 1, 2**64 - 1, 0, 0, 0, bytes(32), 0)
         table = header + b"".join(map(bytes, self.looked_up))
-        made = {self.table: Account(rent_exempt_minimum(len(table)), table, _TABLES)}
+        made = {self.table: Account(rent(len(table)), table, _TABLES)}
         for pool in self.pools:
             made |= pool.accounts()
         return lambda: {
@@ -215,8 +215,8 @@ async def test_a_mint_with_a_transfer_fee_trades_net_of_it_in_both_directions(
         plain = made[vault]
         # What every account of such a mint has: its kind, and what it withheld.
         data = plain.data + b"\2" + struct.pack("<HHQ", 2, 8, 0)
-        made[vault] = Account(rent_exempt_minimum(len(data)), data, TOKEN_2022_PROGRAM_ID)
-        made[mint] = Account(rent_exempt_minimum(len(state)), state, TOKEN_2022_PROGRAM_ID)
+        made[vault] = Account(rent(len(data)), data, TOKEN_2022_PROGRAM_ID)
+        made[mint] = Account(rent(len(state)), state, TOKEN_2022_PROGRAM_ID)
         return made
 
     allowed = Policy(regulated_mints=frozenset({str(mint)}))

@@ -9,6 +9,7 @@ import pytest
 from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.engine import authorize, by_hand, locked_stake
+from tests.support.localnet import rent
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
 from solward.solana.programs import STAKE_PROGRAM
@@ -18,10 +19,11 @@ from solward.types.errors import (
     LedgerUnavailable,
     TransactionFailed,
 )
+from solward.types.money import format_sol
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.money.request import ADMIN
 
-RENT = 2_282_880
+RENT = rent(200)
 LEAST = SOL + RENT
 STRANGER = Keypair().pubkey()
 
@@ -89,7 +91,7 @@ async def test_a_stake_lives_from_delegation_to_withdrawal_over_real_epochs(
     assert record.details == {
         "stakeAccount": account,
         "validator": held.validator,
-        "amount": Decimal("2.49771712"),
+        "amount": Decimal("2.5") - Decimal(RENT).scaleb(-9),
     }
     assert await state(tokens, account) is StakeState.DEACTIVATING
     await tokens.refuses(unstake(tokens, account), "is deactivating already; it can be")
@@ -131,7 +133,8 @@ async def test_a_large_stake_takes_epochs_to_warm_up_and_to_cool_down(tmp_path: 
 async def test_the_least_amount_is_the_minimum_delegation_and_the_rent(tokens: TokenBench) -> None:
     least = Decimal(LEAST).scaleb(-9)
     call = stake(tokens, least - Decimal("0.000000001"))
-    text = r"^amount must be at least 1\.00228288 SOL: .* of 1 SOL and 0\.00228288 SOL of rent$"
+    need = f"{format_sol(LEAST)} SOL: .* of 1 SOL and {format_sol(RENT)} SOL of rent"
+    text = f"^amount must be at least {need}$"
     await tokens.refuses(call, text)
     account = await staked(tokens, least)
     held = await read_stake(tokens.bench.ledger, account, "stakeAccount")
@@ -210,8 +213,8 @@ async def test_where_the_node_does_not_know_the_minimum_the_stake_program_says_i
     with pytest.raises(TransactionFailed, match="instruction 2 failed: Custom 12"):
         await stake(tokens, Decimal("0.5"))
     assert await tokens.lamports() == before
-    text = r"^amount must be at least 0\.002282881 SOL"
-    await tokens.refuses(stake(tokens, Decimal("0.00228288")), text)
+    text = f"^amount must be at least {format_sol(RENT + 1)} SOL"
+    await tokens.refuses(stake(tokens, Decimal(RENT).scaleb(-9)), text)
     assert (await stake(tokens, 2)).status == TransactionStatus.CONFIRMED
     tokens.bench.wire.faults["getStakeMinimumDelegation"] = _rejects(-32000)
     with pytest.raises(TransactionFailed):

@@ -31,8 +31,10 @@ from solward.operations.declared.fields import camel
 from solward.operations.declared.swap import SWAP
 from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
 from solward.operations.venues import Venues
+from solward.solana.accounts import most_rent
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.types.venue import Quote, SwapInstructions
@@ -277,7 +279,7 @@ async def test_the_declaration_is_what_the_quote_says(swaps: SwapBench) -> None:
     assert (sale.lamports_out, dict(sale.tokens_out)) == (SOL, {})
     assert sale.tokens_in == {USDC: 148_800_767}
     assert (sale.destinations, sale.may_revoke) == (frozenset({pocket}), frozenset())
-    assert sale.rent_lamports == 2 * RENT
+    assert sale.rent_lamports == 2 * TOKEN_ACCOUNT_RENT
     assert sale.price_impact_bps == 31
 
     purchase = (await plan(swaps, input_token="USDC", output_token="SOL")).intent
@@ -285,7 +287,7 @@ async def test_the_declaration_is_what_the_quote_says(swaps: SwapBench) -> None:
     assert list(purchase.tokens_in) == [WRAPPED_SOL_MINT]
 
     exchange = (await plan(swaps, input_token="USDC", output_token="BONK")).intent
-    assert (exchange.rent_lamports, exchange.may_close) == (2 * RENT, frozenset())
+    assert (exchange.rent_lamports, exchange.may_close) == (2 * TOKEN_ACCOUNT_RENT, frozenset())
 
 
 async def test_the_account_of_a_token_2022_mint_is_larger(tmp_path: Path) -> None:
@@ -306,8 +308,7 @@ async def test_the_account_of_a_token_2022_mint_is_larger(tmp_path: Path) -> Non
         swaps.plugin = _Quoting(swaps, quoted)
         intent = (await plan(swaps, output_token=str(token))).intent
         # The immutable-owner extension makes it 170 bytes; beside it one account to wrap in.
-        rent = await swaps.bench.wire.direct("getMinimumBalanceForRentExemption", [170])
-        assert intent.rent_lamports == rent + RENT
+        assert intent.rent_lamports == most_rent(170) + TOKEN_ACCOUNT_RENT
         assert intent.details["outputAmount"] == 1
 
 

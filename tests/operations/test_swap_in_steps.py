@@ -38,6 +38,7 @@ from tests.support.swaps import (
 )
 
 from solward.solana.programs import TOKEN_2022_PROGRAM
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import GuardrailBlocked, TransactionFailed
 from solward.types.guardrail import Outflow
 from solward.types.record import TransactionStatus
@@ -165,7 +166,7 @@ async def test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes(
     funding = bounds["fund"].lamports
     assert funding >= SOL
     # What is in the pocket is all a call can take; beside the price it is for fee and rent.
-    assert funding <= SOL + 6 * RENT + 10_000
+    assert funding <= SOL + 6 * TOKEN_ACCOUNT_RENT + 10_000
     assert (bounds["sweep"].lamports, bounds["sweep"].tokens) == (0, {})
     assert bounds["call"] == Outflow(lamports=0, fee_lamports=0, rent_lamports=0, tokens={})
     assert swaps.user not in messages["call"].account_keys[:2]

@@ -27,6 +27,7 @@ from tests.support.swaps import RENT, SwapBench, market_and_makers, open_swaps
 
 from solward.solana.message import lookup_tables
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.types.venue import QuoteRequest
@@ -137,7 +138,7 @@ async def test_a_documented_instruction_fits_and_costs_the_wallet_what_is_sold(
         assert set(draft.pocket.mints) == {WRAPPED_SOL_MINT, USDT}
         bound = worst_case(message, bench.address)
         assert (bound.lamports, dict(bound.tokens)) == (SOLD, {})
-        assert bound.rent_lamports == 3 * RENT
+        assert bound.rent_lamports == 3 * TOKEN_ACCOUNT_RENT
         # No program of the route is there: nothing is signed, and nothing left.
         before = await bench.lamports()
         with pytest.raises(TransactionFailed):

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from tests.plugins.skills import SkillBench
+from tests.support.localnet import rent
 from tests.support.tokens import TOKEN_2022, TokenBench, open_tokens
 
 from solward.solana.token_list import KnownToken
 from solward.types.errors import InvalidRequest
+from solward.types.money import format_sol
 
 LAUNCH = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": Decimal("10.5")}
 
@@ -91,8 +93,8 @@ async def test_closing_tells_the_account_and_the_rent_that_came_back(tokens: Tok
     await skills.run("burn_tokens", mint=mint, amount=Decimal("0.000001"))
     text = await skills.run("close_token_account", mint=mint)
     assert text == (
-        f"Closed the token account {tokens.account(mint, TOKEN_2022)} of {mint}; 0.00207408 SOL"
-        f" of rent came back to the wallet. Status: confirmed."
+        f"Closed the token account {tokens.account(mint, TOKEN_2022)} of {mint};"
+        f" {format_sol(rent(170))} SOL of rent came back to the wallet. Status: confirmed."
         f" Signature: {await signature(skills)}."
     )
 

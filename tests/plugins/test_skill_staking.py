@@ -7,8 +7,10 @@ from solders.keypair import Keypair
 from tests.plugins.skills import SkillBench
 from tests.promises import promise
 from tests.support.engine import authorize, by_hand, locked_stake
+from tests.support.localnet import rent
 
 from solward.types.errors import InvalidRequest
+from solward.types.money import format_sol
 
 STRANGER = Keypair().pubkey()
 
@@ -49,7 +51,8 @@ async def test_a_stakes_whole_life_is_told_with_what_comes_next(skills: SkillBen
 
     said = await skills.run("unstake_sol", stakeAccount=account)
     assert said == (
-        f"Unstaked stake account {account}, 1.49771712 SOL delegated. Status: confirmed."
+        f"Unstaked stake account {account}, {format_sol(1_500_000_000 - rent(200))} SOL delegated."
+        f" Status: confirmed."
         f" Signature: {(await last(skills))[1]}. It can be withdrawn with withdraw_stake once"
         " list_stakes shows it inactive, at the end of the epoch as a rule."
     )

@@ -3,8 +3,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 from tests.plugins.skills import SkillBench
+from tests.support.localnet import rent
 
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.types.money import format_sol
 
 
 async def test_wrapping_and_unwrapping_tell_account_amounts_and_signature(
@@ -22,6 +24,7 @@ async def test_wrapping_and_unwrapping_tell_account_amounts_and_signature(
     said = await skills.run("unwrap_sol")
     unwrapped = (await skills.bench.history())[0]
     assert said == (
-        f"Unwrapped 0.5 SOL from the wallet's wrapped SOL account {account}, with 0.00203928"
-        f" SOL of rent. Status: confirmed. Signature: {unwrapped.signature}."
+        f"Unwrapped 0.5 SOL from the wallet's wrapped SOL account {account}, with"
+        f" {format_sol(rent(165))} SOL of rent."
+        f" Status: confirmed. Signature: {unwrapped.signature}."
     )

@@ -14,6 +14,7 @@ from solders.keypair import Keypair
 from tests.operations.matrix.stand import Stand, new_stand
 from tests.promises import promise
 from tests.support.agents import Scripted, agent_body, calls
+from tests.support.localnet import rent
 from tests.support.services import Answer, serving_api
 
 from solward.agents.cycle import run_cycle
@@ -22,7 +23,7 @@ from solward.agents.store import agents as agent_store
 from solward.types.provider import Completion, CompletionRequest
 
 CEILING = 50_000_000  # MAX_COSTS_SOL_PER_DAY by default
-RENT, FEE = 2_039_280, 5_000
+RENT, FEE = rent(165), 5_000
 
 
 def stranger() -> str:

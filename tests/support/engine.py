@@ -37,7 +37,7 @@ from spl.token.models import (
     SetAuthorityParams,
 )
 from tests.support.database import refuse_changes_of_ended_records
-from tests.support.localnet import land
+from tests.support.localnet import land, rent
 
 from solward.database.database import Database
 from solward.operations.perform import Operations
@@ -367,7 +367,7 @@ def _signer(bench: Bench) -> AccountMeta:
 
 # What an attacker does between signature and ledger: state that changes after judgement.
 
-TOKEN_RENT = 2_039_280
+TOKEN_RENT = rent(165)
 
 
 @asynccontextmanager

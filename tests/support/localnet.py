@@ -23,6 +23,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
+from solward.solana.protocol import rent_of
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -46,6 +47,11 @@ class StillClock:
 
     def slots(self, count: int, slot_ms: int = SLOT_MS) -> None:
         self.now_ms += count * slot_ms
+
+
+def rent(size: int) -> int:
+    """Lamports of rent that a new localnet asks for an account of `size` bytes."""
+    return rent_of(size, LocalnetOptions().rent_per_byte)
 
 
 def key() -> Pubkey:

@@ -17,11 +17,10 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from spl.token.constants import TOKEN_PROGRAM_ID
-from tests.support.localnet import SOL, Chain, StillClock
+from tests.support.localnet import SOL, Chain, StillClock, rent
 from tests.support.programs import mint_account, token_account
 
 from solward.plugins.loaded import LoadedVenue
-from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_localnet.market import POOLS, genesis_accounts
 from solward_localnet.node import Localnet
@@ -184,9 +183,7 @@ class CpmmPool:
             (self.config, self.config_state()),
             (self.observation, self.observation_state()),
         )
-        made = {
-            key: Account(rent_exempt_minimum(len(data)), data, self.program) for key, data in owned
-        }
+        made = {key: Account(rent(len(data)), data, self.program) for key, data in owned}
         for side in (0, 1):
             units = self.reserves[side] + self.owed[side] + self.owed[2 + side]
             made[self.vaults[side]] = token_account(

@@ -32,6 +32,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import CloseAccountParams, SyncNativeParams, TransferCheckedParams
 from tests.support.engine import Bench, open_bench
+from tests.support.localnet import rent
 from tests.support.plugins import built_ins
 from tests.support.programs import token_account
 
@@ -60,7 +61,7 @@ MAKER, BONK_MAKER = Keypair(), Keypair()
 SOL = 1_000_000_000
 # The wallet's signature and the pool's.
 FEE = 10_000
-RENT = 2_039_280
+RENT = rent(165)
 
 Build = Callable[[Quote, str], Awaitable[bytes]]
 

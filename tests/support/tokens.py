@@ -28,6 +28,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import InitializeAccount3Params, InitializeMint2Params, MintToParams
 from tests.support.engine import Bench, open_bench
+from tests.support.localnet import rent
 
 from solward.operations.perform import Operations
 from solward.solana.tokens import Mint, read_mint
@@ -154,8 +155,8 @@ class Bank:
 
 SOL = 1_000_000_000
 FEE = 5_000
-RENT = 2_039_280
-RENT_2022 = 2_074_080
+RENT = rent(165)
+RENT_2022 = rent(170)
 PROGRAMS = (TOKEN, TOKEN_2022)
 
 

@@ -346,7 +346,8 @@ class SkillContext(OperationMethods):
                 pocket pays the fee, or the bytes of a whole transaction that only the pocket's
                 signature is missing from. The wallet may receive in them; it signs nothing.
             lamports: put in; the fee and the rent of accounts that the call opens come out of
-                these. After the fee the pocket must hold 0 or at least 890,880.
+                these. After the fee the pocket must hold 0 or the rent of an
+                account of 0 bytes, as much as the cluster asks.
             tokens: mint -> units put in, each into the pocket's associated account.
             returns: mint -> least units by which wallet and pocket together must grow by the call,
                 in its simulation; under the mint of wrapped SOL the lamports too.

@@ -18,7 +18,7 @@ from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
 from solward.context.pocket import PocketRequest
-from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.accounts import most_rent
 from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, System, Token
 from solward.solana.message import Call, decode_transaction, top_level_calls, unbatched
 from solward.solana.programs import (
@@ -411,7 +411,7 @@ async def plan_use(
             raise InvalidRequest(f"tokens: {address} has a transfer hook, so no pocket can hold it")
         taxed = TRANSFER_FEE in mint.extensions
         sides.append((PocketToken(mint.address, mint.program, mint.decimals, taxed), units))
-        rent += rent_exempt_minimum(associated_account_size(mint))
+        rent += most_rent(associated_account_size(mint))
     intent = Intent(
         type=TransactionType.OTHER,
         wallet=wallet,

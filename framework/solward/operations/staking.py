@@ -50,6 +50,7 @@ from solders.system_program import CreateAccountWithSeedParams, create_account_w
 from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
+from solward.solana.accounts import rent_now
 from solward.solana.instructions import Stake as StakeInstruction
 from solward.solana.programs import (
     CLOCK_SYSVAR,
@@ -95,7 +96,7 @@ async def plan_stake(
     """
     lamports = sol_to_lamports(amount, "amount")
     named = None if validator is None else str(parse_address(validator, "validator"))
-    rent = await ledger.rent_exempt_minimum(STAKE_ACCOUNT_BYTES)
+    rent = await rent_now(ledger, STAKE_ACCOUNT_BYTES)
     minimum = await _minimum_delegation(ledger)
     if lamports < rent + minimum:
         raise InvalidRequest(

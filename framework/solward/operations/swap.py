@@ -30,7 +30,7 @@ from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
 from solward.operations.venues import Venue, Venues, every_offer
-from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.accounts import most_rent
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
@@ -82,7 +82,7 @@ _FEE_SHARE = 10
 
 # What a whole transaction may cost its pocket beside the amount: the network fee and its priority,
 # accounts for both tokens, and what an account must keep to exist.
-_CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + rent_exempt_minimum(0)
+_CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + most_rent(0)
 # What a pocket has for it; most of it comes back. A venue that sponsors takers of less than 0.01
 # SOL would add a signer of its own, which no call may have.
 _FLOAT = 2 * _CALL_COSTS
@@ -587,7 +587,7 @@ async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
         # The hook's program wants accounts that the wallet's signature must not meet.
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
     side = PocketToken(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
-    return _Token(side, rent_exempt_minimum(associated_account_size(mint)))
+    return _Token(side, most_rent(associated_account_size(mint)))
 
 
 def _plain(quote: Quote) -> Quote:

@@ -56,6 +56,7 @@ from solward.operations.declared.tokens import (
 )
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
+from solward.solana.accounts import most_rent, rent_now
 from solward.solana.instructions import (
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
@@ -271,13 +272,13 @@ def associated_account(owner: Pubkey, mint: Mint) -> Pubkey:
 async def open_account(
     ledger: ReadLedger, owner: Pubkey, mint: Mint, account: Pubkey
 ) -> tuple[int, tuple[Instruction, ...]]:
-    """The lamports of rent and the instruction that open an associated account, if it is needed."""
+    """The most lamports of rent and the instruction that open an associated account, where it is
+    needed."""
     found = await ledger.account(str(account))
     # Lamports somebody sent to the address before do not open it.
     if found is not None and found.owner == mint.program:
         return 0, ()
-    rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
-    return rent, (_open_associated(owner, mint),)
+    return most_rent(associated_account_size(mint)), (_open_associated(owner, mint),)
 
 
 def _open_associated(owner: Pubkey, mint: Mint) -> Instruction:
@@ -386,14 +387,13 @@ async def plan_launch_token(
     account = associated_account(owner, mint)
     texts = _strings(name, symbol, "")
     # The metadata is written by growing the account, whose rent must be there before.
-    mint_rent = await ledger.rent_exempt_minimum(
-        _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
+    mint_rent = await rent_now(
+        ledger, _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
     )
-    account_rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
     intent = Intent(
         type=TransactionType.TOKEN_LAUNCH,
         wallet=wallet,
-        rent_lamports=mint_rent + account_rent,
+        rent_lamports=mint_rent + most_rent(associated_account_size(mint)),
         tokens_in={mint.address: units},
         details={
             "mint": mint.address,
@@ -569,12 +569,12 @@ async def _receiver(
 
 
 async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) -> int:
-    """Lamports that opening the receiver's associated account takes; 0 where it is open."""
+    """Lamports that opening the receiver's associated account takes at most; 0 where it is open."""
     state = await ledger.account(str(account))
     existing = token_account(state)
     if existing is None:
         # Lamports somebody sent to the address before do not open it.
-        return await ledger.rent_exempt_minimum(associated_account_size(mint))
+        return most_rent(associated_account_size(mint))
     if existing.owner != str(owner):
         raise InvalidRequest(
             f"to: the associated token account {account} was given away to {existing.owner}"

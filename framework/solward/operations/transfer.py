@@ -19,7 +19,7 @@ from spl.token.models import CloseAccountParams, SyncNativeParams
 from solward.operations.declared.sol import AIRDROP, MAX_AIRDROP_SOL, TRANSFER, UNWRAP_SOL, WRAP_SOL
 from solward.operations.plans import plans
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
@@ -88,7 +88,7 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | in
     existing = await ledger.account(str(account))
     # Lamports somebody sent to the address before do not open it.
     is_open = existing is not None and existing.owner == TOKEN_PROGRAM
-    rent = 0 if is_open else await ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
+    rent = 0 if is_open else TOKEN_ACCOUNT_RENT
     intent = Intent(
         type=TransactionType.WRAP_SOL,
         wallet=wallet,

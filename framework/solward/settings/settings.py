@@ -50,7 +50,12 @@ from solward.settings.masking import masked_value, secret_fields
 from solward.settings.secret_rules import HOW_TO_MAKE, LEAST_BYTES, weaknesses
 from solward.settings.variables import Variables, check_env_file, env_file_values, meant_setting
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
-from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
+from solward.solana.protocol import (
+    DEFAULT_MAX_NETWORK_FEE,
+    LAMPORTS_PER_SIGNATURE,
+    LOCALNET_RENT_PER_BYTE,
+    MAX_LOCALNET_RENT_PER_BYTE,
+)
 from solward.support.webhook_signature import MIN_SECRET_BYTES
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.types.errors import ConfigError, InvalidRequest
@@ -263,6 +268,7 @@ class Settings(AccessSettings, VendorSettings):
     localnet_slot_ms: int = Field(200, ge=1)
     localnet_finality: Literal["alpenglow", "tower", "finalized"] = "alpenglow"
     localnet_slots_per_epoch: int = Field(432, ge=32)
+    localnet_rent_per_byte: int = Field(LOCALNET_RENT_PER_BYTE, ge=1, le=MAX_LOCALNET_RENT_PER_BYTE)
 
     def __init__(self, **values: Any) -> None:
         try:

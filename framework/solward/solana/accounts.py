@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -9,11 +10,13 @@ from typing import Final
 from solders.pubkey import Pubkey
 
 from solward.solana.programs import SYSTEM_PROGRAM
-from solward.types.ledger import Account
+from solward.solana.protocol import MOST_RENT_PER_BYTE, RENT_OVERHEAD_BYTES, rent_of
+from solward.types.errors import LedgerUnavailable
+from solward.types.ledger import Account, ReadLedger
+from solward.types.money import U64_MAX
 
-# (data length + 128) bytes at 3,480 lamports a byte-year, two years: the rent-exempt minimum.
-RENT_PER_BYTE: Final = 6_960
-RENT_OVERHEAD_BYTES: Final = 128
+# Rent: u64 lamports a byte and year, f64 years (1 since SIMD-0194), then a byte that nothing reads.
+_RENT = struct.Struct("<Qd")
 
 # AddressLookupTable: u32 state (1 = table), u64 deactivation slot, then bookkeeping up to byte 56,
 # then the addresses.
@@ -35,9 +38,42 @@ class Nonce:
     lamports_per_signature: int
 
 
-def rent_exempt_minimum(size: int) -> int:
-    """Lamports an account of `size` data bytes must hold."""
-    return (size + RENT_OVERHEAD_BYTES) * RENT_PER_BYTE
+def most_rent(size: int) -> int:
+    """Lamports that a bound counts for an account of `size` data bytes."""
+    return rent_of(size, MOST_RENT_PER_BYTE)
+
+
+def rent_per_byte(sysvar: Account | None) -> int:
+    """Lamports a byte that the Rent sysvar of a node says, rounded up, at least 0;
+    `MOST_RENT_PER_BYTE` where the node shows none, more where it shows no finite number."""
+    if sysvar is None or len(sysvar.data) < _RENT.size:
+        return MOST_RENT_PER_BYTE
+    rate, years = _RENT.unpack_from(sysvar.data)
+    return max(0, math.ceil(rate * years)) if math.isfinite(rate * years) else U64_MAX
+
+
+def rent_refusal(per_byte: int) -> str | None:
+    """Why nothing that pays rent is signed where a node says `per_byte`; None where it may be."""
+    if per_byte <= MOST_RENT_PER_BYTE:
+        return None
+    return (
+        f"the ledger asks {per_byte} lamports of rent a byte; this version counts at most"
+        f" {MOST_RENT_PER_BYTE}, and signs nothing that pays rent where it is more"
+    )
+
+
+async def rent_now(ledger: ReadLedger, size: int) -> int:
+    """Lamports that a new account of `size` data bytes must hold on the cluster now.
+
+    Raises:
+        LedgerUnavailable: the ledger asks more than bounds count, or says no number.
+        LedgerError: the ledger did not answer.
+    """
+    lamports = await ledger.rent_exempt_minimum(size)
+    refused = rent_refusal(-(-lamports // (size + RENT_OVERHEAD_BYTES)))
+    if refused is not None:
+        raise LedgerUnavailable(refused[0].upper() + refused[1:])
+    return lamports
 
 
 def key_at(data: bytes, start: int) -> str:

@@ -29,3 +29,18 @@ MOST_SLOT_MS: Final = 1_000
 polled all the time, or plans kept until they are too old."""
 UNMEASURED_SLOT_MS: Final = 200
 """Of a slot until it is measured: what mainnet's gates aim at."""
+MOST_RENT_PER_BYTE: Final = 6_960
+"""Lamports of rent a byte that bounds count, whatever less a cluster asks: the most that SIMD-0437
+lets one ask, and SIMD-0438 may bring back. Where a node says more, nothing that pays rent is
+signed."""
+RENT_OVERHEAD_BYTES: Final = 128
+"""That an account pays rent for beside its data."""
+LOCALNET_RENT_PER_BYTE: Final = 5_080
+"""Lamports that a new localnet asks where nothing says otherwise: mainnet's in November 2026."""
+MAX_LOCALNET_RENT_PER_BYTE: Final = 1_000_000
+"""Lamports that a localnet can be set to ask."""
+
+
+def rent_of(size: int, per_byte: int) -> int:
+    """Lamports an account of `size` data bytes must hold at `per_byte` lamports a byte."""
+    return (size + RENT_OVERHEAD_BYTES) * per_byte

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.accounts import most_rent
 from solward.solana.programs import (
     INCINERATOR,
     LOADERS,
@@ -103,4 +103,5 @@ def _holds_no_loose_sol(held: TokenAccount, state: Account) -> bool:
     """Whether a token account's lamports are its rent, or synced to wrapped SOL."""
     if held.rent_reserve is not None:
         return state.lamports == held.amount + held.rent_reserve
-    return state.lamports <= rent_exempt_minimum(len(state.data))
+    # One that was made while rent was at its highest keeps what it paid.
+    return state.lamports <= most_rent(len(state.data))

@@ -15,7 +15,7 @@ from typing import Final
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.solana.accounts import key_at, rent_exempt_minimum
+from solward.solana.accounts import key_at, most_rent
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     PROGRAM_NAMES,
@@ -41,9 +41,9 @@ TOKEN_2022_MAX_ACCOUNT_BYTES: Final = 195
 # A TokenMetadata without its texts: header, two keys, and the length of its list of further fields.
 TOKEN_METADATA_FIXED_BYTES: Final = 4 + 64 + 4
 
-TOKEN_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
-TOKEN_2022_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_2022_ACCOUNT_BYTES)
-TOKEN_2022_MAX_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_2022_MAX_ACCOUNT_BYTES)
+# Lamports that bounds count for an account; a cluster may ask less.
+TOKEN_ACCOUNT_RENT: Final = most_rent(TOKEN_ACCOUNT_BYTES)
+TOKEN_2022_MAX_ACCOUNT_RENT: Final = most_rent(TOKEN_2022_MAX_ACCOUNT_BYTES)
 
 # Mint authority, supply, decimals, initialised, freeze authority; authorities are a u32 tag and
 # 32 bytes (`COption<Pubkey>`).

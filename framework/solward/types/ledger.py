@@ -73,7 +73,8 @@ class ReadLedger(Protocol):
         """The current slot at `confirmed`."""
 
     async def rent_exempt_minimum(self, size: int) -> int:
-        """Lamports an account of `size` bytes must hold."""
+        """Lamports an account of `size` bytes must hold, asked each time: a cluster may change
+        what it asks for with each epoch."""
 
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str

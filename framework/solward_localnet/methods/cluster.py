@@ -13,6 +13,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from solward.solana.fees import fee_terms
+from solward.solana.protocol import MAX_LOCALNET_RENT_PER_BYTE
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
 from solward_localnet.ledger import LocalLedger
@@ -379,4 +380,19 @@ def advance_epochs(ledger: LocalLedger, params: Params) -> int:
     return advance_slots(ledger, [max(0, target - chain.slot)])
 
 
-CONTROL_METHODS = {"solward_advanceSlots": advance_slots, "solward_advanceEpochs": advance_epochs}
+def set_rent(ledger: LocalLedger, params: Params) -> int:
+    """Ask so many lamports of rent a byte from now on; what is asked after it."""
+    per_byte = integer_at(params, 0)
+    if not 1 <= per_byte <= MAX_LOCALNET_RENT_PER_BYTE:
+        raise invalid_params(
+            f"Invalid param: from 1 to {MAX_LOCALNET_RENT_PER_BYTE} lamports, not {per_byte}"
+        )
+    ledger.set_rent(per_byte)
+    return per_byte
+
+
+CONTROL_METHODS = {
+    "solward_advanceSlots": advance_slots,
+    "solward_advanceEpochs": advance_epochs,
+    "solward_setRent": set_rent,
+}

@@ -15,8 +15,8 @@ def skill_spec() -> SkillSpec:
         name="launch_token",
         description=(
             "Create a new Token-2022 token, its name and symbol on chain, and mint the initial"
-            " supply to the wallet, which stays its mint and freeze authority. Costs about"
-            " 0.006 SOL of rent."
+            " supply to the wallet, which stays its mint and freeze authority. Costs"
+            " the rent of two accounts, which the network sets."
         ),
         parameters=operation_parameters("launch_token"),
         effects=Effects.SPEND,

@@ -15,7 +15,7 @@ def skill_spec() -> SkillSpec:
         name="stake_sol",
         description=(
             "Stake SOL with a validator, in a new stake account of the wallet's. The amount"
-            " includes the account's rent of about 0.0023 SOL. The spending limits apply."
+            " includes the account's rent, which the network sets. The spending limits apply."
             " To get it back: unstake_sol, wait until list_stakes shows it inactive, then"
             " withdraw_stake."
         ),

@@ -32,7 +32,7 @@ _SAVINGS_TAG = "solward-demo-savings"
 # A first minute that tells a story in the transaction list, then a routine. Within the default
 # limits for days, and with room for a visitor and for what waits for one: never more than 4
 # transactions a minute (limit 5), so that the held transfer fits whenever it is approved; the
-# largest is the stake's 1.1 SOL (limit 2, least 1.00228288); of SOL 1.45 once and then 0.002 a
+# largest is the stake's 1.1 SOL (limit 2, least 1 and its rent); of SOL 1.45 once and then 0.002 a
 # minute, 2.88 a day, so at most 4.33 in 24 hours (limit 10); and of fees and rent 0.0094 once and
 # then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a swap under way holds 0.002.
 # What is refused, held and bought is asked for once, in one cycle: a decision ends it for good.

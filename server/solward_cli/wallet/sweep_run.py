@@ -28,6 +28,7 @@ from solward.client import (
     Unauthorized,
     Wallet,
 )
+from solward.solana.accounts import most_rent
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.money import (
     format_amount,
@@ -54,11 +55,15 @@ _ADVICE = {
 
 # Lamports of a transfer by the engine: one signature, no priority fee.
 FEE = 5_000
-# Least balance of an account without data: (0 + 128) bytes of rent at 6,960 lamports. The ledger
-# refuses a transaction that leaves less, unless it leaves nothing.
-RENT_EXEMPT = 890_880
+# The ledger refuses a transaction that leaves an account less than its rent, unless it leaves
+# nothing; and whose payer holds less when the fee is taken. No cluster asks more than this.
+MOST_RENT = most_rent(0)
 # Smaller parts are not sent: much of each would be its fee.
 LEAST_PART = 100_000
+
+
+# Where the wallet holds too little to pay a fee.
+_MORE = "send it 0.001 SOL and sweep again, or leave it"
 
 
 class _Outcome(Enum):
@@ -208,7 +213,9 @@ class Sweep:
                 break
             send = partial(self.client.wallets.transfer, self.wallet.id, to=self.to)
             record = await self._transact(
-                f"send {format_sol(part)} SOL", partial(send, amount=lamports_to_sol(part))
+                f"send {format_sol(part)} SOL",
+                partial(send, amount=lamports_to_sol(part)),
+                _MORE if part < MOST_RENT else None,
             )
             if record is None:
                 return
@@ -216,9 +223,12 @@ class Sweep:
             self.left.append(_unsent_sol(balance, await self._headroom()))
 
     async def _transact(
-        self, what: str, make: Callable[[], Awaitable[Transaction]]
+        self, what: str, make: Callable[[], Awaitable[Transaction]], advice: str | None = None
     ) -> Transaction | _Outcome | None:
         """Make one transaction once the rate limit has room.
+
+        Args:
+            advice: what to do where it is refused for a reason that `_ADVICE` does not have.
 
         Returns:
             None where it is refused or still pending, recorded in `left`; `_RETRY` where it was
@@ -244,8 +254,8 @@ class Sweep:
                     continue
                 if self._last_balance != (await self._balance()).raw:
                     return _RETRY
-                advice = _ADVICE.get(rule, f"mend it and sweep again, {_EXPORT}")
-                self.left.append(Left(what, str(error), advice))
+                other = advice or f"mend it and sweep again, {_EXPORT}"
+                self.left.append(Left(what, str(error), _ADVICE.get(rule, other)))
                 return None
             self.sent.append(record)
             if record.status == "pending":
@@ -278,9 +288,8 @@ class Sweep:
 
 def _unsent_sol(balance: int, headroom: Headroom) -> Left:
     what = f"{format_sol(balance)} SOL"
-    if balance < FEE + RENT_EXEMPT:
-        why = f"an account pays a fee only where {format_sol(RENT_EXEMPT)} SOL stay"
-        return Left(what, why, "send it 0.001 SOL and sweep again, or leave it")
+    if balance <= FEE:
+        return Left(what, "it is no more than the network's fee", _MORE)
     if headroom.today is not None and headroom.today < balance - FEE:
         why = f"daily_limit: {format_sol(headroom.today)} SOL may still be sent today"
         return Left(what, why, _ADVICE["daily_limit"])
@@ -315,15 +324,16 @@ class Headroom:
 def next_part(balance: int, headroom: Headroom) -> int:
     """Lamports to send next of `balance`; 0 where the limits leave none, or none can be sent.
 
-    The last part empties the wallet; those before it leave enough to pay for the next.
+    The last part empties the wallet; those before it leave enough to pay for the next. Whether a
+    last one below `MOST_RENT` can be sent is for the cluster's rent to decide.
     """
     spendable = balance - FEE
     caps = [cap for cap in (headroom.per_tx, headroom.today) if cap is not None]
-    if spendable < RENT_EXEMPT:
+    if spendable <= 0:
         return 0
     if not caps or spendable <= min(caps):
         return spendable
-    part = min(*caps, spendable - FEE - RENT_EXEMPT)
+    part = min(*caps, spendable - FEE - MOST_RENT)
     return part if part >= LEAST_PART else 0
 
 

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import select
 from tests.e2e.money.test_crash_points import settled
 from tests.promises import promise
+from tests.support.localnet import rent
 from tests.support.processes import Service, funded_wallet, sol_of
 
 from solward.database.database import Database
@@ -24,7 +25,7 @@ from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 
 AMOUNT = Decimal("0.01")
-RENT = Decimal("0.00203928")
+RENT = Decimal(rent(165)).scaleb(-9)
 BODY = {"inputToken": "SOL", "outputToken": "USDC", "amount": float(AMOUNT)}
 
 ONE = [(step, 1) for step in PAID_STEPS]

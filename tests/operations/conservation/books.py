@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import select
 from tests.operations.conservation.ledger import Landed
 from tests.support.engine import Bench
+from tests.support.localnet import rent
 
 from solward.database.tables import attempts, reservations, transactions
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT
 from solward.support.clock import now_ms
 from solward.support.durations import MINUTE_MS
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
@@ -118,7 +119,7 @@ def _rent_on_the_way(record: TransactionRecord) -> int:
     debit is the most that could leave. A sale into SOL has two of them, any other one."""
     if record.type != TransactionType.SWAP:
         return 0
-    return TOKEN_ACCOUNT_RENT * (1 + (record.details["outputToken"] == WRAPPED_SOL_MINT))
+    return rent(TOKEN_ACCOUNT_BYTES) * (1 + (record.details["outputToken"] == WRAPPED_SOL_MINT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +219,8 @@ class Books:
         said = told(record, self.decimals)
         assert record.fee_lamports == fact.fee, f"{record.type}: a wrong fee"
         assert held >= -landed.change(fact.address), f"{record.type} settled below its debit"
-        rent = fact.rent + _rent_on_the_way(record)
-        assert held == said.counted + fact.fee + rent, f"{record.type}: a wrong debit"
+        due = fact.rent + _rent_on_the_way(record)
+        assert held == said.counted + fact.fee + due, f"{record.type}: a wrong debit"
         # The embedded ledger's word is enough: rent that did not leave counts no more.
         paid = fact.fee + fact.rent
         costs = {spending.COSTS_ASSET: paid} if paid else {}
@@ -239,9 +240,9 @@ class Books:
                 for account in landed.created:
                     opened[account] = record_id, landed.after[account] - wrapped
             elif record.type in CLOSES:
-                opening, rent = opened.pop(record.details["account"], ("", 0))
+                opening, paid = opened.pop(record.details["account"], ("", 0))
                 for key in [key for key in expected if key[::2] == (opening, spending.COSTS_ASSET)]:
-                    expected[key] -= min(rent, units_of(record.details["reclaimed"], 9))
+                    expected[key] -= min(paid, units_of(record.details["reclaimed"], 9))
 
     def _check_limits(self, kept: Sequence[Any]) -> None:
         since = now_ms() - MINUTE_MS

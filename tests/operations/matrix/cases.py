@@ -21,17 +21,19 @@ from tests.operations.matrix.row import (
     given,
 )
 from tests.operations.matrix.stand import FUNDS, SOL, Stand, stranger
+from tests.support.localnet import rent
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.stakes import read_stakes
 from solward.solana.tokens import token_account
+from solward.types.money import format_sol
 from solward.vault.money.request import ADMIN
 from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)
 FEE = 5_000
-TOKEN_RENT = 2_039_280
-STAKE_RENT = 2_282_880
+TOKEN_RENT = rent(165)
+STAKE_RENT = rent(200)
 # The limits of the service under the table, beside `PER_MINUTE`.
 MOST_SOL = Decimal("1.5")
 MOST_USDC_UNITS = 10 * 10**6
@@ -160,7 +162,7 @@ async def _closed(stand: Stand, params: Params, record: Mapping[str, Any]) -> Pa
     details = record["details"]
     assert await stand.accounts(params["mint"]) == []
     assert await stand.lamports(details["account"]) == 0
-    assert details["reclaimed"] == Decimal("0.00207408")
+    assert details["reclaimed"] == Decimal(rent(170)).scaleb(-9)
     return {**params, "account": details["account"], "reclaimed": details["reclaimed"]}
 
 
@@ -357,7 +359,7 @@ ROWS: Mapping[str, Row] = {
         route=Route("POST", "/stake"),
         ready=given(amount=_STAKED),
         does=Spends("stake", _staked),
-        bad=Bad({"amount": 1}, "amount must be at least 1.00228288 SOL"),
+        bad=Bad({"amount": 1}, f"amount must be at least {format_sol(10**9 + STAKE_RENT)} SOL"),
         block=Block("max_per_tx", given(amount=Decimal("1.6"))),
     ),
     "unstake_sol": Row(

@@ -17,10 +17,8 @@ from tests.support.tokens import open_tokens
 from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAMS
-from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import GuardrailBlocked, LedgerError, TransactionFailed
 from solward.vault.guardrails import Policy
-from solward.vault.ledger.client import RpcLedger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN
 from solward_localnet.node import Localnet
@@ -110,16 +108,6 @@ async def refused(home: Path, network: str, text: str) -> None:
                     raise AssertionError("the cluster was opened")
     finally:
         await localnet.close()
-
-
-async def test_a_cluster_that_asks_more_rent_than_the_bound_counts_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def more(_ledger: RpcLedger, _size: int) -> int:
-        return TOKEN_ACCOUNT_RENT + 1
-
-    monkeypatch.setattr(RpcLedger, "rent_exempt_minimum", more)
-    await refused(tmp_path, "localnet", r"asks 0\.002039281 SOL of rent")
 
 
 async def test_30_another_cluster_than_the_configured_one_is_refused(tmp_path: Path) -> None:

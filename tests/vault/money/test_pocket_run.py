@@ -15,6 +15,7 @@ from spl.token.constants import WRAPPED_SOL_MINT as WSOL
 from tests.promises import promise
 from tests.support.clock import until
 from tests.support.engine import Bench, open_bench
+from tests.support.localnet import rent
 from tests.support.swaps import USDC, pay_sol
 
 from solward.context.pocket import PocketRequest
@@ -31,7 +32,7 @@ from solward.vault.store.pockets import PocketRow, PocketState
 
 FUND_FEE, CALL_FEE, SWEEP_FEE = 5_000, 5_000, 10_000
 LAMPORTS = 20_000_000
-EMPTY_FLOOR = 890_880
+EMPTY_FLOOR = rent(0)
 
 
 def calling(*instructions: Instruction) -> Any:

@@ -37,6 +37,7 @@ from tests.vault.money.test_reconcile import restarted
 
 from solward.database.tables import attempts, reservations
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import LedgerUnavailable
 from solward.types.guardrail import Line, Operation
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -297,7 +298,10 @@ async def test_balances_that_never_come_hold_no_record_open(tmp_path: Path) -> N
         record = await swaps.swap("SOL", "USDC", 1)
         assert record.status is TransactionStatus.CONFIRMED
         assert swaps.bench.wire.calls["getTransaction"] > 1
-        assert await kept(swaps.bench) == {SOL_ASSET: SOL, COSTS_ASSET: FEE + 2 * RENT}
+        assert await kept(swaps.bench) == {
+            SOL_ASSET: SOL,
+            COSTS_ASSET: FEE + 2 * TOKEN_ACCOUNT_RENT,
+        }
 
 
 async def test_balances_that_come_late_are_waited_for(swaps: SwapBench) -> None:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
+from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, rent_of
 from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionType
 
@@ -29,6 +30,11 @@ ACCOUNT = "GEVUHyWDGETFB2QXpKh43KZDyZZzHTQptZRqx1sA2wfu"
 STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"
 VALIDATOR = "9QU2QSxhb24FUX3Tu2FpczXjpK3VYrvRudywSZaM29mF"
 WRAPPED = "4yzpwGH8prcWPpXbJKjyVCdBBCaUyKuomxgmmZr5MrYh"
+
+
+def example_rent(size: int) -> Decimal:
+    """SOL of rent, as examples show it, of an account of `size` data bytes."""
+    return Decimal(rent_of(size, LOCALNET_RENT_PER_BYTE)).scaleb(-9)
 
 
 class Required:

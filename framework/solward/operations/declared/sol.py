@@ -88,7 +88,7 @@ UNWRAP_SOL = Operation(
         _ACCOUNT,
         Amount("reclaimed", "Rent that came back."),
     ),
-    answer={"amount": 0.5, "account": fields.WRAPPED, "reclaimed": 0.00203928},
+    answer={"amount": 0.5, "account": fields.WRAPPED, "reclaimed": float(fields.example_rent(165))},
     refusals=("There is nothing to unwrap: the wallet has no wrapped SOL account",),
     verb="Unwrap",
     progress="Unwrapping",

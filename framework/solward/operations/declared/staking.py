@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from solward.operations.declared import fields
 from solward.operations.declared.fields import Address, Amount, Operation, Text
 from solward.types.record import TransactionType
@@ -43,8 +45,8 @@ STAKE = Operation(
         "amount": 1.5,
     },
     refusals=(
-        "amount must be at least 1.00228288 SOL: the network's minimum delegation of 1 SOL and"
-        " 0.00228288 SOL of rent",
+        f"amount must be at least {1 + fields.example_rent(200)} SOL: the network's minimum"
+        f" delegation of 1 SOL and {fields.example_rent(200)} SOL of rent",
     ),
     verb="Stake",
     progress="Staking",
@@ -63,7 +65,11 @@ UNSTAKE = Operation(
         Amount("amount", "SOL delegated."),
     ),
     example={"stakeAccount": fields.STAKE},
-    answer={"stakeAccount": fields.STAKE, "validator": fields.VALIDATOR, "amount": 1.49771712},
+    answer={
+        "stakeAccount": fields.STAKE,
+        "validator": fields.VALIDATOR,
+        "amount": float(Decimal("1.5") - fields.example_rent(200)),
+    },
     flag="deactivated",
     refusals=(f"stakeAccount: {fields.STAKE} is inactive already; withdraw it instead",),
     verb="Unstake",

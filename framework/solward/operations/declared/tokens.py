@@ -195,7 +195,11 @@ CLOSE_ACCOUNT = Operation(
         Amount("reclaimed", "SOL that came back."),
     ),
     example={"mint": fields.MINT},
-    answer={"mint": fields.MINT, "account": fields.ACCOUNT, "reclaimed": 0.00207408},
+    answer={
+        "mint": fields.MINT,
+        "account": fields.ACCOUNT,
+        "reclaimed": float(fields.example_rent(170)),
+    },
     refusals=(f"mint: the wallet has no token account of {fields.MINT}",),
     verb="Close",
     progress="Closing",

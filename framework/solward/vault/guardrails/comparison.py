@@ -6,14 +6,20 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from solward.solana.accounts import nonce_authority, rent_exempt_minimum
+from solward.solana.accounts import nonce_authority, rent_per_byte
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import (
+    RENT_SYSVAR,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.solana.stakes import stake_account
 from solward.solana.tokens import (
     NON_TRANSFERABLE,
-    TOKEN_2022_ACCOUNT_RENT,
-    TOKEN_ACCOUNT_RENT,
+    TOKEN_2022_ACCOUNT_BYTES,
+    TOKEN_ACCOUNT_BYTES,
     TRANSFER_FEE,
     TRANSFER_HOOK,
     Mint,
@@ -240,7 +246,9 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
 
 
 def _rent_room(view: View, address: str, flows: Flows) -> int:
-    """Lamports of a payment to `address` that are rent; registers the account as created."""
+    """Lamports of a payment to `address` that are rent, at what the ledger asks and bounds count;
+    registers the account as created."""
+    per_byte = min(rent_per_byte(view.pre(RENT_SYSVAR)), MOST_RENT_PER_BYTE)
     before, after = view.pre(address), view.post(address)
     if before is not None and (before.owner != SYSTEM_PROGRAM or before.data):
         return 0
@@ -248,10 +256,10 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     token, mint = token_account(after), mint_account(address, after)
     if after is not None and token is not None:
         flows.created[address] = token.owner
-        return max(0, rent_exempt_minimum(len(after.data)) - balance)
+        return max(0, rent_of(len(after.data), per_byte) - balance)
     if after is not None and mint is not None:
         flows.created[address] = mint.mint_authority or view.wallet
-        return max(0, rent_exempt_minimum(len(after.data)) - balance)
+        return max(0, rent_of(len(after.data), per_byte) - balance)
     entry = view.initialised.get(address)
     if after is None and entry is not None and entry[1] in (view.wallet, view.pocket):
         # Created and closed again; `closed` refuses closing the wallet's to a stranger, and what a
@@ -259,9 +267,12 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
         opened = mint_account(entry[0], view.pre(entry[0]))
         if opened is not None:
             # Larger where the mint's extensions want one of their own in each account.
-            return max(0, rent_exempt_minimum(associated_account_size(opened)) - balance)
-        classic = entry[0] == WRAPPED_SOL_MINT
-        return max(0, (TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_ACCOUNT_RENT) - balance)
+            size = associated_account_size(opened)
+        elif entry[0] == WRAPPED_SOL_MINT:
+            size = TOKEN_ACCOUNT_BYTES
+        else:
+            size = TOKEN_2022_ACCOUNT_BYTES
+        return max(0, rent_of(size, per_byte) - balance)
     return 0
 
 

@@ -67,7 +67,8 @@ class Simulation:
     absent, which `analyse` refuses for every writable key of the transaction.
 
     Attributes:
-        pre: address -> state before. Give every key of the transaction, readonly ones too.
+        pre: address -> state before. Give every key of the transaction, readonly ones too, and the
+            Rent sysvar, without which rent is shown as high as bounds count it.
         post: address -> state after; at least every writable key.
         inner: all inner instructions, in order (see `inner_from_json`).
     """

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from solders.message import MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 
-from solward.solana.accounts import key_at, rent_exempt_minimum
+from solward.solana.accounts import key_at, most_rent
 from solward.solana.fees import (
     COMPUTE_BUDGET_SIZES,
     SET_UNIT_LIMIT,
@@ -354,7 +354,7 @@ def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
                 mints[account] = size
             elif call.data[:8] == TOKEN_METADATA_INITIALIZE and account in mints:
                 mints[account] += TOKEN_METADATA_FIXED_BYTES + len(call.data) - 8
-    return {mint: rent_exempt_minimum(size) for mint, size in mints.items()}
+    return {mint: most_rent(size) for mint, size in mints.items()}
 
 
 def _created_stakes(calls: Sequence[Call], wallet: str) -> frozenset[str]:

@@ -66,10 +66,9 @@ _MAX_DECIMALS = 255
 
 @dataclass(slots=True)
 class _Known:
-    """What the ledgers over the same nodes know: rent by size, the slot time by each, which
-    commitment is asked for, `landed_slot`, and how often a node said that a transaction landed."""
+    """What the ledgers over the same nodes know: the slot time by each, which commitment is asked
+    for, `landed_slot`, and how often a node said that a transaction landed."""
 
-    rent: dict[int, int] = field(default_factory=dict)
     slot_times: dict[Transport, SlotTime] = field(default_factory=dict)
     commitment: Commitment = field(default_factory=Commitment)
     looked_at: float = float("-inf")
@@ -247,12 +246,8 @@ class RpcLedger:
         return _int(await self._call("getSlot", _CONFIRMED))
 
     async def rent_exempt_minimum(self, size: int) -> int:
-        """Lamports an account of `size` bytes must hold; a cluster constant, so cached."""
-        rent = self._known.rent
-        if size not in rent:
-            answer = await self._call("getMinimumBalanceForRentExemption", size, _CONFIRMED)
-            rent[size] = _int(answer)
-        return rent[size]
+        """See `ReadLedger.rent_exempt_minimum`."""
+        return _u64(await self._call("getMinimumBalanceForRentExemption", size, _CONFIRMED))
 
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from spl.memo.constants import MEMO_PROGRAM_ID
 
+from solward.solana.accounts import rent_per_byte, rent_refusal
 from solward.solana.fees import fee_terms
 from solward.solana.message import (
     AnyMessage,
@@ -31,7 +33,7 @@ from solward.solana.message import (
     resolve,
     resolved_calls,
 )
-from solward.solana.programs import CLOCK_SYSVAR, WRAPPED_SOL_MINT
+from solward.solana.programs import CLOCK_SYSVAR, RENT_SYSVAR, WRAPPED_SOL_MINT
 from solward.solana.protocol import (
     BLOCKHASH_BLOCKS,
     LEAST_SLOT_MS,
@@ -92,6 +94,8 @@ MAX_APART_BLOCKS = 1000
 _STOPPED_S = MAX_APART_BLOCKS * LEAST_SLOT_MS / 1000
 # For the heights of the nodes beside the one in use.
 _OTHERS_S = 1.0
+# For what the nodes beside the one in use say of rent.
+_RENT_AGE_S = 10.0
 # A node tens of blocks behind takes a while, and behind one address another may be the next to
 # answer; for one that is some slots behind, a slot is waited.
 LAG_SLOTS = 5
@@ -315,6 +319,8 @@ class Assessor:
         self._built: dict[str, set[bytes]] = {}
         # Of a wallet's payments without their limit: how many equal ones were built on it.
         self._equal: dict[tuple[object, ...], int] = {}
+        # When nodes were asked, and the most lamports of rent a byte that one of them said.
+        self._rent = (-math.inf, 0)
 
     async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
         """Build, simulate and analyse.
@@ -607,10 +613,10 @@ class Assessor:
         bought = set() if draft.pocket is None else set(draft.pocket.returns)
         if draft.intent.type in (TransactionType.SWAP, TransactionType.OTHER):
             bought |= set(draft.intent.tokens_in)
-        # The ledger's time comes with the accounts, so that it costs no call.
+        # The ledger's time and rent come with the accounts, so that they cost no call.
         # So do the receivers of a payment, of which a message names the token accounts alone.
         receivers = () if draft.payment is None else draft.intent.destinations
-        read = list(dict.fromkeys((*addresses, *bought, *receivers, CLOCK_SYSVAR)))
+        read = list(dict.fromkeys((*addresses, *bought, *receivers, CLOCK_SYSVAR, RENT_SYSVAR)))
         try:
             read_at, states, result = await read_and_simulate(
                 self._ledger, bytes(transaction), read, addresses, min_slot
@@ -652,7 +658,8 @@ class Assessor:
         # Of all that a message names, its programs at least are there afterwards.
         if not any(result.accounts.values()):
             raise LedgerUnavailable("The simulation reported no accounts")
-        simulation = Simulation(before, result.accounts, inner)
+        rent = {RENT_SYSVAR: states[RENT_SYSVAR]}
+        simulation = Simulation(before | rent, result.accounts, inner)
         effects = analyse(
             message,
             keys,
@@ -674,6 +681,9 @@ class Assessor:
             )
             if address != WRAPPED_SOL_MINT
         ]
+        if effects.outflow is not None and effects.outflow.rent_lamports:
+            costly = rent_refusal(await self._most_rent(rent_per_byte(states[RENT_SYSVAR])))
+            refused += [] if costly is None else [("fee_limit", costly)]
         tied = read_at == result.slot
         if refused or not tied:
             effects = replace(effects, tied=tied, violations=(*effects.violations, *refused))
@@ -693,6 +703,25 @@ class Assessor:
             loaded_bytes=result.loaded_bytes,
             source_units=source_units,
         )
+
+    async def _most_rent(self, own: int) -> int:
+        """The most lamports of rent a byte that any node says: `own` is the word of the one in use,
+        that of the others is at most `_RENT_AGE_S` old. One that does not answer says nothing."""
+        nodes = self._ledger.nodes()
+        if len(nodes) > 1 and time.monotonic() - self._rent[0] > _RENT_AGE_S:
+            said = await asyncio.gather(*map(_rent_of_node, nodes))
+            self._rent = (time.monotonic(), max(said))
+        return max(own, self._rent[1])
+
+
+async def _rent_of_node(node: Ledger) -> int:
+    """0 where the node did not answer in time."""
+    try:
+        async with asyncio.timeout(_OTHERS_S):
+            found = await node.accounts([RENT_SYSVAR])
+    except (LedgerError, TimeoutError):
+        return 0
+    return rent_per_byte(found[RENT_SYSVAR])
 
 
 async def read_and_simulate(

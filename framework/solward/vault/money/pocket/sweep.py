@@ -9,9 +9,15 @@ from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
+from solward.solana.accounts import rent_per_byte, rent_refusal
 from solward.solana.fees import network_fee
 from solward.solana.message import required_signers
-from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import (
+    RENT_SYSVAR,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
 from solward.solana.tokens import TRANSFER_FEE, associated_address, mint_account, token_account
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import Intent
@@ -93,6 +99,9 @@ class PocketSweeps:
             if not amount and not accounts:
                 continue
             instructions = await self._homeward(wallet, row.address, amount, accounts)
+            if isinstance(instructions, str):
+                failure = instructions
+                continue
             draft = Draft(
                 Intent(type=record.type, wallet=wallet), instructions, pocket=PocketUse(pocket)
             )
@@ -141,8 +150,13 @@ class PocketSweeps:
 
     async def _homeward(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
-    ) -> tuple[Instruction, ...]:
+    ) -> tuple[Instruction, ...] | str:
+        """The instructions, or why none are made: the wallet would pay more rent than counted."""
         targets = [str(each.token.account(wallet)) for each in accounts]
-        found = await self._ledger.accounts(targets) if targets else {}
+        found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}
+        if not there.issuperset(targets):
+            costly = rent_refusal(rent_per_byte(found[RENT_SYSVAR]))
+            if costly is not None:
+                return costly
         return homeward(wallet, pocket, lamports, accounts, there)
