@@ -381,3 +381,19 @@ async def test_a_bid_is_lowered_to_what_the_ceiling_of_costs_leaves(tmp_path: Pa
         message = (await wire_of_last(swaps)).message
         assert isinstance(message, MessageV1)
         assert 4_999 <= (message.config.priority_fee or 0) <= 5_000
+
+
+@promise("version-by-setting")
+async def test_a_swap_for_version_0_stays_so_however_it_is_made_again(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    widened(swaps, 24)
+    draft: Draft = await plan(swaps, input_token="USDC", output_token="BONK", amount=10)
+    assert draft.version == 1
+    plain = draft.in_version_0()
+    assert plain.otherwise is not None
+    for each in (plain, plain.otherwise):
+        assert each.based_on is not None
+        made = each.based_on(7)
+        assert (each.version, made.version) == (0, 0)
+        assert made.pocket is not None
+        assert made.pocket.asserted == (draft.pocket.asserted[0], 7)
