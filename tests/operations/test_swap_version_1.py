@@ -38,6 +38,7 @@ from solward.operations.swap import PocketSwap
 from solward.solana.fees import fee_terms
 from solward.solana.message import decode_transaction, lookup_tables
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.types.errors import LedgerRejected, TransactionFailed
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -102,8 +103,8 @@ async def sold(swaps: SwapBench) -> TransactionRecord:
     message = (await wire_of_last(swaps)).message
     bound = worst_case(message, swaps.address)
     assert (bound.lamports, bound.fee_lamports, bound.tokens) == (SOL, FEE, {})
-    # The pocket's account is closed again; the wallet's own stays.
-    assert bound.rent_lamports == 2 * RENT
+    # Of the highest rent there may be. The pocket's account is closed again, the wallet's stays.
+    assert bound.rent_lamports == 2 * TOKEN_ACCOUNT_RENT
     assert before - await swaps.lamports() == SOL + FEE + RENT
     assert await swaps.units(USDC_POOL.mint) > units
     assert record.status is TransactionStatus.CONFIRMED
@@ -373,7 +374,7 @@ def test_a_route_of_4_to_59_accounts_fits_beside_a_sale_of_sol(route: int) -> No
 
 @promise("version-1-limits")
 async def test_a_bid_is_lowered_to_what_the_ceiling_of_costs_leaves(tmp_path: Path) -> None:
-    limits = ScopeLimits(daily_costs_lamports=2 * RENT + FEE + 5_000)
+    limits = ScopeLimits(daily_costs_lamports=2 * TOKEN_ACCOUNT_RENT + FEE + 5_000)
     async with open_routes(tmp_path, priority_fee=10**12, limits=limits) as swaps:
         widened(swaps, 24)
         record = await swaps.swap("SOL", "USDC", 1)
