@@ -123,7 +123,7 @@ async def test_it_says_which_chain_a_node_sees(tmp_path: Path, finality: Any, se
         for each in found
     )
     assert any(each.startswith(seen) and "versions legacy, 0 and 1" in each for each in found)
-    assert any(each.startswith("rent of 6960 lamports a byte, 0.00203928 SOL") for each in found)
+    assert any(each.startswith("rent of 5080 lamports a byte, 0.00148844 SOL") for each in found)
 
 
 async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
-from solders.rent import Rent
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import (
@@ -43,6 +42,7 @@ from solward.operations import reclaim
 from solward.operations.declared.rent import MOST_AT_ONCE
 from solward.operations.reclaim import Reclaimable, read_reclaimable
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MOST_RENT_PER_BYTE, rent_of
 from solward.types.errors import GuardrailBlocked
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -53,8 +53,8 @@ from solward.vault.money.steps import Step, no_hook
 
 __all__ = ["tokens"]
 
-# What an account of 165 bytes takes at 5,080 lamports a byte.
-RENT_NOW = 1_488_440
+# Of an account of 165 bytes, while it was the most.
+RENT_BEFORE = rent_of(165, MOST_RENT_PER_BYTE)
 
 
 async def reclaim_rent(
@@ -74,19 +74,18 @@ async def gift(tokens: TokenBench, account: str, lamports: int) -> None:
     await tokens.land([transfer(given)])
 
 
-def lower_rent(tokens: TokenBench) -> None:
-    """From 6,960 lamports a byte to 5,080, and nobody remembers the old."""
-    tokens.bench.localnet._ledger.vm._svm.set_rent(Rent(2_540, 2.0, 50))
-    tokens.bench.ledger = RpcLedger(tokens.bench.wire)
+async def set_rent(tokens: TokenBench, per_byte: int) -> None:
+    await tokens.bench.localnet.set_rent(per_byte)
 
 
 @promise("reclaim-gives-the-excess")
 async def test_ten_accounts_of_a_higher_rent_give_back_exactly_the_excess(
     tokens: TokenBench,
 ) -> None:
+    await set_rent(tokens, MOST_RENT_PER_BYTE)
     mints = [await tokens.mint(units=5) for _ in range(10)]
-    lower_rent(tokens)
-    before, excess = await tokens.lamports(), 10 * (RENT - RENT_NOW)
+    await set_rent(tokens, LOCALNET_RENT_PER_BYTE)
+    before, excess = await tokens.lamports(), 10 * (RENT_BEFORE - RENT)
     assert (await there(tokens)).to_json()["reclaimable"] == lamports_to_sol(excess)
     record = await reclaim_rent(tokens)
     assert (record.type, record.status) == ("reclaim_rent", TransactionStatus.CONFIRMED)
@@ -95,7 +94,7 @@ async def test_ten_accounts_of_a_higher_rent_give_back_exactly_the_excess(
     }  # fmt: skip
     assert await tokens.lamports() == before + excess - (record.fee_lamports or 0)
     for mint in mints:
-        assert await tokens.bench.lamports(tokens.account(mint)) == RENT_NOW
+        assert await tokens.bench.lamports(tokens.account(mint)) == RENT
         assert await tokens.units(mint) == 5
     assert await in_window(tokens.bench) == record.fee_lamports
     # The second time there is nothing, and nothing is sent.
@@ -109,8 +108,9 @@ async def test_a_kill_between_two_of_its_transactions_loses_nothing(
     tokens: TokenBench, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reclaim, "MOST_AT_ONCE", 2)
+    await set_rent(tokens, MOST_RENT_PER_BYTE)
     mints = [await tokens.mint(units=1) for _ in range(5)]
-    lower_rent(tokens)
+    await set_rent(tokens, LOCALNET_RENT_PER_BYTE)
     bench, before = tokens.bench, await tokens.lamports()
     assert (await reclaim_rent(tokens)).details["left"] == 3
     draft = await reclaim.plan_reclaim_rent(tokens.address, ledger=bench.ledger, take="all")
@@ -126,9 +126,9 @@ async def test_a_kill_between_two_of_its_transactions_loses_nothing(
         await reclaim_rent(tokens)
     records = await bench.history()
     fees = sum(each.fee_lamports or 0 for each in records if each.status == "confirmed")
-    assert await tokens.lamports() == before + 5 * (RENT - RENT_NOW) - fees
+    assert await tokens.lamports() == before + 5 * (RENT_BEFORE - RENT) - fees
     assert [each.status for each in records].count(TransactionStatus.CONFIRMED) == 3
-    assert {await bench.lamports(tokens.account(mint)) for mint in mints} == {RENT_NOW}
+    assert {await bench.lamports(tokens.account(mint)) for mint in mints} == {RENT}
 
 
 @promise("reclaim-gives-the-excess")
@@ -232,9 +232,10 @@ async def released_account(tokens: TokenBench) -> str:
 
 @promise("reclaim-leaves-what-is-odd")
 async def test_wrapped_sol_keeps_its_rent_until_it_is_unwrapped(tokens: TokenBench) -> None:
+    await set_rent(tokens, MOST_RENT_PER_BYTE)
     await wrap(tokens)
     account = tokens.account(WRAPPED_SOL_MINT)
-    lower_rent(tokens)
+    await set_rent(tokens, LOCALNET_RENT_PER_BYTE)
     found = await there(tokens)
     assert found.accounts == ()
     assert [(each.account, each.reason) for each in found.kept] == [

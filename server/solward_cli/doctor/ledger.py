@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from solward.solana.protocol import BLOCKHASH_BLOCKS, UNMEASURED_SLOT_MS
+from solward.solana.protocol import BLOCKHASH_BLOCKS, RENT_OVERHEAD_BYTES, UNMEASURED_SLOT_MS
 from solward.types.errors import LedgerError, LedgerRejected, PluginError, SkillError, SolwardError
 from solward.types.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
@@ -32,8 +32,6 @@ _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
 _LAG_WARN: Final = 20
 _LAG_FAIL: Final = BLOCKHASH_BLOCKS
 _SAMPLES: Final = 4
-# What rent counts of each account beside its data.
-_ACCOUNT_BYTES: Final = 128
 _DAY_S: Final = 86_400
 # As many as a page of the dashboard and a payment together ask.
 _AT_ONCE: Final = 20
@@ -178,7 +176,7 @@ class _Node:
         except LedgerError:
             # Said of the method already.
             return []
-        byte = rent // (TOKEN_ACCOUNT_BYTES + _ACCOUNT_BYTES)
+        byte = rent // (TOKEN_ACCOUNT_BYTES + RENT_OVERHEAD_BYTES)
         found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
         return [ok(self.name, found)]
 

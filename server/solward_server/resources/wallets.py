@@ -230,10 +230,10 @@ _RENT_KEPT = response_object(
     }
 )
 _RECLAIMABLE = {
-    "reclaimable": 0.00259012,
+    "reclaimable": 0.002,
     "accounts": [
-        {"account": ACCOUNT, "mint": USDC, "sol": 0.00203928, "closes": True},
-        {"account": POCKET, "mint": MINT, "sol": 0.00055084, "closes": False},
+        {"account": ACCOUNT, "mint": USDC, "sol": 0.0015, "closes": True},
+        {"account": POCKET, "mint": MINT, "sol": 0.0005, "closes": False},
     ],
     "kept": [],
 }
