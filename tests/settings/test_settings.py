@@ -176,6 +176,8 @@ def test_other_programs_lines_are_left_to_them(
         ("APPROVAL_WEBHOOK_SECRET", "x" * 31, "APPROVAL_WEBHOOK_SECRET: expected at least 32 b"),
         ("DASHBOARD_URL", "javascript:alert(1)", "DASHBOARD_URL: expected an http://"),
         ("LOCALNET_SLOTS_PER_EPOCH", "8", "LOCALNET_SLOTS_PER_EPOCH: Input should be greater"),
+        ("LOCALNET_RENT_PER_BYTE", "0", "LOCALNET_RENT_PER_BYTE: Input should be greater"),
+        ("LOCALNET_RENT_PER_BYTE", "1.5", "LOCALNET_RENT_PER_BYTE: Input should be a valid int"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(

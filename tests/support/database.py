@@ -122,7 +122,11 @@ def postgres_server(*, durable: bool = False) -> Iterator[Postgres]:
 
 ON_POSTGRES = os.environ.get("SOLWARD_TEST_DATABASE", "sqlite") == "postgresql"
 
-_PACE = {"LOCALNET_SLOT_MS": "--slot-ms", "LOCALNET_SLOTS_PER_EPOCH": "--slots-per-epoch"}
+_PACE = {
+    "LOCALNET_SLOT_MS": "--slot-ms",
+    "LOCALNET_SLOTS_PER_EPOCH": "--slots-per-epoch",
+    "LOCALNET_RENT_PER_BYTE": "--rent-per-byte",
+}
 
 _parse = database._parse
 

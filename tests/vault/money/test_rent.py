@@ -242,3 +242,18 @@ async def test_of_several_nodes_the_one_that_says_most_counts(tmp_path: Path) ->
         nodes.engine._assessor._rent = (-math.inf, 0)
         nodes.ignorant.faults["getMultipleAccounts"] = 500
         await nodes.engine.dry_run(bench.wallet.id, ADMIN, draft)
+
+
+@promise("rent-of-the-cluster")
+@pytest.mark.parametrize("in_steps", [False, True])
+async def test_a_swap_is_not_begun_where_its_accounts_take_more_rent_than_counted(
+    tmp_path: Path, in_steps: bool
+) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        if in_steps:
+            swaps.answer(swaps.honest)
+        before = await swaps.lamports()
+        await swaps.bench.localnet.set_rent(MOST_RENT_PER_BYTE + 1)
+        with pytest.raises(GuardrailBlocked, match=r"6961 lamports of rent a byte"):
+            await swaps.swap("SOL", "USDC", 1)
+        assert await swaps.lamports() == before

@@ -681,7 +681,9 @@ class Assessor:
             )
             if address != WRAPPED_SOL_MINT
         ]
-        if effects.outflow is not None and effects.outflow.rent_lamports:
+        # In steps a swap's pocket opens its accounts later, out of what is put in.
+        rent_due = 0 if effects.outflow is None else effects.outflow.rent_lamports
+        if rent_due or draft.intent.type is TransactionType.SWAP:
             costly = rent_refusal(await self._most_rent(rent_per_byte(states[RENT_SYSVAR])))
             refused += [] if costly is None else [("fee_limit", costly)]
         tied = read_at == result.slot
