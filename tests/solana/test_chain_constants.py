@@ -20,7 +20,9 @@ _STEPS = (6_960, 6_333, 5_080, 2_575, 1_322, 696)
 _SIZES = range(256)
 _RENTS = {(128 + size) * step for step in _STEPS for size in _SIZES} | set(_STEPS[:-1])
 _NUMBER = re.compile(r"(?<![\w.#])(\d[\d_,]*)(?:\.(\d+))?(?![\w%])")
-_IN_WORDS = re.compile(r"[\d.]+ SOL (?:of|for) rent|rent of (?:about )?[\d.]+ SOL", re.I)
+_IN_WORDS = re.compile(
+    r"[\d.]+ SOL (?:of|for) rent|\brent (?:is|of|for|takes)\b[^.|;:]{0,30}? [\d.]+ SOL", re.I
+)
 
 
 def rent(line: str) -> Iterator[str]:
@@ -67,6 +69,7 @@ def test_what_a_cluster_decides_stands_in_one_room(kind: str) -> None:
         "takes 1,488,440 lamports",
         "It costs about 0.0055 SOL of rent.",
         "5080 lamports a byte",
+        "rent is 0.002 SOL for each",
     ],
 )
 def test_a_rent_is_found_however_it_is_written(line: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 from tests.promises import promise
 from tests.support.engine import Bench, Fault
@@ -18,6 +19,7 @@ from tests.support.localnet import FEE
 from tests.support.swaps import open_swaps
 from tests.support.tokens import TokenBench, open_tokens
 from tests.vault.money.test_fates import pair
+from tests.vault.money.test_pocket_run import paying, row_of, use
 
 from solward.operations.tokens import plan_mint_supply
 from solward.operations.transfer import plan_wrap_sol
@@ -25,7 +27,7 @@ from solward.solana.message import AnyMessage
 from solward.solana.programs import RENT_SYSVAR
 from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.solana.token_list import token_list
-from solward.types.errors import GuardrailBlocked, SolwardError
+from solward.types.errors import GuardrailBlocked, SolwardError, TransactionFailed
 from solward.types.money import U64_MAX, sol_to_lamports
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.worst_case import worst_case
@@ -257,3 +259,23 @@ async def test_a_swap_is_not_begun_where_its_accounts_take_more_rent_than_counte
         with pytest.raises(GuardrailBlocked, match=r"6961 lamports of rent a byte"):
             await swaps.swap("SOL", "USDC", 1)
         assert await swaps.lamports() == before
+
+
+@promise("rent-of-the-cluster")
+async def test_a_pocket_keeps_a_token_whose_account_would_take_more_rent_than_counted(
+    tmp_path: Path,
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        bench, mint = tokens.bench, await tokens.mint(units=5)
+        given = {"tokens": {mint: 5}, "program": tokens.address, "position": "pool", "stays": True}
+        await use(bench, paying(Keypair().pubkey(), rent_of(0, MOST_RENT_PER_BYTE)), **given)
+        await do(tokens, "close_account", mint=mint)
+        pocket = await row_of(bench)
+        await bench.localnet.set_rent(MOST_RENT_PER_BYTE + 1)
+        with pytest.raises(TransactionFailed, match="Something is left in the pocket"):
+            await bench.engine.sweep_pocket(tokens.wallet, ADMIN, pocket.address)
+        assert await bench.lamports(pocket.address) == 0
+        assert await tokens.units(mint) == 0
+        await bench.localnet.set_rent(MOST_RENT_PER_BYTE)
+        await bench.engine.sweep_pocket(tokens.wallet, ADMIN, pocket.address)
+        assert await tokens.units(mint) == 5
