@@ -94,6 +94,30 @@ async def test_what_one_node_does_not_answer_the_next_one_does(pair: Pair, fault
     assert await each(transport) == ["b", "b"]
 
 
+async def test_a_node_of_another_cluster_does_not_speak_for_those_that_fail(clock: Clock) -> None:
+    async with listening(answers_name("a"), answers_name("b", "another")) as (a, b):
+        transport = failover(clock, a, b)
+        ledger = RpcLedger(transport)
+        a.faults["getSlot"] = 500
+        with pytest.raises(LedgerUnavailable):
+            await ledger.on_one_node(lambda node: node.slot())
+        await transport.close()
+
+
+async def test_while_those_of_the_cluster_rest_another_does_not_speak_for_them(
+    clock: Clock,
+) -> None:
+    async with listening(answers_name("a"), answers_name("b", "another")) as nodes:
+        transport = failover(clock, *nodes)
+        (ours,) = [node for node in transport.nodes() if node.name == "node-0"]
+        ours.rests_until = clock.now + MAX_REST_S
+        with pytest.raises(LedgerUnavailable, match="those that can rest"):
+            await transport.call("getSlot", [])
+        clock.now += MAX_REST_S
+        assert await each(transport) == ["a", "a"]
+        await transport.close()
+
+
 async def test_nodes_that_answer_share_the_calls(pair: Pair, clock: Clock) -> None:
     a, _b, transport = pair
     assert await each(transport, 6) == ["a", "b"] * 3

@@ -127,10 +127,13 @@ class RpcLedger:
                     if error.code != MIN_CONTEXT_SLOT:
                         raise
                     errors.append(error)
+                except ConfigError:
+                    # Of another cluster, and asked no more: what the others say counts.
+                    continue
                 except LedgerError as error:
                     errors.append(error)
             if not errors:
-                # Every node is of another cluster, which a call says.
+                # Every node is of another cluster, or those that are not rest; a call says which.
                 return await work(self)
             raise next((each for each in errors if isinstance(each, LedgerRejected)), errors[-1])
 

@@ -176,6 +176,9 @@ class FailoverTransport:
     def _none_answered(self, method: str, errors: Sequence[LedgerError]) -> SolwardError:
         """What to raise where these are all the nodes said."""
         if not errors:
+            if any(node.wrong is None for node in self._nodes):
+                # Those of the cluster rest; they are asked again.
+                return LedgerUnavailable(f"No ledger node answered {method}; those that can rest")
             return next(node.wrong for node in self._nodes if node.wrong is not None)
         for error in errors:
             if isinstance(error, LedgerRejected):
