@@ -127,9 +127,6 @@ class RpcLedger:
                     if error.code != MIN_CONTEXT_SLOT:
                         raise
                     errors.append(error)
-                except ConfigError:
-                    # Of another cluster, and asked no more: what the others say counts.
-                    continue
                 except LedgerError as error:
                     errors.append(error)
             if not errors:
