@@ -32,8 +32,6 @@ from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)
 FEE = 5_000
-TOKEN_RENT = rent(165)
-STAKE_RENT = rent(200)
 # The limits of the service under the table, beside `PER_MINUTE`.
 MOST_SOL = Decimal("1.5")
 MOST_USDC_UNITS = 10 * 10**6
@@ -72,7 +70,7 @@ async def _swapped(stand: Stand, params: Params, record: Mapping[str, Any]) -> P
     got = await stand.units(USDC)
     assert got > 0
     # Two signatures: the wallet's and the pool's.
-    assert await _spent(stand) == SOL // 2 + TOKEN_RENT + 2 * FEE
+    assert await _spent(stand) == SOL // 2 + await stand.rent(165) + 2 * FEE
     return {
         "inputToken": WRAPPED_SOL_MINT,
         "outputToken": USDC,
@@ -162,7 +160,7 @@ async def _closed(stand: Stand, params: Params, record: Mapping[str, Any]) -> Pa
     details = record["details"]
     assert await stand.accounts(params["mint"]) == []
     assert await stand.lamports(details["account"]) == 0
-    assert details["reclaimed"] == Decimal(rent(170)).scaleb(-9)
+    assert details["reclaimed"] == Decimal(await stand.rent(170)).scaleb(-9)
     return {**params, "account": details["account"], "reclaimed": details["reclaimed"]}
 
 
@@ -171,7 +169,7 @@ async def _closed(stand: Stand, params: Params, record: Mapping[str, Any]) -> Pa
 
 async def _wrapped(stand: Stand, params: Params, _record: Mapping[str, Any]) -> Params:
     assert await stand.units(WRAPPED_SOL_MINT) == SOL // 2
-    assert await _spent(stand) == SOL // 2 + TOKEN_RENT + FEE
+    assert await _spent(stand) == SOL // 2 + await stand.rent(165) + FEE
     return {**params, "account": (await stand.accounts(WRAPPED_SOL_MINT))[0]}
 
 
@@ -186,7 +184,7 @@ async def _unwrapped(stand: Stand, _params: Params, record: Mapping[str, Any]) -
     return {
         "amount": Decimal("0.5"),
         "account": record["details"]["account"],
-        "reclaimed": Decimal(TOKEN_RENT).scaleb(-9),
+        "reclaimed": Decimal(await stand.rent(165)).scaleb(-9),
     }
 
 
@@ -227,7 +225,7 @@ async def _unstaked(stand: Stand, params: Params, _record: Mapping[str, Any]) ->
     (stake,) = await read_stakes(stand.api.service.ledger, stand.address)
     # Taken back in the epoch it was staked in, it never became active.
     assert (stake.address, stake.state) == (params["stakeAccount"], "inactive")
-    amount = _STAKED - Decimal(STAKE_RENT).scaleb(-9)
+    amount = _STAKED - Decimal(await stand.rent(200)).scaleb(-9)
     return {**params, "validator": stake.validator, "amount": amount}
 
 
@@ -359,7 +357,7 @@ ROWS: Mapping[str, Row] = {
         route=Route("POST", "/stake"),
         ready=given(amount=_STAKED),
         does=Spends("stake", _staked),
-        bad=Bad({"amount": 1}, f"amount must be at least {format_sol(10**9 + STAKE_RENT)} SOL"),
+        bad=Bad({"amount": 1}, f"amount must be at least {format_sol(10**9 + rent(200))} SOL"),
         block=Block("max_per_tx", given(amount=Decimal("1.6"))),
     ),
     "unstake_sol": Row(

@@ -66,6 +66,10 @@ class Stand:
     async def lamports(self, address: str | None = None) -> int:
         return await self.api.service.ledger.balance(address or self.address)
 
+    async def rent(self, size: int) -> int:
+        """Lamports of rent that the cluster asks now for an account of `size` bytes."""
+        return await self.api.service.ledger.rent_exempt_minimum(size)
+
     async def units(self, mint: str) -> int:
         """All the wallet holds of a mint."""
         held = await self.api.service.ledger.holdings(self.address)

@@ -99,7 +99,7 @@ async def test_it_does_what_was_asked(stand: Stand, skill: str, way: str) -> Non
     params = await row.ready(stand)
     before = await stand.records()
 
-    said = await _ask(stand, row, skill, way, params)
+    said = await ask(stand, row, skill, way, params)
 
     if said.answer is not None:
         assert said.answer.status == 200, said.text
@@ -113,15 +113,7 @@ async def test_it_does_what_was_asked(stand: Stand, skill: str, way: str) -> Non
             for told in await row.does.tells(stand, params):
                 assert told in said.text
         return
-    record, *earlier = await stand.records()
-    assert earlier == before
-    assert (record["type"], record["status"]) == (row.does.type, "confirmed")
-    assert record["details"] == await row.does.shows(stand, params, record)
-    assert record["signature"] in said.text
-    _is_the_askers(record, said)
-    landed = await stand.api.service.ledger.statuses([record["signature"]])
-    assert landed[0] is not None
-    assert landed[0].err is None
+    record = await done(stand, row.does, params, before, said)
     if way == "rest":
         assert said.answer is not None
         assert said.answer.json.items() >= record.items()
@@ -137,7 +129,7 @@ async def test_bad_input_is_named_and_leaves_no_record(stand: Stand, skill: str,
         assert (answer.status, answer.error) == (404, "Wallet not found")
         return
 
-    said = await _ask(stand, row, skill, way, row.bad.params)
+    said = await ask(stand, row, skill, way, row.bad.params)
 
     if said.answer is not None:
         assert said.answer.status == 400, said.text
@@ -155,7 +147,7 @@ async def test_a_guardrail_refuses_and_the_record_says_which(
     params = await row.block.ready(stand)
     before, lamports = await stand.records(), await stand.lamports()
 
-    said = await _ask(stand, row, skill, way, params)
+    said = await ask(stand, row, skill, way, params)
 
     record = await _unsent(stand, row, before, lamports, said)
     assert record["status"] == "blocked"
@@ -170,7 +162,7 @@ async def test_a_ledger_that_does_not_answer_is_told(stand: Stand, skill: str, w
     before, lamports = await stand.records(), await stand.lamports()
 
     with unplugged() as unplug:
-        said = await _ask(stand, row, skill, way, params, unplug)
+        said = await ask(stand, row, skill, way, params, unplug)
 
     if isinstance(row.away, str):
         assert said.answer is None or said.answer.status == 200
@@ -220,7 +212,23 @@ async def test_one_unanswered_call_is_made_good_or_told(api: Api, skill: str) ->
     assert told >= 2
 
 
-async def _ask(
+async def done(
+    stand: Stand, does: Spends, params: Params, before: list[Any], said: Said
+) -> dict[str, Any]:
+    """The record of what was asked for: one more, and as the ledger has it."""
+    record, *earlier = await stand.records()
+    assert earlier == before
+    assert (record["type"], record["status"]) == (does.type, "confirmed")
+    assert record["details"] == await does.shows(stand, params, record)
+    assert record["signature"] in said.text
+    _is_the_askers(record, said)
+    landed = await stand.api.service.ledger.statuses([record["signature"]])
+    assert landed[0] is not None
+    assert landed[0].err is None
+    return dict(record)
+
+
+async def ask(
     stand: Stand,
     row: Row,
     skill: str,
