@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.support.clock import until
+from tests.support.localnet import rent
 
 from solward.agents import fields
 from solward.database.tables import reservations, transactions
 from solward.service.service import Solward
 from solward.settings import Settings
+from solward.solana.protocol import MOST_RENT_PER_BYTE, rent_of
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
 from solward.vault.store.spending import COSTS_ASSET
 from solward_cli.up import demo, screen, seller
@@ -29,16 +31,18 @@ STORY = ["airdrop", "token_launch", "swap", "payment", "stake", "wrap_sol"]
 ROUTINE = ["swap", "transfer"]
 # Lamports of fees and rent: each step of the story, then of the routine.
 STORY_COSTS = {
-    "token_launch": 5_280_680,
-    "swap": 2_049_280,
+    # A mint with its metadata, and an account of it.
+    "token_launch": rent(332) + rent(170) + 5_000,
+    "swap": rent(165) + 10_000,
     # At most: what its compute units cost is read from a simulation.
     "payment": 5_100,
     "stake": 5_000,
-    "wrap_sol": 2_044_280,
+    "wrap_sol": rent(165) + 5_000,
 }
 ROUTINE_COSTS = {"swap": 10_000, "transfer": 5_000}
-# What a swap reserves until it has ended: its pocket's account gives the rent back.
-SWAP_HOLDS = 2_049_280
+# What a swap reserves until it has ended, of the most that a byte may cost: its pocket's account
+# gives the rent back.
+SWAP_HOLDS = rent_of(165, MOST_RENT_PER_BYTE) + 10_000
 # What a visitor can pay from the demo's wallet within the same limit: a token launched, and more.
 VISITOR_COSTS = 10_000_000
 SPENT_BY = ("swap", "transfer", "stake_sol", "wrap_sol")

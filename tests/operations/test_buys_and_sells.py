@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
 from tests.support.engine import front_run, put_accounts
 from tests.support.programs import takes_tokens_of
-from tests.support.swaps import FEE, RENT, SOL, USDC, SwapBench, open_swaps, whole
+from tests.support.swaps import (
+    FEE,
+    RENT,
+    SOL,
+    USDC,
+    USDC_POOL,
+    SwapBench,
+    ata,
+    open_swaps,
+    swaps,
+    whole,
+)
 
 from solward.database.tables import attempts, reservations
 from solward.support.clock import now_ms
-from solward.types.errors import GuardrailBlocked, TransactionFailed
+from solward.types.errors import GuardrailBlocked, LedgerRejected, TransactionFailed
 from solward.types.record import TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.ledger import client
 from solward.vault.money.request import Actor
 from solward.vault.store import spending
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 from solward_localnet.market_program import MARKET_PROGRAM, program_account, program_file
+
+__all__ = ["swaps"]
 
 FIRST = SOL
 # One in so many meets a market that takes its input and pays nothing when it lands.
@@ -124,3 +140,47 @@ async def every_signature_is_bounded(swaps: SwapBench) -> None:
         bound = worst_case(VersionedTransaction.from_bytes(bytes(wire)).message, swaps.address)
         assert bound.fee_lamports == FEE
         assert (bound.lamports > 0) != bool(bound.tokens)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_no_purchase_is_based_on_what_was_there_before_another_one(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """A node that lags shows what the account held before the last purchase. On that a market that
+    takes everything would have brought enough."""
+    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+    await swaps.swap("SOL", "USDC", 1)
+    wire, account = swaps.bench.wire, str(ata(swaps.user, USDC_POOL.mint))
+    options = {"commitment": "confirmed", "encoding": "base64"}
+    before = await wire.direct("getAccountInfo", [account, options])
+    slot = before["context"]["slot"]
+
+    async def late(method: str, params: Sequence[Any]) -> Any:
+        if params[-1].get("minContextSlot", 0) > slot:
+            raise LedgerRejected(-32016, "Minimum context slot has not been reached")
+        answer = await wire.direct(method, params)
+        if params[0] == account:
+            return before
+        if method == "getMultipleAccounts":
+            places = [number for number, each in enumerate(params[0]) if each == account]
+            for place in places:
+                answer["value"][place] = before["value"]
+        return answer
+
+    await swaps.bench.localnet.advance_slots(2)
+    await swaps.swap("SOL", "USDC", 1)
+    held = await swaps.units(USDC_POOL.mint)
+    swaps.bench.engine._assessor.blockhashes.forget()
+    late_methods = ("getAccountInfo", "getMultipleAccounts", "simulateTransaction")
+    for method in (*late_methods, "getLatestBlockhash"):
+        wire.faults[method] = late
+    if ends:
+        # What no node ever reaches was a lie, and stops no purchase for ever.
+        monkeypatch.setattr(client, "_LIE_S", 0.0)
+        assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED
+        return
+    with pytest.raises(TransactionFailed, match="have not reached what landed"):
+        async with front_run(swaps.bench, lambda: upgrade(swaps, THIEF.file())):
+            await swaps.swap("SOL", "USDC", 1)
+    wire.faults.clear()
+    assert await swaps.units(USDC_POOL.mint) == held

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from tests.support.tokens import (
 from tests.vault.money.test_closed_accounts import in_window, open_own, wrap
 from tests.vault.money.test_reconcile import Died, die_at, restarted
 
+from solward.client.wallets import until_done
 from solward.operations import reclaim
 from solward.operations.declared.rent import MOST_AT_ONCE
 from solward.operations.reclaim import Reclaimable, read_reclaimable
@@ -344,3 +346,24 @@ async def test_a_key_that_may_spend_nothing_reclaims_nothing(tokens: TokenBench)
     with pytest.raises(GuardrailBlocked, match="signs nothing"):
         await reclaim_rent(tokens, nothing)
     assert tokens.sent() == 0
+
+
+async def test_it_is_repeated_only_while_less_is_left() -> None:
+    """A node that lists another number of accounts each time has no fee paid for ever."""
+    left = iter([3, 2, 3, 2])
+
+    async def call(_wallet: str, **_fields: Any) -> Any:
+        return SimpleNamespace(status="confirmed", details={"left": next(left)})
+
+    assert [each.details["left"] for each in await until_done(call, "w")] == [3, 2, 3]
+
+
+async def test_no_bid_costs_more_than_what_comes_back(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path, priority_fee="auto") as opened:
+        await gift(opened, opened.account(await opened.mint(units=5)), 6_000)
+
+        async def dear(_method: str, _params: Sequence[Any]) -> Any:
+            return [{"slot": slot, "prioritizationFee": 10**12} for slot in range(150)]
+
+        opened.bench.wire.faults["getRecentPrioritizationFees"] = dear
+        assert (await reclaim_rent(opened)).fee_lamports == FEE

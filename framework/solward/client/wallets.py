@@ -68,7 +68,7 @@ async def until_done(
     made = [await call(wallet_id, idempotency_key=idempotency_key, **fields)]
     before = None
     while made[-1].status == "confirmed" and (left := made[-1].details.get("left")):
-        if left == before:
+        if before is not None and left >= before:
             break
         before = left
         made.append(await call(wallet_id, **fields))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from solders.compute_budget import set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from spl.token.instructions import close_account
@@ -175,7 +176,8 @@ def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
             "left": left,
         },
     )
-    return Draft(intent, tuple(_instructions(wallet, taken)))
+    # A price of 0 stands: a bid could be more than what comes back, and nothing is urgent.
+    return Draft(intent, (set_compute_unit_price(0), *_instructions(wallet, taken)))
 
 
 def _instructions(wallet: str, taken: Sequence[RentHeld]) -> Iterator[Instruction]:

@@ -146,15 +146,14 @@ class _Node:
 
     async def _consensus(self, somebody: str) -> Line:
         """When a block is final, and which transactions the node takes."""
-        from solward.vault.ledger.finality import Commitment
+        from solward.vault.ledger.finality import CONFIRMED, FINALIZED, has_certificate
 
         certificate, why = await self._said("getAgGenesisCert")
-        commitment = Commitment()
-        commitment.saw_certificate(certificate)
+        is_alpenglow = has_certificate(certificate)
         if why:
             consensus = f"consensus unknown ({why})"
         else:
-            consensus = "TowerBFT" if certificate is None else "Alpenglow"
+            consensus = "Alpenglow" if is_alpenglow else "TowerBFT"
         version, why = await self._said("getVersion")
         core = version.get("solana-core") if isinstance(version, Mapping) else None
         software = f"software {core}" if isinstance(core, str) else f"software unknown ({why})"
@@ -165,7 +164,8 @@ class _Node:
             takes = "legacy and 0"
         except LedgerError as error:
             takes = f"legacy and 0; of 1 it does not say ({error})"
-        found = f"{consensus}, asked for what is {commitment.word}; {software}; versions {takes}"
+        word = FINALIZED if is_alpenglow else CONFIRMED
+        found = f"{consensus}, asked for what is {word}; {software}; versions {takes}"
         return ok(self.name, found)
 
     async def _rent(self) -> list[Line]:

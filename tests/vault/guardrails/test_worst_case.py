@@ -12,6 +12,7 @@ import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, CompiledInstruction, Instruction
+from solders.keypair import Keypair
 from solders.message import (
     Message,
     MessageAddressTableLookup,
@@ -27,7 +28,7 @@ from solders.transaction import VersionedTransaction
 from tests.promises import promise
 from tests.support.programs import batch_of
 
-from solward.solana.message import MalformedTransaction, decode_transaction
+from solward.solana.message import Call, MalformedTransaction, decode_transaction
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     ED25519_PROGRAM,
@@ -39,7 +40,7 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.types.guardrail import Outflow
-from solward.vault.guardrails.worst_case import Unbounded, worst_case
+from solward.vault.guardrails.worst_case import Unbounded, known_lines, worst_case
 
 W, STRANGER, ACCOUNT, OTHER, MINT = (Pubkey(bytes([n]) * 32) for n in (7, 8, 9, 10, 11))
 NATIVE = Pubkey.from_string(WRAPPED_SOL_MINT)
@@ -501,3 +502,11 @@ def test_version_1_has_at_most_64_addresses() -> None:
     assert worst_case(to_each(62), str(W)).lamports == sum(range(62))
     with pytest.raises(MalformedTransaction, match="not well formed"):
         worst_case(to_each(63), str(W))
+
+
+@pytest.mark.parametrize("data", ["2d00", "2d0000", "2d01" + "01" * 9, "26", "09"])
+def test_whom_an_unbounded_amount_goes_to_is_told(data: str) -> None:
+    """The token program reads nothing behind an amount, nor behind an absent one."""
+    account, receiver, payer = (str(Keypair().pubkey()) for _ in range(3))
+    call = Call(TOKEN_PROGRAM, bytes.fromhex(data), (account, receiver, payer))
+    assert receiver in {line.account for line in known_lines([call], payer)}

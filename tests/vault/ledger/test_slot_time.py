@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 from tests.promises import promise
 from tests.support.engine import Bench, Wire, open_bench
 from tests.support.localnet import StillClock
+from tests.support.rpc import answers_of, listening
 from tests.vault.ledger.test_failover import Clock
 
 from solward.solana.protocol import LEAST_SLOT_MS, MOST_SLOT_MS, UNMEASURED_SLOT_MS
 from solward.types.money import U64_MAX
 from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.slot_time import (
     LEAST_OVER_S,
     OVER_S,
@@ -23,6 +26,7 @@ from solward.vault.ledger.slot_time import (
     sampled_s,
     together_s,
 )
+from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.judge.assess import MAX_AGE_BLOCKS
 
 
@@ -203,3 +207,35 @@ async def test_a_node_that_knows_confirmed_no_more_works(tmp_path: Path) -> None
         assert bench.wire.calls.total() == 1
         await bench.transfer(Decimal("0.5"))
         assert await bench.lamports(bench.recipient) == 5 * 10**8
+
+
+@promise("commitment-by-consensus")
+async def test_one_nodes_certificate_has_no_other_node_asked_for_older_state(
+    tmp_path: Path,
+) -> None:
+    async with (
+        open_bench(tmp_path, localnet_options={"finality": "tower"}) as bench,
+        listening(*[answers_of(bench.localnet)] * 2) as (liar, honest),
+    ):
+
+        async def certificate(_method: str, _params: Sequence[Any]) -> Any:
+            return {"block": {"slot": 0}}
+
+        liar.faults["getAgGenesisCert"] = certificate
+        asked: list[str] = []
+
+        async def notes(method: str, params: Sequence[Any]) -> Any:
+            asked.append(params[1]["commitment"])
+            return await bench.wire.direct(method, params)
+
+        honest.faults["getBalance"] = notes
+        transports = [HttpTransport(node.url, 5, retries=0) for node in (liar, honest)]
+        transport = FailoverTransport([Node(t.origin, t, lambda _hash: None) for t in transports])
+        ledger = RpcLedger(transport)
+        try:
+            await ledger.look()
+            for _ in range(4):
+                await ledger.balance(bench.wallet.address)
+        finally:
+            await transport.close()
+        assert set(asked) == {"confirmed"}

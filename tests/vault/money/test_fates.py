@@ -481,3 +481,27 @@ async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> N
         await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
         await sender.close()
         await until_state(bench, "landed_ok")
+
+
+@promise("unpaid-is-not-the-end")
+@pytest.mark.parametrize("liar", [0, 1])
+async def test_that_no_fee_was_taken_is_not_believed_where_a_host_says_otherwise(
+    tmp_path: Path, liar: int
+) -> None:
+    def says(err: Any) -> Any:
+        async def answer(_method: str, params: Sequence[Any]) -> Any:
+            row = {"slot": 1, "err": err, "confirmationStatus": "finalized"}
+            return {"context": {"slot": 2**40}, "value": [row] * len(params[0])}
+
+        return answer
+
+    failed = {"InstructionError": [0, {"Custom": 1}]}
+    async with pair(tmp_path) as nodes:
+        both = (nodes.knows, nodes.ignorant)
+        both[liar].faults["getSignatureStatuses"] = says("AccountNotFound")
+        both[1 - liar].faults["getSignatureStatuses"] = says(failed)
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        fates = await find_fates(nodes.ledger, [Expired("1" * 64)])
+        fate = fates.ended["1" * 64]
+        assert fate.status is not None
+        assert (fate.status.err, fate.sure) == (failed, True)

@@ -137,7 +137,7 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
             with suppress(Unbounded):
                 _bound_of(_Call(call.program, call.data, accounts), bound)
             is_token = call.program in TOKEN_PROGRAMS and accounts[2:3] == (payer,)
-            if is_token and (call.data[:1] in _TAKES_ALL or call.data == TOKEN_UNWRAP_ALL):
+            if is_token and (call.data[:1] in _TAKES_ALL or _unwraps_untold(call.data)):
                 bound.lines.append(Line(Operation.TRANSFER, SOL, 0, accounts[1]))
             elif is_token and call.data[:1] == bytes([Token.TRANSFER]):
                 line = Line(Operation.TRANSFER, "", 0, accounts[1], program=call.program)
@@ -147,6 +147,16 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
 
 # What they take is the account's to say: all that it holds, or all beyond its rent.
 _TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCESS_LAMPORTS])})
+
+
+def _unwraps_untold(data: bytes) -> bool:
+    """Whether it is an UnwrapLamports that is not bounded: of all that is there, or with bytes that
+    the program does not read."""
+    return data[:1] == bytes([Token.UNWRAP_LAMPORTS]) and not _states_amount(data)
+
+
+def _states_amount(data: bytes) -> bool:
+    return len(data) == 10 and data[:2] == TOKEN_UNWRAP_SOME
 
 
 def _refuse_batch(call: Call) -> None:
@@ -478,7 +488,7 @@ def _withdraw_excess(call: _Call, bound: _Bound) -> None:
 
 def _unwrap(call: _Call, bound: _Bound) -> None:
     all_of_it = call.data == TOKEN_UNWRAP_ALL
-    if not all_of_it and (len(call.data) != 10 or call.data[:2] != TOKEN_UNWRAP_SOME):
+    if not all_of_it and not _states_amount(call.data):
         raise Unbounded("an UnwrapLamports is malformed")
     if bound.wallet == call.accounts[1]:
         return

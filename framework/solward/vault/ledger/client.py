@@ -22,7 +22,14 @@ from solward.types.errors import ConfigError, LedgerError, LedgerRejected, Ledge
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
 from solward.vault.ledger.answers import RATE_CODES, Malformed
-from solward.vault.ledger.finality import CONFIRMED, FINALIZED, Commitment, in_word, is_final
+from solward.vault.ledger.finality import (
+    CONFIRMED,
+    FINALIZED,
+    has_certificate,
+    in_word,
+    is_final,
+    refuses_confirmed,
+)
 from solward.vault.ledger.patience import NodeBusy, patiently, pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -38,12 +45,14 @@ from solward.vault.ledger.transport import ManyNodes, SeesChanges, Transport
 
 T = TypeVar("T")
 
-# As `Commitment` has it where `_call` asks.
+# As `_call` has it where it asks.
 _CONFIRMED = {"commitment": CONFIRMED}
 _FINALIZED = {"commitment": FINALIZED}
 _BASE64 = {"commitment": CONFIRMED, "encoding": "base64"}
-# For a node that is behind, a slot apart: as far as most are, on a cluster that is well.
-_BEHIND_TRIES = 5
+# For a node that is behind: most are less, on a cluster that is well.
+_BEHIND_S = 2.0
+# A node that is as far behind what landed is broken, or the slot was a lie.
+_LIE_S = 60.0
 # Between two looks at a cluster without Alpenglow, and for the nodes' answers.
 _LOOK_EVERY_S = 600.0
 _LOOK_S = 1.0
@@ -66,13 +75,23 @@ _MAX_DECIMALS = 255
 
 @dataclass(slots=True)
 class _Known:
-    """What the ledgers over the same nodes know: the slot time by each, which commitment is asked
-    for, `landed_slot`, and how often a node said that a transaction landed."""
+    """What the ledgers over the same nodes know.
+
+    Attributes:
+        is_alpenglow: whether each node showed the certificate; one alone would have the others show
+            what was there thirty slots ago.
+        landed_slot: the last in which a node said that a transaction landed.
+        landed_at: when it said so, in monotonic seconds.
+        given_up_slot: that no node reached in time; it may have been a lie.
+        landed: how often a node said that a transaction landed.
+    """
 
     slot_times: dict[Transport, SlotTime] = field(default_factory=dict)
-    commitment: Commitment = field(default_factory=Commitment)
+    is_alpenglow: bool = False
     looked_at: float = float("-inf")
     landed_slot: int = 0
+    landed_at: float = float("-inf")
+    given_up_slot: int = 0
     landed: int = 0
 
 
@@ -88,6 +107,7 @@ class RpcLedger:
         self._sees = transport if isinstance(transport, SeesChanges) else None
         self._over_nodes: dict[Transport, RpcLedger] = {}
         self._slot_time = SlotTime()
+        self._is_without_confirmed = False
         if self._many is None:
             self._known.slot_times[transport] = self._slot_time
 
@@ -147,21 +167,26 @@ class RpcLedger:
         if now - known.looked_at < _LOOK_EVERY_S:
             return
         known.looked_at = now
-        asked = [look for node in self.nodes() for look in (node._sample(), node._certify())]
+        nodes = self.nodes()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
-                await asyncio.gather(*asked)
+                *certified, _ = await asyncio.gather(
+                    *(node._certified() for node in nodes),
+                    asyncio.gather(*(node._sample() for node in nodes)),
+                )
+                known.is_alpenglow = known.is_alpenglow or all(certified)
 
     async def _sample(self) -> None:
         if self._slot_time.measured_s is None:
             with contextlib.suppress(LedgerError):
                 self._slot_time.sampled(await self._call("getRecentPerformanceSamples", _SAMPLES))
 
-    async def _certify(self) -> None:
+    async def _certified(self) -> bool:
         # One that does not know the method (-32601) says nothing of its cluster.
-        if self._known.commitment.word != FINALIZED:
-            with contextlib.suppress(LedgerError):
-                self._known.commitment.saw_certificate(await self._call("getAgGenesisCert"))
+        try:
+            return self._known.is_alpenglow or has_certificate(await self._call("getAgGenesisCert"))
+        except LedgerError:
+            return False
 
     @property
     def landed_slot(self) -> int:
@@ -192,6 +217,10 @@ class RpcLedger:
     async def account(self, address: str) -> Account | None:
         """An account's state, None when it does not exist."""
         return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
+
+    async def account_of_now(self, address: str) -> Account | None:
+        """See `Ledger.account_of_now`."""
+        return _account(_value(await self._read("getAccountInfo", address, _BASE64, of_now=True)))
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
         """Many accounts' states, in as many calls of 100 as it takes."""
@@ -388,9 +417,9 @@ class RpcLedger:
             found += read
         ended = [each for each in found if each and is_final(each.confirmation)]
         self._known.landed += len(ended)
-        self._known.landed_slot = max(
-            self._known.landed_slot, max((each.slot for each in ended), default=0)
-        )
+        newest = max((each.slot for each in ended), default=0)
+        if newest > self._known.landed_slot:
+            self._known.landed_slot, self._known.landed_at = newest, time.monotonic()
         return found
 
     async def signatures_for(
@@ -457,33 +486,39 @@ class RpcLedger:
         """Release the transport's connections."""
         await self._transport.close()
 
-    async def _read(self, method: str, *params: Any) -> Any:
+    async def _read(self, method: str, *params: Any, of_now: bool = False) -> Any:
         """A read of state from no earlier than what landed: a node that is behind would show a
-        payment's sender what he had before it. Of any slot where no node gets there in time."""
+        payment's sender what he had before it. Of any slot where no node gets there in time, unless
+        it must be `of_now`."""
         *others, options = params
-        for _ in range(_BEHIND_TRIES):
-            slot = self._known.landed_slot
-            if not slot:
-                break
+        known = self._known
+        ends = time.monotonic() + _BEHIND_S
+        while (slot := known.landed_slot) > known.given_up_slot or of_now:
             try:
                 return await self._call(method, *others, options | _from(slot))
             except LedgerRejected as error:
                 if error.code != MIN_CONTEXT_SLOT:
                     raise
+            if time.monotonic() > ends:
+                known.given_up_slot = slot
+                break
             if not await pause(self.slot_s):
                 break
-        else:
-            # No node is asked for it again: it may have been a lie.
-            self._known.landed_slot = 0
+        if of_now and time.monotonic() - known.landed_at < _LIE_S:
+            raise LedgerUnavailable(
+                "The ledger's nodes have not reached what landed; ask again in some seconds"
+            )
         return await self._call(method, *params)
 
     async def _call(self, method: str, *params: Any) -> Any:
-        word = self._known.commitment.word
+        word = FINALIZED if self._known.is_alpenglow or self._is_without_confirmed else CONFIRMED
         try:
             answer = await self._asked(method, in_word(params, word))
         except LedgerRejected as error:
-            if word == FINALIZED or not self._known.commitment.is_refused(error):
+            if word == FINALIZED or not refuses_confirmed(error):
                 raise
+            # That one node refuses the word says nothing of the others.
+            self._is_without_confirmed = self._many is None
             answer = await self._asked(method, in_word(params, FINALIZED))
         # What is final only later says how far the ledger was then.
         if word == FINALIZED or _FINALIZED not in params:

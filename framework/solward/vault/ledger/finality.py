@@ -22,23 +22,14 @@ def is_final(status: str | None) -> bool:
     return status in (CONFIRMED, FINALIZED)
 
 
-class Commitment:
-    """The word that a cluster's nodes are asked for."""
+def has_certificate(answer: Any) -> bool:
+    """Whether an answer to `getAgGenesisCert` is Alpenglow's certificate; null before it."""
+    return isinstance(answer, dict) and bool(answer)
 
-    def __init__(self) -> None:
-        self.word = CONFIRMED
 
-    def saw_certificate(self, answer: Any) -> None:
-        """Take an answer to `getAgGenesisCert`: null before Alpenglow, else its certificate."""
-        if isinstance(answer, dict) and answer:
-            self.word = FINALIZED
-
-    def is_refused(self, error: LedgerRejected) -> bool:
-        """Whether a node does not know the word any more; then it is not asked for again."""
-        if error.code != _INVALID or CONFIRMED not in str(error):
-            return False
-        self.word = FINALIZED
-        return True
+def refuses_confirmed(error: LedgerRejected) -> bool:
+    """Whether a node does not know the word `confirmed` any more."""
+    return error.code == _INVALID and CONFIRMED in str(error)
 
 
 def in_word(params: Sequence[Any], word: str) -> tuple[Any, ...]:

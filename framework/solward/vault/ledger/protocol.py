@@ -157,6 +157,14 @@ class Ledger(ReadLedger, Protocol):
         """For each of the last slots the node has, oldest first, the least price in micro-lamports
         a compute unit at which a transaction that writes `addresses` (at most 128) landed."""
 
+    async def account_of_now(self, address: str) -> Account | None:
+        """An account's state in no slot before the last in which a node said that a transaction
+        landed.
+
+        Raises:
+            LedgerUnavailable: no node has reached it, within a minute of that word.
+        """
+
     async def accounts_at(
         self, addresses: Sequence[str], *, min_slot: int = 0, finalized: bool = False
     ) -> tuple[int, dict[str, Account | None]]:

@@ -693,7 +693,7 @@ class Engine:
             return draft, assessment
         address, held = draft.pocket.asserted
         try:
-            account = token_account(await self._ledger.account(address))
+            account = token_account(await self._ledger.account_of_now(address))
             if account is None or account.amount <= held:
                 return draft, assessment
             assert draft.based_on is not None

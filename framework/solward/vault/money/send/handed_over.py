@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
@@ -131,6 +131,8 @@ class Live:
     look_slots: float = LOOK
     proof_at: float = 0.0
     proof_slots: float = PROOF
+    named_at: float = 0.0
+    named_slots: float = PROOF
 
     def is_named_by(self, signature: str) -> bool:
         """Whether a signature is the fee payer's over exactly these bytes."""
@@ -340,10 +342,13 @@ class Watcher:
     async def _end_failed(self, items: Sequence[Live]) -> None:
         """Ask every node about what one calls failed: that gives money back."""
         now = time.monotonic()
-        items = [item for item in items if item.proof_at <= now]
+        items = [item for item in items if item.named_at <= now]
         if not items:
             return
-        self._later(items, now)
+        # Not the time of the proof: a name that one node calls failed would put that off for ever.
+        for item in items:
+            item.named_at = now + self._slots_s(item.named_slots)
+            item.named_slots = min(item.named_slots * 1.5, MOST_PROOF)
         named = {item.found: item for item in items if item.found is not None}
         fates = await find_fates(
             self._ledger,
@@ -367,7 +372,9 @@ class Watcher:
         items = [item for item in items if height > item.last_valid_block_height]
         if not items:
             return
-        self._later(items, now)
+        for item in items:
+            item.proof_at = now + self._slots_s(item.proof_slots)
+            item.proof_slots = min(item.proof_slots * 1.5, MOST_PROOF)
         answers = await self._ask_nodes(items)
         alone = not is_enough(self._ledger.origins())
         ended = [
@@ -388,11 +395,6 @@ class Watcher:
                 and not answers[item.transaction_id].dead_by
             ],
         )
-
-    def _later(self, items: Iterable[Live], now: float) -> None:
-        for item in items:
-            item.proof_at = now + self._slots_s(item.proof_slots)
-            item.proof_slots = min(item.proof_slots * 1.5, MOST_PROOF)
 
     async def _ask_nodes(self, items: Sequence[Live]) -> dict[str, Answers]:
         answers = {item.transaction_id: Answers() for item in items}

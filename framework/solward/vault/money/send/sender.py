@@ -625,5 +625,7 @@ def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
     if status.err is None:
         answers.landed = status
     else:
-        answers.failed = status
+        # That no fee was taken is believed where nobody says otherwise.
+        if answers.failed is None or took_no_fee(answers.failed.err):
+            answers.failed = status
         answers.failed_by.add(origin)
