@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
+from tests.promises import promise
 from tests.support.engine import front_run, put_accounts
 from tests.support.programs import takes_tokens_of
 from tests.support.swaps import (
@@ -142,6 +143,7 @@ async def every_signature_is_bounded(swaps: SwapBench) -> None:
         assert (bound.lamports > 0) != bool(bound.tokens)
 
 
+@promise("swap-minimum-asserted")
 @pytest.mark.parametrize("ends", [False, True])
 async def test_no_purchase_is_based_on_what_was_there_before_another_one(
     swaps: SwapBench, monkeypatch: pytest.MonkeyPatch, ends: bool
