@@ -238,3 +238,37 @@ async def open_shop(
         tokens.bench.engine.watcher.pace = 0.02
         tokens.bench.engine.sender._resend_s = tokens.bench.engine.sender._poll_s = 0.02
         yield Shop(tokens, mint, seller, sponsor)
+
+
+# Ed25519 (RFC 8032): with another nonce a key has another signature of the same message.
+_PRIME = 2**255 - 19
+_ORDER = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, _PRIME) % _PRIME
+_BASE = (
+    15112221349535400772501151409588531511454012693041857206046113283949847762202,
+    46316835694926478169428394003475163141307993866256225615783033603165251855960,
+)
+_Point = tuple[int, int]
+
+
+def _sum(one: _Point, other: _Point) -> _Point:
+    (x, y), (u, v) = one, other
+    k = _D * x * u * y * v
+    return (
+        (x * v + u * y) * pow(1 + k, -1, _PRIME) % _PRIME,
+        (y * v + x * u) * pow(1 - k, -1, _PRIME) % _PRIME,
+    )
+
+
+def another_signature(key: Keypair, message: bytes, nonce: int) -> Signature:
+    """A valid signature other than the one that every library makes."""
+    hashed = hashlib.sha512(bytes(key)[:32]).digest()
+    scalar = int.from_bytes(hashed[:32], "little") & ((1 << 254) - 8) | 1 << 254
+    point, power, left = (0, 1), _BASE, nonce
+    while left:
+        point = _sum(point, power) if left & 1 else point
+        power, left = _sum(power, power), left >> 1
+    chosen = (point[1] | (point[0] & 1) << 255).to_bytes(32, "little")
+    challenge = hashlib.sha512(chosen + bytes(key.pubkey()) + message).digest()
+    proof = (nonce + int.from_bytes(challenge, "little") * scalar) % _ORDER
+    return Signature(chosen + proof.to_bytes(32, "little"))

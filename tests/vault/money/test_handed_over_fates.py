@@ -25,6 +25,7 @@ from tests.vault.money.handed_payments import (
     FUNDS,
     PRICE,
     Shop,
+    another_signature,
     foreign_signature,
     open_shop,
 )
@@ -569,3 +570,31 @@ async def test_what_the_wallets_other_records_took_is_explained(tmp_path: Path) 
         await shop.expire()
         assert (await shop.ended(dead)).status is TransactionStatus.FAILED
         assert await shop.counted() == 7 * PRICE
+
+
+@promise("payment-dead-needs-proof")
+async def test_a_name_that_one_host_calls_failed_hides_no_other_signature_of_the_bytes(
+    tmp_path: Path,
+) -> None:
+    async with pair(tmp_path) as nodes:
+        shop = nodes.shop
+        handed = await shop.hand_over()
+        unsigned = VersionedTransaction.from_bytes(handed.wire)
+        message = bytes(to_bytes_versioned(unsigned.message))
+        named = str(shop.sponsor.sign_message(message))
+        landing = another_signature(shop.sponsor, message, nonce=12_345)
+
+        async def failed(_method: str, params: Sequence[Any]) -> Any:
+            row = {"slot": 1, "err": "AccountInUse", "confirmationStatus": "finalized"}
+            said = [row if each == named else None for each in params[0]]
+            return {"context": {"slot": 2**40}, "value": said}
+
+        nodes.other.faults["getSignatureStatuses"] = failed
+        nodes.other.faults["getSignaturesForAddress"] = hides
+        nodes.engine.watcher.answered(handed.record.id, named)
+        await shop.send(
+            VersionedTransaction.populate(unsigned.message, [landing, *unsigned.signatures[1:]])
+        )
+        await shop.expire()
+        record = await shop.ended(handed)
+        assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, str(landing))
