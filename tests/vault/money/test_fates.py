@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.support.engine import UNLIMITED, Bench, open_bench
 from tests.support.rpc import RpcNode, answers_of, listening
 
 from solward.database.tables import attempts
-from solward.types.errors import LedgerRejected, TransactionFailed
+from solward.types.errors import LedgerRejected, LedgerUnavailable, TransactionFailed
 from solward.types.money import LAMPORTS_PER_SOL
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
@@ -32,6 +32,7 @@ from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import within
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.engine import Engine, EngineOptions
+from solward.vault.money.judge.assess import BlockhashSource
 from solward.vault.money.request import ADMIN
 from solward.vault.money.send.reconcile import reconcile
 from solward.vault.money.send.sender import PATIENCE_BLOCKS, Sender, find_fates
@@ -505,3 +506,34 @@ async def test_that_no_fee_was_taken_is_not_believed_where_a_host_says_otherwise
         fate = fates.ended["1" * 64]
         assert fate.status is not None
         assert (fate.status.err, fate.sure) == (failed, True)
+
+
+@promise("no-proof-from-two-nodes")
+@pytest.mark.parametrize("lie", [0, 2**40])
+async def test_no_node_alone_says_from_which_slot_a_payment_may_have_landed(
+    bench: Bench, lie: int
+) -> None:
+    """From slot 0 on no node has a history, so what was never sent would stay open for ever."""
+    async with listening(*[answers_of(bench.localnet)] * 3) as nodes:
+
+        async def other_slot(method: str, params: Sequence[Any]) -> Any:
+            answer = await bench.wire.direct(method, params)
+            if method == "getEpochInfo":
+                return answer | {"absoluteSlot": lie}
+            return answer | {"context": {"slot": lie}}
+
+        nodes[2].faults |= dict.fromkeys(("getEpochInfo", "getLatestBlockhash"), other_slot)
+        hosts = ("one.example", "two.example", "three.example")
+        transport = FailoverTransport(
+            [Node(n.url, of_host(n, h), lambda _: None) for n, h in zip(nodes, hosts, strict=True)]
+        )
+        try:
+            source = BlockhashSource(RpcLedger(transport))
+            await bench.localnet.advance_slots(50)
+            for _ in range(3):
+                with suppress(LedgerUnavailable):
+                    found = await source.newest()
+                    assert 50 <= found.first_slot < 2**40
+            assert found.first_slot
+        finally:
+            await transport.close()

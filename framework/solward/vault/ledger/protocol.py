@@ -27,19 +27,23 @@ class Blockhash:
 
     Attributes:
         context_slot: of the node that gave it.
-        others_slot: the lowest of the other nodes' slots then; None where none was asked.
+        others_slots: of the other nodes then, those that answered.
     """
 
     blockhash: str
     last_valid_block_height: int
     context_slot: int
-    others_slot: int | None = None
+    others_slots: tuple[int, ...] = ()
 
     @property
     def first_slot(self) -> int:
-        """Before it nothing that is signed now has landed, by no node's word alone."""
-        others = self.context_slot if self.others_slot is None else self.others_slot
-        return min(self.context_slot, others)
+        """Before it nothing that is signed now has landed: the lower median of what the nodes say.
+
+        Of two the lower; of more, one alone makes it neither later than an honest one's, which
+        would hide what landed, nor so early that no history reaches it.
+        """
+        slots = sorted((self.context_slot, *self.others_slots))
+        return slots[(len(slots) - 1) // 2]
 
 
 @dataclass(frozen=True, slots=True)

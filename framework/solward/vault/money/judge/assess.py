@@ -202,7 +202,7 @@ class BlockhashSource:
             return replace(
                 blockhash,
                 last_valid_block_height=expiry,
-                others_slot=min(slots, default=None),
+                others_slots=tuple(slots),
             )
 
         return await self._ledger.on_one_node(read)
