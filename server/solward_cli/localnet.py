@@ -51,6 +51,12 @@ _PORT = click.IntRange(0, 65535)
     "`confirmed` is no word (finalized).  [default: LOCALNET_FINALITY or alpenglow]",
 )
 @click.option(
+    "--version-1",
+    type=click.Choice(("on", "off")),
+    default=None,
+    help="Whether transactions of version 1 are taken.  [default: LOCALNET_VERSION_1 or on]",
+)
+@click.option(
     "--slots-per-epoch",
     type=click.IntRange(MIN_SLOTS_PER_EPOCH),
     default=None,
@@ -72,6 +78,7 @@ def localnet(
     do_reset: bool,
     slot_ms: int | None,
     finality: Finality | None,
+    version_1: str | None,
     slots_per_epoch: int | None,
     rent_per_byte: int | None,
 ) -> None:
@@ -84,6 +91,7 @@ def localnet(
             slot_ms=slot_ms or settings.localnet_slot_ms,
             slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
             finality=finality or settings.localnet_finality,
+            takes_version_1=(version_1 or settings.localnet_version_1) == "on",
             rent_per_byte=rent,
             genesis=partial(genesis_accounts, rent),
         )

@@ -12,7 +12,7 @@ from solward.settings import Settings
 from solward.settings.secret_rules import LEAST_BYTES, is_well_known, least_different
 
 PAGE = ROOT / "docs" / "configuration.md"
-ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
 ROWS = {name: (default, example) for name, _, default, example in ROW.findall(PAGE.read_text())}
 
 # Words in the column of defaults that stand for a value nobody set.

@@ -222,6 +222,7 @@ def localnet_options(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
         finality=settings.localnet_finality,
+        takes_version_1=settings.localnet_version_1 == "on",
         rent_per_byte=settings.localnet_rent_per_byte,
         genesis=lambda: {**genesis_accounts(settings.localnet_rent_per_byte), **genesis},
     )

@@ -267,6 +267,7 @@ class Settings(AccessSettings, VendorSettings):
 
     localnet_slot_ms: int = Field(200, ge=1)
     localnet_finality: Literal["alpenglow", "tower", "finalized"] = "alpenglow"
+    localnet_version_1: Literal["on", "off"] = "on"
     localnet_slots_per_epoch: int = Field(432, ge=32)
     localnet_rent_per_byte: int = Field(LOCALNET_RENT_PER_BYTE, ge=1, le=MAX_LOCALNET_RENT_PER_BYTE)
 

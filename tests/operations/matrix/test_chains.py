@@ -32,7 +32,7 @@ from solward.vault.money.request import ADMIN
 # Lamports a byte: of the steps of SIMD-0437, and back by SIMD-0438.
 RENTS = (MOST_RENT_PER_BYTE, 5_080, 2_575, 696, MOST_RENT_PER_BYTE)
 SLOTS_MS = (400, 300, 200, 150)
-VERSIONS = ("auto", 0)
+TAKES_VERSION_1 = (True, False)
 FINALITIES = ("alpenglow", "tower", "finalized")
 
 
@@ -42,15 +42,17 @@ class Chain:
 
     step: int
     slot_ms: int
-    version: str | int
+    takes_version_1: bool
     finality: str
 
     def __str__(self) -> str:
-        return f"{RENTS[self.step]}-{self.step}-{self.slot_ms}ms-{self.version}-{self.finality}"
+        version = "v1" if self.takes_version_1 else "v0"
+        return f"{RENTS[self.step]}-{self.step}-{self.slot_ms}ms-{version}-{self.finality}"
 
 
 CHAINS = [
-    Chain(*each) for each in itertools.product(range(len(RENTS)), SLOTS_MS, VERSIONS, FINALITIES)
+    Chain(*each)
+    for each in itertools.product(range(len(RENTS)), SLOTS_MS, TAKES_VERSION_1, FINALITIES)
 ]
 
 
@@ -58,7 +60,7 @@ def pairwise(chains: list[Chain]) -> list[Chain]:
     """Some of them, so that any two values of two fields meet in one."""
 
     def pairs(chain: Chain) -> set[Any]:
-        fields = (chain.step, chain.slot_ms, chain.version, chain.finality)
+        fields = (chain.step, chain.slot_ms, chain.takes_version_1, chain.finality)
         return set(itertools.combinations(enumerate(fields), 2))
 
     open_pairs = set().union(*map(pairs, chains))
@@ -81,7 +83,7 @@ async def shop_on(chain: Chain, home: Path) -> AsyncIterator[Shop]:
         localnet_rent_per_byte=RENTS[chain.step - 1],
         localnet_slot_ms=chain.slot_ms,
         localnet_finality=chain.finality,
-        transaction_version=chain.version,
+        localnet_version_1="on" if chain.takes_version_1 else "off",
         max_sol_per_transaction=MOST_SOL,
     ) as shop:
         assert shop.service.localnet is not None
