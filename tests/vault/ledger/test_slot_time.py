@@ -210,8 +210,9 @@ async def test_a_node_that_knows_confirmed_no_more_works(tmp_path: Path) -> None
 
 
 @promise("commitment-by-consensus")
+@pytest.mark.parametrize("rests", [False, True])
 async def test_one_nodes_certificate_has_no_other_node_asked_for_older_state(
-    tmp_path: Path,
+    tmp_path: Path, rests: bool
 ) -> None:
     async with (
         open_bench(tmp_path, localnet_options={"finality": "tower"}) as bench,
@@ -232,7 +233,11 @@ async def test_one_nodes_certificate_has_no_other_node_asked_for_older_state(
         transports = [HttpTransport(node.url, 5, retries=0) for node in (liar, honest)]
         transport = FailoverTransport([Node(t.origin, t, lambda _hash: None) for t in transports])
         ledger = RpcLedger(transport)
+        for made, host in zip(transports, ("liar.example", "honest.example"), strict=True):
+            made.origin = host
         try:
+            if rests:
+                ledger.nodes = lambda: (ledger._over(transports[0]),)  # type: ignore[method-assign]
             await ledger.look()
             for _ in range(4):
                 await ledger.balance(bench.wallet.address)

@@ -170,11 +170,15 @@ class RpcLedger:
         nodes = self.nodes()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
-                *certified, _ = await asyncio.gather(
-                    *(node._certified() for node in nodes),
+                certified, _ = await asyncio.gather(
+                    asyncio.gather(*(node._certified() for node in nodes)),
                     asyncio.gather(*(node._sample() for node in nodes)),
                 )
-                known.is_alpenglow = known.is_alpenglow or all(certified)
+                # Those that rest have shown none.
+                shown = {n.origin for n, each in zip(nodes, certified, strict=True) if each}
+                known.is_alpenglow = known.is_alpenglow or (
+                    all(certified) and shown == self.origins()
+                )
 
     async def _sample(self) -> None:
         if self._slot_time.measured_s is None:
