@@ -146,6 +146,21 @@ return shown.find(each => !each.matches(":disabled")
 """
 
 
+# The driver scrolls to an element, and clicks on the point where it saw it: cards that are drawn in
+# between push the element on, and the click would open a card. Such a click is swallowed.
+_AIM = """
+window.aim?.listening.abort();
+const aim = window.aim = {missed: false, listening: new AbortController()};
+const at = arguments[0];
+document.addEventListener("click", event => {
+    if (aim.missed = !at.contains(event.target)) {
+        event.stopImmediatePropagation();
+        event.preventDefault();
+    }
+}, {capture: true, once: true, signal: aim.listening.signal});
+"""
+
+
 # The element was drawn anew, still slides in, or lies under a dialog that opens or closes.
 _MOVED = (
     ElementClickInterceptedException,
@@ -259,12 +274,7 @@ class Browser:
         """Click the element with this data-testid, once it is uncovered and stands still."""
 
         def pressed() -> bool:
-            for each in self.all(f'[data-testid="{testid}"]'):
-                if self.driver.execute_script(_MOVES, each):
-                    return False
-                each.click()
-                return True
-            return False
+            return self._hit(next(iter(self.all(f'[data-testid="{testid}"]')), None))
 
         self.until(pressed, f"{testid} to be pressed")
 
@@ -274,13 +284,17 @@ class Browser:
         wanted = ", ".join(f"{within} {each}" for each in _PRESSED)
 
         def press() -> bool:
-            found = self.script(_SHOWN + _NAMED, wanted, name.lower())
-            if found is None or self.script(_MOVES, found):
-                return False
-            found.click()
-            return True
+            return self._hit(self.script(_SHOWN + _NAMED, wanted, name.lower()))
 
         self.until(press, f"a button {name!r} to press")
+
+    def _hit(self, found: WebElement | None) -> bool:
+        if found is None or self.script(_MOVES, found):
+            return False
+        self.script(_AIM, found)
+        found.click()
+        # A click that opened another document took the aim with it.
+        return not self.script("return window.aim?.missed ?? false")
 
     def fill(self, label: str, value: str, *, within: str = "body") -> None:
         """Replace what is in the field of this label, by the keyboard."""
