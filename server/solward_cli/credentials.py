@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from solward_cli.completed_names import wallet_names
-from solward_cli.options import expiry
-from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
+from solward.resources.credentials import NewAdmin, NewKey, NewSecret
+from solward_cli.declared import request_options, sent
+from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,14 +17,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from solward.client import AdminCredential, ApiKey, CreatedKey, KeyDetails
+    from solward.client import AdminCredential, ApiKey, CreatedKey, KeyDetails, RotatedKey
 
 C = TypeVar("C", "ApiKey", "AdminCredential")
-# Those of `solward.types.roles`, which this process need not import to show its help.
-ROLES = ("read", "operate", "policy")
-_expires_option = click.option(
-    "--expires", type=expiry, metavar="TIME", help="When it ends: ISO 8601, or 90d."
-)
 
 
 @click.group()
@@ -34,37 +28,11 @@ def key() -> None:
 
 
 @key.command()
-@click.argument("name")
-@click.option("--read-only", is_flag=True, help="It changes nothing; without the limits below.")
-@click.option("--rate-limit", type=click.IntRange(1), help="Transactions a minute; 10.")
-@click.option("--daily-sol", type=exact, help="SOL it may spend in 24 hours; 5. 0 only reads.")
-@click.option("--costs-sol", type=exact, help="SOL of fees and rent in 24 hours; 0.05.")
-@click.option(
-    "--wallet", shell_complete=wallet_names, help="The only wallet it may use.  [default: all]"
-)
-@_expires_option
+@request_options(NewKey)
 @service_call
-async def create(
-    call: ServiceCall,
-    name: str,
-    read_only: bool,
-    rate_limit: int | None,
-    daily_sol: Decimal | None,
-    costs_sol: Decimal | None,
-    wallet: str | None,
-    expires: datetime | None,
-) -> RenderableType:
+async def create(call: ServiceCall, **values: Any) -> RenderableType:
     """Create an API key and print it, this once."""
-    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    created = await call.client.keys.create(
-        name=name,
-        rate_limit=rate_limit,
-        spending_limit_sol=daily_sol,
-        max_costs_sol_per_day=costs_sol,
-        wallet_id=wallet_id,
-        expires_at=expires,
-        read_only=read_only or None,
-    )
+    created = await call.client.keys.create(**await sent(call, NewKey, values))
     return _shown_once(call, "Key", created, created.api_key)
 
 
@@ -118,15 +86,12 @@ def _limits(key: ApiKey, details: KeyDetails) -> Text:
 
 @key.command()
 @click.argument("key")
-@click.option(
-    "--overlap",
-    type=click.IntRange(0, 86_400),
-    metavar="SECONDS",
-    help="How long the secret it had goes on working; 3600.",
-)
+@request_options(NewSecret)
 @yes_option
 @service_call
-async def rotate(call: ServiceCall, key: str, overlap: int | None, yes: bool) -> RenderableType:
+async def rotate(
+    call: ServiceCall, key: str, overlap_seconds: int | None, yes: bool
+) -> RenderableType:
     """Give an API key another secret and print that, this once; its limits stay.
 
     With --overlap 0 the secret it had ends at once, and is asked about first.
@@ -135,20 +100,20 @@ async def rotate(call: ServiceCall, key: str, overlap: int | None, yes: bool) ->
     from solward_cli.render import visible
 
     found = find_one("key", key, await call.client.keys.list())
-    if overlap == 0:
+    if overlap_seconds == 0:
         confirmed(f"End the secret of {visible(found.name)} ({found.id}) at once?", yes)
-    created = await call.client.keys.rotate(found.id, overlap_seconds=overlap)
+    created = await call.client.keys.rotate(found.id, overlap_seconds=overlap_seconds)
     _tell_overlap(call, created)
     return _shown_once(call, "Key", created, created.api_key)
 
 
-def _tell_overlap(call: ServiceCall, created: CreatedKey) -> None:
+def _tell_overlap(call: ServiceCall, created: RotatedKey) -> None:
     """Who rotates a key that leaked must not believe that its secret has ended."""
     from solward_cli.render import moment
 
-    until = created.raw["previousSecretUntil"]
+    until = created.previous_secret_until
     if until is not None and not call.as_json:
-        at = moment(datetime.fromisoformat(until))
+        at = moment(until)
         text = f"The secret it had works until {at} UTC; rotating with --overlap 0 ends it at once."
         click.echo(text, err=True)
 
@@ -178,14 +143,13 @@ def admin() -> None:
 
 
 @admin.command()
-@click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
-@_expires_option
+@request_options(NewAdmin)
 @service_call
-async def add(call: ServiceCall, name: str, role: str, expires: datetime | None) -> RenderableType:
+async def add(call: ServiceCall, **values: Any) -> RenderableType:
     """Create an admin credential and print its secret, this once."""
-    created = await call.client.admins.create(name=name, role=role, expires_at=expires)
-    return _shown_once(call, f"Admin credential of role {role}", created.credential, created.secret)
+    created = await call.client.admins.create(**await sent(call, NewAdmin, values))
+    what = f"Admin credential of role {created.credential.role}"
+    return _shown_once(call, what, created.credential, created.secret)
 
 
 @admin.command("list")

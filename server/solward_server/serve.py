@@ -145,7 +145,7 @@ def create_app(service: Solward) -> Quart:
     app.register_blueprint(docs.blueprint())
     app.register_blueprint(metrics.blueprint())
     mount_mcp(app, service.settings)
-    described = openapi.blueprint(app, lambda: service.registry, PREFIX)
+    described = openapi.blueprint(app, lambda: service.registry, PREFIX, service.settings)
     app.register_blueprint(described, url_prefix=PREFIX)
     middleware.forbid_caching(app)
 

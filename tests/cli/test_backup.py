@@ -33,6 +33,7 @@ from solward.credentials.credential import hash_of
 from solward.credentials.credentials import Credentials
 from solward.database.database import Database
 from solward.database.schema import schema_of
+from solward.resources.credentials import NewAdmin
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.types.record import HoldState
@@ -106,8 +107,8 @@ def test_admin_credentials_are_restored_as_they_were(
         try:
             # Whoever writes to the audit log has its key.
             await Wallets.open(database, Settings(_env_file=None, solward_home=home), home)
-            kept, one = new_admin({"name": "ana", "role": "operate"}, Caller())
-            gone, other = new_admin({"name": "ben", "role": "read"}, Caller())
+            kept, one = new_admin(NewAdmin(name="ana", role="operate"), Caller())
+            gone, other = new_admin(NewAdmin(name="ben", role="read"), Caller())
             await credentials.add(one)
             await credentials.add(other)
             await credentials.revoke(other.id, is_admins=True)

@@ -203,7 +203,9 @@ def test_no_command_takes_a_secret_as_an_argument(live: Live) -> None:
 
 def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
     wallet = live.wallet()
-    result = live.invoke("key", "create", "shell", "--wallet", wallet, "--daily-sol", "0.5")
+    result = live.invoke(
+        "key", "create", "shell", "--wallet", wallet, "--spending-limit-sol", "0.5"
+    )
     assert result.exit_code == 0
     key = result.stdout.removesuffix("\n")
     assert len(key) == 35
@@ -223,7 +225,7 @@ def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
 @pytest.mark.more
 def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     wallet = live.wallet()
-    span = ("--wallet", wallet, "--daily-sol", "0.5", "--expires", "90d")
+    span = ("--wallet", wallet, "--spending-limit-sol", "0.5", "--expires", "90d")
     old = live.invoke("key", "create", "rotated", *span).stdout.strip()
     live.run("wallet", "transfer", wallet, STRANGER, "0.4", SOLWARD_API_KEY=old)
     result = live.invoke("key", "rotate", "rotated", "--overlap", "600")

@@ -57,7 +57,7 @@ def test_the_entry_that_is_printed_starts_a_session_of_that_wallet(
     live: Live, tmp_path: Path, host: str
 ) -> None:
     wallet = live.wallet(1)
-    made = config(live, tmp_path, host, "--wallet", wallet, "--daily-sol", "0.5")
+    made = config(live, tmp_path, host, "--wallet", wallet, "--spending-limit-sol", "0.5")
     assert made.exit_code == 0, made.output
     assert str(file_of(host).relative_to(Path.home())) in made.stderr
     [[name, entry]] = json.loads(made.stdout)[HOSTS[host].servers].items()
@@ -75,7 +75,7 @@ def test_the_entry_that_is_printed_starts_a_session_of_that_wallet(
 @pytest.mark.more
 async def test_a_host_has_the_wallet_in_its_first_session(live: Live, tmp_path: Path) -> None:
     wallet = live.wallet(1)
-    run = ("cursor", "--wallet", wallet, "--daily-sol", "0.5", "--write", "--yes")
+    run = ("cursor", "--wallet", wallet, "--spending-limit-sol", "0.5", "--write", "--yes")
     made = await asyncio.to_thread(config, live, tmp_path, *run)
     assert made.exit_code == 0, made.output
     entry = read(tmp_path / ".cursor" / "mcp.json")["mcpServers"]["solward"]

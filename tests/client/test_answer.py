@@ -14,8 +14,8 @@ from tests.client.conftest import URL
 
 from solward import client as surface
 from solward.client import AdminCredential, BadAnswer, CreatedAdmin, CreatedKey, Trial
-from solward.client.answer import Answer, named, whole
 from solward.client.http import Http
+from solward.resources.answers import Answer, named, whole
 from solward.support import jsontext
 from solward.types.roles import Role
 

@@ -10,8 +10,8 @@ from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Answer, Api, serving_api
 from werkzeug.datastructures import Headers
 
+from solward.resources.schema import JSON
 from solward.support import jsontext
-from solward_server.openapi.schema import JSON
 
 BUILT_IN = {
     "get_limits",

@@ -14,8 +14,8 @@ from tests.support.repository import DOCS, ROOT
 
 from solward.operations import generate, perform
 from solward.operations.declared import OPERATIONS, Field, Operation
-from solward.operations.declared.fields import REQUIRED, Amount, Text, Whole
 from solward.operations.plans import PLANS
+from solward.resources.fields import REQUIRED, Amount, Text, Whole
 from solward.types.errors import InvalidRequest
 from solward_cli.wallet.money import COMMANDS
 

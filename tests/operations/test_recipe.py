@@ -29,12 +29,14 @@ TIP = Operation(
     title="Send a few lamports",
     does="Tip the address `to` with `lamports`.",
     fields=(
-        Recipient("to", "Who is tipped."),
-        Whole("lamports", "How much, in lamports.", least=1, most=2_000_000, default=1_000_000),
+        Recipient("Who is tipped.", name="to"),
+        Whole(
+            "How much, in lamports.", name="lamports", least=1, most=2_000_000, default=1_000_000
+        ),
     ),
-    details=(Address("to", "Who was tipped."), Amount("amount", "SOL.")),
-    example={"to": fields.RECIPIENT},
-    answer={"to": fields.RECIPIENT, "amount": 0.001},
+    details=(Address("Who was tipped.", name="to"), Amount("SOL.", name="amount")),
+    example={"to": examples.RECIPIENT},
+    answer={"to": examples.RECIPIENT, "amount": 0.001},
     refusals=("lamports must be a whole number from 1 to 2000000",),
     verb="Tip",
     progress="Tipping",
@@ -124,7 +126,7 @@ def test_the_recipe_is_short() -> None:
 @pytest.mark.more
 def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
-    for folder in ("framework", "plugins", "server"):
+    for folder in ("framework", "plugins", "server", "docs"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     roots = [*(str(tree / folder) for folder in ("framework", "plugins", "server")), str(ROOT)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(roots)}
@@ -137,7 +139,7 @@ def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> 
         return done.stdout
 
     declared = _named("sol.py", "framework/solward/operations/declared/")
-    _append(tree / declared, "import Address, Amount, Operation, Recipient", ", Whole", DECLARATION)
+    _append(tree / declared, "import Address, Amount, Recipient", ", Whole", DECLARATION)
     plan = _named("transfer.py", "framework/solward/operations/")
     _append(tree / plan, "MAX_AIRDROP_SOL, TRANSFER", ", TIP", PLAN)
     (tree / plan).write_text(

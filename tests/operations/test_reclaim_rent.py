@@ -274,7 +274,9 @@ async def test_only_the_excess_or_only_empty_accounts_are_taken(tokens: TokenBen
     assert (await reclaim_rent(tokens, take="excess")).details["reclaimed"] == Decimal("0.000009")
     await tokens.refuses(reclaim_rent(tokens, take="excess"), "^There is no rent to reclaim$")
     assert (await reclaim_rent(tokens, take="empty")).details["closed"] == 1
-    await tokens.refuses(reclaim_rent(tokens, take="none"), "^take must be all or excess or empty")
+    await tokens.refuses(
+        reclaim_rent(tokens, take="none"), "^take must be one of all, excess, empty"
+    )
 
 
 @promise("reclaim-gives-the-excess")

@@ -27,10 +27,10 @@ from tests.support.swaps import (
     whole,
 )
 
-from solward.operations.declared.fields import camel
 from solward.operations.declared.swap import SWAP
 from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
 from solward.operations.venues import Venues
+from solward.resources.fields import camel
 from solward.solana.accounts import most_rent
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list

@@ -19,6 +19,8 @@ from solward.credentials.rates import (
 )
 from solward.database.database import Database
 from solward.database.tables import key_requests, key_traffic
+from solward.resources.credentials import NewKey
+from solward.settings import Settings
 from solward_server.http.auth import Caller
 from solward_server.http.new_credentials import new_key
 
@@ -184,7 +186,8 @@ async def test_of_the_uses_several_processes_note_the_latest_is_kept(
     database = await Database.open(postgres_url, tmp_path)
     try:
         first, second = Credentials(database), Credentials(database)
-        keys = [new_key({"name": f"key {number}"}, 10**9, Caller())[1] for number in range(20)]
+        asked = [NewKey.of({"name": f"key {number}"}, Settings()) for number in range(20)]
+        keys = [new_key(each, Caller())[1] for each in asked]
         for key in keys:
             await first.add(key)
         for key in keys:

@@ -18,7 +18,6 @@ from solward.database.database import clock
 from solward.support.clock import iso, ms_of, now_ms
 from solward.vault.ledger.client import RpcLedger
 from solward_server.http.auth import KEY_INVALID
-from solward_server.http.new_credentials import DEFAULT_PERMISSIONS
 
 HOUR_MS = 3_600_000
 
@@ -36,7 +35,7 @@ async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> Non
     assert sorted(record) == sorted(
         ["id", "name", "walletId", "permissions", "createdAt", "lastUsedAt"]
     )
-    assert record["permissions"] == list(DEFAULT_PERMISSIONS) == ["read", "write"]
+    assert record["permissions"] == ["read", "write"]
     assert record["walletId"] is None
     assert record["lastUsedAt"] is None
 

@@ -9,15 +9,11 @@ This module is the client's public surface.
 
 from __future__ import annotations
 
-from solward.client.administration import AdminCredential, CreatedAdmin
 from solward.client.agent_models import (
     AcceptedPlugin,
     Agent,
     AgentTemplate,
-    ApiKey,
-    CreatedKey,
     Decision,
-    KeyDetails,
     Memory,
     Plugin,
     PluginDistribution,
@@ -79,6 +75,14 @@ from solward.client.webhook import (
     verify_alerts,
     verify_delivery,
 )
+from solward.resources.credentials import (
+    AdminCredential,
+    ApiKey,
+    CreatedAdmin,
+    CreatedKey,
+    KeyDetails,
+    RotatedKey,
+)
 
 __all__ = [
     "AcceptedPlugin",
@@ -128,6 +132,7 @@ __all__ = [
     "RateLimited",
     "Refusals",
     "Refused",
+    "RotatedKey",
     "Schedule",
     "ScheduleRun",
     "ServerError",

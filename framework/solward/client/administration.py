@@ -2,65 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from solward.client.agent_models import ApiKey, CreatedKey
-from solward.client.answer import Answer, Raw, named, whole
-from solward.client.arguments import Amount, json_fields, moment_text, optional_number, segment
+from solward.client.arguments import segment
 from solward.client.http import Http
 from solward.client.models import Contact
-from solward.client.policy import Grants
+from solward.client.requests import AdminRequests, KeyRequests
+from solward.resources.answers import Raw
+from solward.resources.credentials import AdminCredential, ApiKey
 from solward.types.roles import Role
 
 
-@dataclass(frozen=True, slots=True)
-class AdminCredential(Answer):
-    """An admin credential's record, without its secret.
-
-    Attributes:
-        created_by: `admin`, the admin secret, or `admin:<id>` of the credential that made it.
-        last_used_at: None before its first use.
-        expires_at: when it ends by itself; None is never.
-    """
-
-    id: str
-    name: str
-    role: Role
-    created_by: str
-    created_at: datetime
-    last_used_at: datetime | None
-    expires_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedAdmin(Answer):
-    """A new admin credential. `secret` is returned only here; `raw` has it too."""
-
-    secret: str = field(repr=False, metadata=named("adminSecret"))
-    credential: AdminCredential = field(metadata=whole(AdminCredential.of))
-
-
-class Admins:
+class Admins(AdminRequests):
     """Admin credentials; to create and revoke needs the admin secret or the role `policy`."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    async def create(
-        self, *, name: str, role: Role | str, expires_at: datetime | None = None
-    ) -> CreatedAdmin:
-        """A new credential, whose secret is returned only here.
-
-        Args:
-            role: `read`, `operate` or `policy`.
-            expires_at: when it ends by itself, a time with a zone.
-        """
-        ends = moment_text(expires_at, "expires_at")
-        body = json_fields(name=name, role=str(role), expires_at=ends)
-        return self._http.read(CreatedAdmin.of, await self._http.send("POST", "/admins", body))
 
     async def list(self) -> tuple[AdminCredential, ...]:
         """Every credential's record, oldest first."""
@@ -92,44 +46,8 @@ class Admins:
         return self._http.read_list(AdminCredential.of, answer, "made")
 
 
-class Keys:
+class Keys(KeyRequests):
     """API keys; all but `own` needs the admin secret."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    async def create(
-        self,
-        *,
-        name: str,
-        permissions: Sequence[str] | None = None,
-        rate_limit: int | None = None,
-        spending_limit_sol: Amount | None = None,
-        max_costs_sol_per_day: Amount | None = None,
-        wallet_id: str | None = None,
-        expires_at: datetime | None = None,
-        grants: Grants | None = None,
-        read_only: bool | None = None,
-    ) -> CreatedKey:
-        """A new key, returned only here; with `wallet_id` it may use that wallet only.
-
-        Args:
-            expires_at: when it ends by itself, a time with a zone.
-            grants: what it may do; none of them: it only reads; None: by its limits alone.
-            read_only: it changes nothing, so it takes no limits and no grants.
-        """
-        body = json_fields(
-            name=name,
-            permissions=None if permissions is None else [*permissions],
-            rate_limit=rate_limit,
-            spending_limit_sol=optional_number(spending_limit_sol, "spending_limit_sol"),
-            max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
-            wallet_id=wallet_id,
-            expires_at=moment_text(expires_at, "expires_at"),
-            grants=None if grants is None else [*grants],
-            read_only=read_only,
-        )
-        return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))
 
     async def list(self, *, details: bool = False) -> tuple[ApiKey, ...]:
         """Every key's record, oldest first; `details` adds its limits and when it ends."""
@@ -142,17 +60,6 @@ class Keys:
         return self._http.read(
             lambda raw: None if raw["key"] is None else ApiKey.of(raw["key"]), answer
         )
-
-    async def rotate(self, key_id: str, *, overlap_seconds: int | None = None) -> CreatedKey:
-        """Another secret for a key, returned only here; raises `NotFoundError`.
-
-        Args:
-            overlap_seconds: how long the secret it had goes on working, up to 86,400; 3,600 where
-                it is None.
-        """
-        body = json_fields(overlap_seconds=overlap_seconds)
-        path = f"/keys/{segment(key_id, 'key_id')}/rotate"
-        return self._http.read(CreatedKey.of, await self._http.send("POST", path, body))
 
     async def revoke(self, key_id: str) -> None:
         """Revoke a key at once; raises `NotFoundError`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from solward.client.answer import Answer, Raw, named, whole
+from solward.resources.answers import Answer, Raw, named, whole
 from solward.types.manifest import Manifest, Terms, read_manifest, read_terms
 
 
@@ -101,63 +101,6 @@ class Memory(Answer):
     action: str | None
     outcome: str
     timestamp: datetime
-
-
-def _details(raw: Raw) -> KeyDetails | None:
-    return KeyDetails.of(raw) if "rateLimit" in raw else None
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKey(Answer):
-    """An API key's record, without the key; `wallet_id` is the only wallet it may use.
-
-    Attributes:
-        details: with `keys.list(details=True)`, else None.
-    """
-
-    id: str
-    name: str
-    wallet_id: str | None
-    permissions: tuple[str, ...]
-    created_at: datetime
-    last_used_at: datetime | None
-    details: KeyDetails | None = field(metadata=whole(_details))
-
-
-@dataclass(frozen=True, slots=True)
-class KeyDetails(Answer):
-    """When a key ends, its limits, and what is used of each.
-
-    Attributes:
-        expires_at: when it ends by itself; None is never.
-        rotated_at: when it got its present secret; None where that is its first.
-        previous_secret_until: until when the secret before works, or worked.
-        rate_limit: `limit`, `used` and `left` transaction requests of the last minute.
-        spending_limit_sol: `limit`, `spent`, `reserved` and `left` SOL of the last 24 hours.
-        max_costs_sol_per_day: the same of fees and rent.
-        grants: what it may do, as JSON; None where it is not under grants.
-        sentences: what they say.
-        read_only: whether it changes nothing.
-    """
-
-    expires_at: datetime | None
-    rotated_at: datetime | None
-    previous_secret_until: datetime | None
-    rate_limit: Mapping[str, Any]
-    spending_limit_sol: Mapping[str, Any]
-    max_costs_sol_per_day: Mapping[str, Any]
-    grants: tuple[Mapping[str, Any], ...] | None
-    sentences: tuple[str, ...] = ()
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedKey(Answer):
-    """A new API key, or a key's new secret. `api_key` is returned only here; `raw` has it too."""
-
-    api_key: str = field(repr=False)
-    id: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)

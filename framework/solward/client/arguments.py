@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
+from solward.resources.declare import Request, fields_of
+from solward.resources.fields import Field, GrantList, Number, Texts, Time, Whole, camel
 from solward.types.errors import InvalidRequest
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
 
@@ -112,12 +114,30 @@ def without_floats(value: Any) -> Any:
     return [without_floats(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def requested(kind: type[Request], **given: Any) -> dict[str, Any]:
+    """The body of a request; what is None is left to the service's default.
+
+    Raises:
+        TypeError: an amount is a float.
+        InvalidRequest: an amount is no number, or a time has no zone.
+    """
+    return json_fields(**{each.name: _sent(each, given[each.name]) for each in fields_of(kind)})
+
+
+def _sent(field: Field, value: Any) -> Any:
+    match field:
+        case Whole():
+            return value
+        case Number():
+            return optional_number(value, field.name)
+        case Time():
+            return moment_text(value, field.name)
+        case Texts() | GrantList():
+            return None if value is None else [*value]
+        case _:
+            return value
+
+
 def json_fields(**fields: Any) -> dict[str, Any]:
     """The fields that are not None, in the API's spelling."""
     return {camel(name): value for name, value in fields.items() if value is not None}
-
-
-def camel(name: str) -> str:
-    """A name in the API's spelling: `wallet_id` -> `walletId`."""
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))

@@ -11,8 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self
 
-from solward.client.answer import Answer, Raw, answer_of, decimal, named, sol, whole
 from solward.client.arguments import json_fields, moment_text
+from solward.resources.answers import Answer, Raw, answer_of, decimal, named, sol, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-# Written by `make operations` from solward/operations/declared; change it there.
+# Written by `make operations` from the declarations; change it there.
 """What a wallet can do with money: one method a money route."""
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self
 
-from solward.client.answer import Answer, Raw, answer_of
 from solward.client.arguments import segment
 from solward.client.http import Http
 from solward.client.models import DryRun
+from solward.resources.answers import Answer, Raw, answer_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from solward.client.answer import Answer, Raw, named, sol
 from solward.client.arguments import json_fields, segment
 from solward.client.http import Http
+from solward.resources.answers import Answer, Raw, named, sol
 
 Grants = Sequence[Mapping[str, Any] | str]
 """Grants as JSON, or the sentences that say them."""

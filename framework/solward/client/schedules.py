@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from solward.client.answer import Answer, Raw, whole
 from solward.client.arguments import json_fields, moment_text, refuse_floats, segment
 from solward.client.http import Http
+from solward.resources.answers import Answer, Raw, whole
 
 Moment = datetime | str
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from solward.client.answer import A, Answer, answer_of, named
 from solward.client.errors import BadSignature
+from solward.resources.answers import A, Answer, answer_of, named
 from solward.support import jsontext
 from solward.support.webhook_signature import (
     DELIVERY,

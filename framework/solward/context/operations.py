@@ -1,4 +1,4 @@
-# Written by `make operations` from solward/operations/declared; change it there.
+# Written by `make operations` from the declarations; change it there.
 """What a skill may do with its wallet's money."""
 
 from __future__ import annotations

@@ -1,23 +1,29 @@
-"""Writes the typed methods of operations; `make operations` runs it.
+"""Writes the typed methods of operations and of requests; `make operations` runs it.
 
 Static checkers read signatures, so the methods of `SkillContext` and of the client are written out.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from solward.operations.declared import OPERATIONS, Field, Operation
-from solward.operations.declared.fields import Amount, Whole
 from solward.operations.declared.swap import SWAP
+from solward.resources import credentials, declare
+from solward.resources.declare import Call, Request, fields_of
+from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
+from solward.support import jsontext
 from solward.support.child_processes import child_environment
 
 _PACKAGE = Path(__file__).parents[1]
-_HEADER = "# Written by `make operations` from solward/operations/declared; change it there.\n"
+_REST = _PACKAGE.parents[1] / "docs" / "rest.md"
+_HEADER = "# Written by `make operations` from the declarations; change it there.\n"
 _WIDTH = 100
 
 _CONTEXT = '''\
@@ -118,14 +124,114 @@ def client() -> str:
     return _formatted(title, _CLIENT, methods)
 
 
+_REQUESTS = """\
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from solward.client.arguments import Amount, requested, segment
+from solward.client.http import Http
+from solward.resources import credentials, declare
+from solward.resources.answers import Raw
+
+Grants: TypeAlias = Sequence[Raw | str]
+
+
+class _Requests:
+    def __init__(self, http: Http) -> None:
+        self._http = http
+"""
+_CALLS: Mapping[str, tuple[Call, ...]] = {
+    "KeyRequests": credentials.KEY_CALLS,
+    "AdminRequests": credentials.ADMIN_CALLS,
+}
+
+
+def requests() -> str:
+    """`solward/client/requests.py`."""
+    made = []
+    for name, calls in _CALLS.items():
+        made.append(f'\nclass {name}(_Requests):\n    """The requests that change one."""\n')
+        made += [_request(each) for each in calls]
+    return _formatted("What the client asks for: one method a declared request.", _REQUESTS, made)
+
+
+def _request(call: Call) -> str:
+    fields = fields_of(call.request)
+    placed = re.findall(r"\{(\w+)\}", call.path)
+    path = re.sub(r"\{(\w+)\}", r"{segment(\1, '\1')}", call.path)
+    kinds = [f"credentials.{kind.__name__}" for kind in (call.request, call.answer)]
+    sent = ", ".join(f"{each.name}={each.name}" for each in fields)
+    said = [f"    {each.name}: {_about(each)}" for each in fields]
+    first = ", ".join(["self", *(f"{each}: str" for each in placed)])
+    signature = _signature(first, list(map(_asked, fields)))
+    return _method(
+        f"{call.name}({signature}) -> {kinds[1]}",
+        call.does,
+        f"body = requested({kinds[0]}, {sent})",
+        f"answer = await self._http.send({call.method!r}, {'f' * bool(placed)}{path!r}, body)",
+        f"return self._http.read({kinds[1]}.of, answer)",
+        arguments=said,
+    )
+
+
+def _asked(field: Field) -> str:
+    # The service knows its default.
+    return f"{field.name}: {field.argument}" + ("" if field.is_required else " | None = None")
+
+
+def _about(field: Field) -> str:
+    words, default = field.text, field.default
+    text = words if words[1].isupper() else words[0].lower() + words[1:]
+    if isinstance(default, Setting):
+        default = f"the service's `{default.name}`"
+    if default in (REQUIRED, None, False):
+        return text
+    shown = ", ".join(default) if isinstance(default, tuple) else default
+    return f"{text.rstrip('.')}; {shown} where it is None."
+
+
+def rest_page() -> str:
+    """`docs/rest.md`, with the tables of fields between their marks."""
+    text = _REST.read_text()
+    for kind in declare.requests():
+        mark = f"<!-- fields of {kind.__name__} -->\n"
+        before, _, rest = text.partition(mark)
+        text = before + mark + "\n".join(_table(kind)) + "\n" + rest[rest.index("<!-- end -->") :]
+    return text
+
+
+def _table(kind: type[Request]) -> Iterator[str]:
+    yield "| field | takes | default | what it is |"
+    yield "|---|---|---|---|"
+    for each in fields_of(kind):
+        yield f"| `{each.json}` | {each.takes} | {_shown_default(each)} | {each.text} |"
+
+
+def _shown_default(field: Field) -> str:
+    match field.default:
+        case Required():
+            return "required"
+        case None:
+            return ""
+        case Setting():
+            return f"[`{field.default.name}`](configuration.md)"
+        case _:
+            return f"`{jsontext.dumps(field.default)}`"
+
+
 FILES = {
+    _REST: rest_page,
     _PACKAGE / "context" / "operations.py": context,
     _PACKAGE / "client" / "operations.py": client,
+    _PACKAGE / "client" / "requests.py": requests,
 }
 
 
 def main() -> None:
-    """Write both files."""
+    """Write the files."""
     for path, made in FILES.items():
         path.write_text(made())
 
@@ -143,8 +249,11 @@ def _formatted(title: str, head: str, methods: Iterable[str]) -> str:
     ).stdout
 
 
-def _method(signature: str, about: str, *body: str) -> str:
+def _method(signature: str, about: str, *body: str, arguments: Sequence[str] = ()) -> str:
     documented = textwrap.wrap(f'"""{about}"""', _WIDTH - 8)
+    if arguments:
+        wrapped = (textwrap.wrap(each, _WIDTH - 8, subsequent_indent=8 * " ") for each in arguments)
+        documented = [f'"""{about}', "", "Args:", *itertools.chain(*wrapped), '"""']
     lines = "".join(f"        {line}\n" for line in (*documented, *body))
     return f"    async def {signature}:\n{lines}"
 

@@ -11,21 +11,20 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from solward.resources.credentials import NewKey
 from solward.support import jsontext
 from solward.support.atomic_files import write_file
 from solward.types.errors import InvalidRequest
-from solward.types.roles import key_principal
-from solward_cli.options import expiry, log_level_option
-from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
+from solward_cli.declared import request_options, sent
+from solward_cli.options import log_level_option
+from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,17 +70,7 @@ def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str)
     callback=_entry_name,
     help="The entry's name; one for each wallet where the host has several.",
 )
-@click.option("--rate-limit", type=click.IntRange(1), help="Transactions a minute; 10.")
-@click.option("--daily-sol", type=exact, help="SOL it may spend in 24 hours; 5. 0 only reads.")
-@click.option("--costs-sol", type=exact, help="SOL of fees and rent in 24 hours; 0.05.")
-@click.option(
-    "--grant",
-    "grants",
-    multiple=True,
-    metavar="SENTENCE",
-    help="What it may do, such as 'may transfer up to 0.1 SOL a day, to anybody'; several.",
-)
-@click.option("--expires", type=expiry, metavar="TIME", help="When it ends: ISO 8601, or 90d.")
+@request_options(NewKey, without=("name", "wallet_id"))
 @yes_option
 @service_call
 async def config(
@@ -91,12 +80,8 @@ async def config(
     write: bool,
     file: Path | None,
     name: str,
-    rate_limit: int | None,
-    daily_sol: Decimal | None,
-    costs_sol: Decimal | None,
-    grants: tuple[str, ...],
-    expires: datetime | None,
     yes: bool,
+    **values: Any,
 ) -> RenderableType | None:
     """Make an API key for one wallet, and print the entry that gives an MCP host its tools.
 
@@ -116,17 +101,9 @@ async def config(
         confirmed(_question(told.title, before, name, found, replaced), yes)
     made = await call.client.keys.create(
         name=f"{told.title}: {found.name}"[:100],
-        rate_limit=rate_limit,
-        spending_limit_sol=daily_sol,
-        max_costs_sol_per_day=costs_sol,
         wallet_id=found.id,
-        expires_at=expires,
-        # It only reads until it has them: a sentence says whose it is by the new key's id, since
-        # another key may have the name.
-        grants=[] if grants else None,
+        **await sent(call, NewKey, values),
     )
-    if grants:
-        await _grant(call, made, grants)
     entry = told.entry(call.client.url, made.api_key)
     if not write:
         _print(
@@ -141,16 +118,6 @@ async def config(
     call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": found.id})
     _print(f"Key {visible(made.name)} ({made.id}): made. {told.then}.")
     return plain(f"Written: {name} in {path}")
-
-
-async def _grant(call: ServiceCall, made: CreatedKey, said: Sequence[str]) -> None:
-    """Give the new key its grants; where one is refused, the key ends."""
-    sentences = [f"Key {made.id} {each.rstrip('.')}." for each in said]
-    try:
-        await call.client.policy.put(key_principal(made.id), sentences)
-    except BaseException:
-        await call.client.keys.revoke(made.id)
-        raise
 
 
 async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.operations.declared import OPERATIONS, Field, Operation
-from solward.operations.declared.fields import Amount, Choice, Recipient, Whole
-from solward_cli.completed_names import wallet_names
+from solward.operations.declared import OPERATIONS, Operation
+from solward.resources.fields import Recipient
+from solward_cli.declared import argument, options
 from solward_cli.service_call import (
     EXIT_FAILED,
     EXIT_HELD,
     Paid,
     ServiceCall,
     confirmed,
-    exact,
     service_call,
     waiting,
     wallet_argument,
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from solward.client import Trial
-
-_Decorator: TypeAlias = Callable[[Any], Any]
 
 
 _dry_run_option = click.option(
@@ -86,47 +83,13 @@ def money_command(declared: Operation) -> click.Command:
         decorated = option(decorated)
     if declared.question:
         decorated = yes_option(decorated)
-    for field in reversed(declared.fields):
-        decorated = _parameter(field)(decorated)
+    decorated = options(declared.fields)(decorated)
     return click.command(declared.path)(wallet_argument(decorated))
-
-
-def _parameter(field: Field) -> _Decorator:
-    kind = _kind(field)
-    if field.is_required or field.cli.isupper():
-        name = _argument(field) if field.is_required else f"[{_argument(field)}]"
-        complete = wallet_names if field.name == "to" else None
-        return click.argument(
-            field.name,
-            type=kind,
-            required=field.is_required,
-            metavar=name,
-            shell_complete=complete,
-        )
-    default = "" if field.default is None else f"  [default: {field.default}]"
-    option = field.cli or f"--{field.name.replace('_', '-')}"
-    return click.option(option, field.name, type=kind, help=f"{field.text}{default}")
-
-
-def _argument(field: Field) -> str:
-    return field.cli if field.cli.isupper() else field.name.upper()
-
-
-def _kind(field: Field) -> Any:
-    match field:
-        case Whole():
-            return click.IntRange(field.least, field.most)
-        case Amount():
-            return exact
-        case Choice():
-            return click.Choice(field.options)
-        case _:
-            return str
 
 
 def _help(declared: Operation) -> str:
     """Its sentence with fields as the usage line writes them."""
-    shown = {field.name: _argument(field) for field in declared.fields}
+    shown = {field.name: argument(field) for field in declared.fields}
     text = re.sub(r"`(\w+)`", lambda found: shown.get(found[1], found[1]), declared.does)
     named = any(isinstance(field, Recipient) for field in declared.fields)
     return f"{text} TO may name a wallet of the service." if named else text

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
 
 from nicegui import ui
 
 from solward.client import AdminCredential, ApiKey, KeyDetails
+from solward.resources.credentials import NewAdmin, NewKey
+from solward.resources.declare import fields_of
 from solward.types.errors import SolwardError
 from solward.types.roles import Role, unenforced
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, notify_error, result_of, shown_once, titled
-from solward_dashboard.forms.form import FormError, schema_form
+from solward_dashboard.forms.form import FormError
+from solward_dashboard.forms.request_form import request_form
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import ago, day, plain
 
@@ -24,14 +27,6 @@ _ROLES = {
     Role.OPERATE: "also freezes, stops and starts what ran before, revokes keys, denies",
     Role.POLICY: "may everything that the admin secret may",
 }
-_ENDS = {
-    "type": "integer",
-    "title": "Ends after days",
-    "description": "Empty: it does not end by itself.",
-    "minimum": 1,
-    "maximum": 3650,
-}
-
 Credential: TypeAlias = ApiKey | AdminCredential
 _Texts: TypeAlias = Mapping[str, str]
 # The credentials, oldest first, and the choices for another.
@@ -55,39 +50,8 @@ class _Keys:
     about = "A key lets a program use wallets over REST and MCP, within its own daily limit."
     empty = "No key yet. Make one for each program that shall use wallets."
     noun = "key"
-    fields: ClassVar = {
-        "name": {
-            "type": "string",
-            "description": "What uses it, for example the program's name.",
-            "minLength": 1,
-            "maxLength": 100,
-        },
-        "readOnly": {
-            "type": "boolean",
-            "title": "Read only",
-            "description": "It changes nothing; leave the limits as they are.",
-        },
-        "spendingLimitSol": {
-            "type": "number",
-            "title": "Daily limit in SOL",
-            "description": "Most it may spend in 24 hours, over all wallets.",
-            "exclusiveMinimum": 0,
-            "default": 5,
-        },
-        "maxCostsSolPerDay": {
-            "type": "number",
-            "title": "Fees and rent a day in SOL",
-            "exclusiveMinimum": 0,
-            "default": 0.05,
-        },
-        "rateLimit": {
-            "type": "integer",
-            "title": "Transactions a minute",
-            "minimum": 1,
-            "default": 10,
-        },
-    }
-    choice = "May use", ""
+    request = NewKey
+    choice = "wallet_id", ""
     choices: ClassVar = {"": "every wallet"}
     revoked = "Programs that use it are refused from now on."
     revokes = "sw-needs-operate"
@@ -106,17 +70,8 @@ class _Keys:
             limits if told is None else f"{limits}; {told}",
         )
 
-    async def make(self, values: Mapping[str, Any], chosen: str, end: datetime | None) -> Any:
-        read_only = bool(values.get("readOnly"))
-        return await api().keys.create(
-            name=values["name"],
-            read_only=read_only,
-            spending_limit_sol=None if read_only else values.get("spendingLimitSol"),
-            max_costs_sol_per_day=None if read_only else values.get("maxCostsSolPerDay"),
-            rate_limit=values.get("rateLimit"),
-            wallet_id=chosen or None,
-            expires_at=end,
-        )
+    async def make(self, **values: Any) -> Any:
+        return await api().keys.create(**values)
 
     async def revoke(self, own_id: str) -> None:
         await api().keys.revoke(own_id)
@@ -134,16 +89,8 @@ class _Admins:
     )
     empty = "No admin credential yet: the admin secret alone administers."
     noun = "admin credential"
-    fields: ClassVar = {
-        "name": {
-            "type": "string",
-            "description": "Who or what uses it: letters, digits and . _ @ -",
-            "minLength": 1,
-            "maxLength": 64,
-            "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]*$",
-        },
-    }
-    choice = "Role", Role.READ.value
+    request = NewAdmin
+    choice = "role", Role.READ.value
     choices: ClassVar = {role.value: f"{role}: {text}" for role, text in _ROLES.items()}
     revoked = "Its requests are refused from now on; its streams and logins end."
     revokes = "sw-needs-policy"
@@ -159,8 +106,8 @@ class _Admins:
         texts = [f"made {ago(one.created_at)} {by}", *_end(one.expires_at, datetime.now(UTC))]
         return choices[one.role], "; ".join(texts)
 
-    async def make(self, values: Mapping[str, Any], chosen: str, end: datetime | None) -> Any:
-        return await api().admins.create(name=values["name"], role=chosen, expires_at=end)
+    async def make(self, **values: Any) -> Any:
+        return await api().admins.create(**values)
 
     async def revoke(self, own_id: str) -> None:
         made = await api().admins.revoke(own_id)
@@ -264,15 +211,11 @@ class _Page:
             await shown_once(*self._kind.secret(created))
 
     async def _create(self) -> None:
-        schema = {
-            "type": "object",
-            "properties": self._kind.fields | {"expiresInDays": _ENDS},
-            "required": ["name"],
-            "additionalProperties": False,
-        }
-        label, first = self._kind.choice
+        field, first = self._kind.choice
+        fields = [each for each in fields_of(self._kind.request) if each.name != field]
+        label = next(each for each in fields_of(self._kind.request) if each.name == field).label
         with titled(f"New {self._kind.noun}") as dialog:
-            form = schema_form(schema)
+            form = request_form(fields)
             chosen = ui.select(self._choices, value=first, label=label)
             chosen.props('outlined dense data-testid="choice"').classes("sw-field")
             with ui.element("div").classes("sw-row sw-end"):
@@ -284,11 +227,10 @@ class _Page:
                 values = form.values()
             except FormError:
                 return
-            days = values.get("expiresInDays")
-            end = None if days is None else datetime.now(UTC) + timedelta(days=days)
             make.disable()
             try:
-                dialog.submit(await self._kind.make(values, str(chosen.value), end))
+                made = await self._kind.make(**values | {field: chosen.value or None})
+                dialog.submit(made)
             except SolwardError as error:
                 form.show_error(str(error))
             finally:

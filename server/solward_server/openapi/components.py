@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from solward.agents.agent import AgentStatus
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
-from solward.solana.stakes import StakeState
-from solward.types.events import EventKind
-from solward.types.record import HoldState, TransactionStatus, TransactionType
-from solward.vault.grants.model import NewRecipient
-from solward_server.openapi.schema import (
-    Schema,
+from solward.resources.answers import answer_schema
+from solward.resources.credentials import ApiKey
+from solward.resources.fields import Schema, nullable
+from solward.resources.limits import day
+from solward.resources.schema import (
     address,
     array,
     choice,
     flag,
     identifier,
     mapping,
-    nullable,
     number,
     ref,
     response_object,
@@ -26,6 +24,10 @@ from solward_server.openapi.schema import (
     units,
     whole,
 )
+from solward.solana.stakes import StakeState
+from solward.types.events import EventKind
+from solward.types.record import HoldState, TransactionStatus, TransactionType
+from solward.vault.grants.model import NewRecipient
 
 RECORD: dict[str, Schema] = {
     "id": identifier("The record."),
@@ -62,17 +64,6 @@ RECORD: dict[str, Schema] = {
 RECORD_OPTIONAL = ("agentId", "signature", "fee", "error")
 
 
-def _day(limit: str) -> Schema:
-    return response_object(
-        {
-            "limit": nullable(sol(limit)),
-            "spent": sol("What ended in the last 24 hours."),
-            "reserved": sol("What unfinished transactions hold."),
-            "left": nullable(sol("What may still be spent.")),
-        }
-    )
-
-
 _LIMITS: dict[str, Schema] = {
     "maxSolPerTransaction": response_object({"limit": nullable(sol("SOL in one transaction."))}),
     "maxTransactionsPerMinute": response_object(
@@ -82,8 +73,8 @@ _LIMITS: dict[str, Schema] = {
             "left": nullable(whole("How many more are possible now.", 0)),
         }
     ),
-    "dailySpendingLimitSol": _day("SOL in any 24 hours."),
-    "maxCostsSolPerDay": _day("SOL of fees and rent in any 24 hours."),
+    "dailySpendingLimitSol": day("SOL in any 24 hours."),
+    "maxCostsSolPerDay": day("SOL of fees and rent in any 24 hours."),
     "dailyTokens": mapping(
         response_object({name: units(name) for name in ("limit", "spent", "reserved", "left")}),
         "By mint, in smallest units.",
@@ -193,28 +184,6 @@ GRANT = response_object(
     optional=[name for name in _GRANT if name != "may"],
     description="One permission, as docs/grants.md has it; `who` where nothing else says it.",
 )
-_SAID: dict[str, Schema] = {
-    "grants": nullable(array(GRANT, "Null where it is not under grants.")),
-    "sentences": array(text("A sentence."), "What they say, one each."),
-}
-_KEY_DETAILS: dict[str, Schema] = {
-    "expiresAt": nullable(timestamp("When it ends by itself; null is never.")),
-    "rotatedAt": nullable(timestamp("When it got its present secret; null: it is its first.")),
-    "previousSecretUntil": nullable(
-        timestamp("Until when the secret before its present one works, or worked.")
-    ),
-    "rateLimit": response_object(
-        {
-            "limit": whole("Transaction-producing requests in any 60 seconds.", 1),
-            "used": whole("Of the last 60 seconds.", 0),
-            "left": whole("How many more are possible now.", 0),
-        }
-    ),
-    "spendingLimitSol": _day("SOL in any 24 hours, over all wallets."),
-    "maxCostsSolPerDay": _day("SOL of fees and rent in any 24 hours, over all wallets."),
-    "readOnly": flag("Whether it changes nothing."),
-} | _SAID
-
 _MEMORY: dict[str, Schema] = {
     "cycle": whole("From 1.", 1),
     "reasoning": text("The model's."),
@@ -286,16 +255,17 @@ _BOOK = mapping(
     ),
     "Address book: names that `to` of a grant says as `@name`.",
 )
-SAID_GRANT: Schema = {"anyOf": [GRANT, text("The sentence of one.", 20_000)]}
+SAID_GRANT: Schema = {"anyOf": [ref("Grant"), text("The sentence of one.", 20_000)]}
 POLICY = {
     "version": whole(
         "Of the policy in force; in a request, the one that the change was written for.", 0, 2**53
     ),
     "book": _BOOK,
-    "grants": array(GRANT, "In the order in which they are looked at."),
+    "grants": array(ref("Grant"), "In the order in which they are looked at."),
     "readOnly": array(text("A principal."), "Principals that are under grants and have none."),
 }
 SCHEMAS: dict[str, Schema] = {
+    "Grant": GRANT,
     "Policy": response_object(
         {
             "policy": response_object(POLICY, optional=["version"]),
@@ -354,18 +324,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=("webhooks",),
     ),
-    "Key": response_object(
-        {
-            "id": identifier("The key's record."),
-            "name": text("For people."),
-            "walletId": nullable(text("The only wallet it may use; null is all.")),
-            "permissions": array(text("A permission."), "Stored and listed, not enforced."),
-            "createdAt": timestamp("When it was made."),
-            "lastUsedAt": nullable(timestamp("Null before its first use.")),
-        }
-        | _KEY_DETAILS,
-        optional=tuple(_KEY_DETAILS),
-    ),
+    "Key": answer_schema(ApiKey),
     "Wallet": response_object(
         {
             "id": identifier("The wallet."),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from solward.credentials.rates import ALL, TooManyRequests
+from solward.resources.schema import JSON, examples, media, ref
 from solward.support.webhook_signature import SIGNATURE
 from solward.types.errors import (
     RETRY_HEADER,
@@ -21,7 +22,6 @@ from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, 
 from solward_server.http.body import NUL_IN_PATH
 from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
-from solward_server.openapi.schema import JSON, examples, media, ref
 
 NO_WALLET = str(WalletNotFound())
 NO_AGENT = str(AgentNotFound())

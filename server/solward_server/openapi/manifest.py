@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from solward_server.openapi.schema import array, flag, nullable, response_object, text, whole
+from solward.resources.fields import nullable
+from solward.resources.schema import array, flag, response_object, text, whole
 
 MANIFEST = nullable(
     response_object(

@@ -7,7 +7,9 @@ from typing import Any
 
 from solward.operations.declared import Field
 from solward.operations.declared import Operation as Declared
-from solward.operations.declared.fields import Address, Amount, Choice, Number, Whole, camel
+from solward.resources.examples import WALLET
+from solward.resources.fields import ADDRESS, Address, Schema, camel
+from solward.resources.schema import JSON, examples, flag, ref, request_object, response_object
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails import RULES
 from solward.vault.money.engine import CONFIRM_WAIT_S
@@ -15,28 +17,7 @@ from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import Operation, operation, request_body
-from solward_server.openapi.parameters import (
-    DRY_RUN,
-    DRY_RUN_FLAG,
-    IDEMPOTENCY_KEY,
-    WALLET,
-    WALLET_ID,
-)
-from solward_server.openapi.schema import (
-    ADDRESS,
-    JSON,
-    Schema,
-    address,
-    choice,
-    examples,
-    flag,
-    number,
-    ref,
-    request_object,
-    response_object,
-    text,
-    whole,
-)
+from solward_server.openapi.parameters import DRY_RUN, DRY_RUN_FLAG, IDEMPOTENCY_KEY, WALLET_ID
 
 REPLAYED = {
     "Idempotent-Replayed": {
@@ -71,7 +52,7 @@ _WAITS = (
 
 def money_operation(declared: Declared) -> Operation:
     """The route of a declared operation."""
-    details = {each.json: _detail(each) for each in declared.details}
+    details = {each.json: each.shown() for each in declared.details}
     kind = declared.type.value
     record = RECORD | {
         "type": {"type": "string", "const": kind},
@@ -143,23 +124,6 @@ def _parameter(field: Field) -> Schema:
     """A field of a request."""
     pattern = {"pattern": ADDRESS} if isinstance(field, Address) else {}
     return field.schema() | pattern
-
-
-def _detail(field: Field) -> Schema:
-    """A field of a record's details."""
-    match field:
-        case Address():
-            return address(field.text)
-        case Choice():
-            return choice(field.text, *field.options)
-        case Whole():
-            return whole(field.text, field.least, field.most)
-        case Amount():
-            return number(field.text, minimum=0)
-        case Number():
-            return number(field.text)
-        case _:
-            return text(field.text)
 
 
 def _record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from solward.resources.answers import Answer, answer_example, answer_schema
+from solward.resources.declare import Request, request_example, request_schema
+from solward.resources.fields import Schema
+from solward.resources.schema import JSON, media, ref
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON, NUL_IN_PATH
 from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.openapi.errors import ROLE_NEEDED, TOO_MANY_AT_ALL, error_response
 from solward_server.openapi.parameters import Parameter, shared
-from solward_server.openapi.schema import JSON, Schema, media, ref
 
 Operation = dict[str, Any]
 Errors = Mapping[int, str | Sequence[str]]
@@ -98,6 +101,17 @@ def success(
 def request_body(schema: Schema, example: Any, *, required: bool = True) -> Operation:
     """A JSON request body; `example` is None where none is known."""
     return {"required": required, "content": {JSON: media(schema, example)}}
+
+
+def body_of(kind: type[Request]) -> Operation:
+    """The JSON body of a declared request."""
+    schema = request_schema(kind)
+    return request_body(schema, request_example(kind), required="required" in schema)
+
+
+def answer_of(kind: type[Answer], **more: Any) -> Operation:
+    """The response of status 200 that is a declared answer."""
+    return success(answer_schema(kind), answer_example(kind), **more)
 
 
 def _access_errors(access: Access) -> Errors:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.solana.token_list import token_list
-from solward.types.events import EventKind
-from solward.types.idempotency import KEY_FORM, MAX_KEY
-from solward.types.record import TransactionStatus, TransactionType
-from solward_server.openapi.schema import (
-    Schema,
+from solward.resources.examples import AGENT, CREDENTIAL, KEY, WALLET
+from solward.resources.fields import Schema
+from solward.resources.schema import (
     address,
     array,
     choice,
@@ -19,14 +16,14 @@ from solward_server.openapi.schema import (
     timestamp,
     whole,
 )
+from solward.solana.token_list import token_list
+from solward.types.events import EventKind
+from solward.types.idempotency import KEY_FORM, MAX_KEY
+from solward.types.record import TransactionStatus, TransactionType
 
 Parameter = dict[str, Any]
 
 # The wallet, agent, key and token of all examples.
-WALLET = "e05136c2-0095-4472-9b84-19b9e354eeee"
-AGENT = "b9f18163-42c5-477e-9824-368184e65079"
-KEY = "07e36977-7335-4ac1-bc2f-a8d680f0aec2"
-CREDENTIAL = "5c0e7c1d-6f0b-4f35-8a53-f6c5f60a4f0e"
 WALLET_ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
 USDC = token_list("localnet").resolve("USDC", "mint")
 

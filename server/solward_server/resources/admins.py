@@ -7,25 +7,25 @@ from typing import Any
 from quart import Blueprint
 
 from solward.credentials.credential import Credential, time_json
-from solward.support.clock import iso
-from solward.types.roles import ADMIN, Role
-from solward_server.http.auth import Access, admin, caller
-from solward_server.http.body import read_body
-from solward_server.http.new_credentials import new_admin
-from solward_server.http.route_context import RouteContext
-from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import ADMIN_ID, CREDENTIAL
-from solward_server.openapi.schema import (
+from solward.resources.answers import answer_example, answer_schema
+from solward.resources.credentials import AdminCredential, CreatedAdmin, NewAdmin
+from solward.resources.examples import CREDENTIAL
+from solward.resources.fields import nullable
+from solward.resources.schema import (
     array,
     examples,
     flag,
     identifier,
-    nullable,
-    request_object,
     response_object,
-    text,
-    timestamp,
 )
+from solward.support.clock import iso
+from solward.types.roles import Role
+from solward_server.http.auth import Access, admin, caller
+from solward_server.http.body import read_body
+from solward_server.http.new_credentials import new_admin
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.operation import answer_of, body_of, operation, success
+from solward_server.openapi.parameters import ADMIN_ID
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -36,8 +36,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/admins")
     @admin(Role.POLICY)
     async def create() -> dict[str, Any]:
-        body = await read_body()
-        secret, credential = new_admin(body, caller())
+        secret, credential = new_admin(NewAdmin.of(await read_body()), caller())
         await credentials.add(credential)
         return {"adminSecret": secret} | _json(credential)
 
@@ -77,27 +76,8 @@ def _json(admin: Credential) -> dict[str, Any]:
     }
 
 
-_NAME = text("Who or what uses it; no other credential has it.", 64)
-_ROLE = text("What it may do.", enum=[role.value for role in Role])
-_FIELDS = {
-    "id": identifier("The credential's."),
-    "name": _NAME,
-    "role": _ROLE,
-    "createdBy": text(f"`{ADMIN}`, the admin secret, or `admin:<id>` of the one that made it."),
-    "createdAt": timestamp("When it was made."),
-    "lastUsedAt": nullable(timestamp("When it was last used; null: not yet.")),
-    "expiresAt": nullable(timestamp("When it ends by itself; null: never.")),
-}
-_LISTED = {
-    "id": CREDENTIAL,
-    "name": "ana",
-    "role": "operate",
-    "createdBy": "admin",
-    "createdAt": "2026-11-21T10:34:55.814Z",
-    "lastUsedAt": None,
-    "expiresAt": "2027-01-01T00:00:00.000Z",
-}
-_RECORD = response_object(_FIELDS)
+_LISTED = answer_example(AdminCredential)
+_RECORD = answer_schema(AdminCredential)
 
 PATHS = {
     "/admins": {
@@ -107,30 +87,8 @@ PATHS = {
             tag="admins",
             access=Access.ADMIN,
             description="It may do no more than who creates it, and ends no later.",
-            body=request_body(
-                request_object(
-                    {
-                        "name": _NAME,
-                        "role": _ROLE,
-                        "expiresAt": text(
-                            "When it ends by itself: ISO 8601 with a zone, in the future.", 200
-                        ),
-                    },
-                    required=["name", "role"],
-                ),
-                {"name": "ana", "role": "operate", "expiresAt": "2027-01-01T00:00:00Z"},
-            ),
-            response=success(
-                response_object(
-                    {
-                        "adminSecret": text(
-                            "The secret, shown this once.", pattern="^sa-[0-9a-f]{48}$"
-                        )
-                    }
-                    | _FIELDS
-                ),
-                {"adminSecret": "sa-" + "2f0c95d0a6c4" * 4} | _LISTED,
-            ),
+            body=body_of(NewAdmin),
+            response=answer_of(CreatedAdmin),
             errors={400: "role must be one of read, operate, policy"},
         ),
         "get": operation(
@@ -152,7 +110,7 @@ PATHS = {
             access=Access.ADMIN,
             response=success(
                 response_object(
-                    {"role": _ROLE, "admin": nullable(_RECORD)},
+                    {"role": _RECORD["properties"]["role"], "admin": nullable(_RECORD)},
                 ),
                 examples(
                     credential={"role": "operate", "admin": _LISTED},

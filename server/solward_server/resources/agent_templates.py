@@ -6,6 +6,8 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.resources.fields import Schema, nullable
+from solward.resources.schema import array, ref, request_object, response_object, text, whole
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import read_body
@@ -13,16 +15,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import CAN_LEAVE, SAID_GRANT
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import path_parameter
-from solward_server.openapi.schema import (
-    Schema,
-    array,
-    nullable,
-    ref,
-    request_object,
-    response_object,
-    text,
-    whole,
-)
 
 
 def blueprint(context: RouteContext) -> Blueprint:

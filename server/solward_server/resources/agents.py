@@ -9,23 +9,9 @@ from quart import Blueprint
 
 from solward.agents.agent import AgentStatus
 from solward.agents.templates import TEMPLATES
-from solward.types.roles import Role
-from solward_server.http.auth import Access, admin, caller, keyed
-from solward_server.http.body import query_limit, query_whole, read_body
-from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import SAID_GRANT
-from solward_server.openapi.errors import NO_AGENT, NO_WALLET
-from solward_server.openapi.operation import Operation, operation, request_body, success
-from solward_server.openapi.parameters import (
-    AGENT,
-    AGENT_ID,
-    BEFORE_CYCLE,
-    LIMIT,
-    MEMORY_LIMIT,
-    WALLET,
-)
-from solward_server.openapi.schema import (
-    Schema,
+from solward.resources.examples import AGENT, WALLET
+from solward.resources.fields import Schema
+from solward.resources.schema import (
     amount,
     array,
     choice,
@@ -38,6 +24,14 @@ from solward_server.openapi.schema import (
     text,
     whole,
 )
+from solward.types.roles import Role
+from solward_server.http.auth import Access, admin, caller, keyed
+from solward_server.http.body import query_limit, query_whole, read_body
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import SAID_GRANT
+from solward_server.openapi.errors import NO_AGENT, NO_WALLET
+from solward_server.openapi.operation import Operation, operation, request_body, success
+from solward_server.openapi.parameters import AGENT_ID, BEFORE_CYCLE, LIMIT, MEMORY_LIMIT
 
 _MAX_MEMORY = 100
 _MAX_CYCLE = 2**53

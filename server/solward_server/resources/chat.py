@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from quart import Blueprint, Response, request
 
+from solward.resources.schema import request_object, response_object, text
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.roles import Role
@@ -19,7 +20,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_AGENT, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import AGENT_ID
-from solward_server.openapi.schema import request_object, response_object, text
 
 EVENT_STREAM = "text/event-stream"
 

@@ -7,15 +7,7 @@ from typing import Any
 from quart import Blueprint
 
 from solward.operations.contacts import MAX_CONTACTS, MAX_NAME, Contacts
-from solward.support.clock import iso
-from solward.types.roles import Role
-from solward.vault.store.contacts import ContactRow
-from solward_server.http.auth import Access, admin
-from solward_server.http.body import body_text, read_body
-from solward_server.http.route_context import RouteContext
-from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import path_parameter
-from solward_server.openapi.schema import (
+from solward.resources.schema import (
     address,
     array,
     flag,
@@ -24,6 +16,14 @@ from solward_server.openapi.schema import (
     text,
     timestamp,
 )
+from solward.support.clock import iso
+from solward.types.roles import Role
+from solward.vault.store.contacts import ContactRow
+from solward_server.http.auth import Access, admin
+from solward_server.http.body import body_text, read_body
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.parameters import path_parameter
 
 
 def blueprint(context: RouteContext) -> Blueprint:

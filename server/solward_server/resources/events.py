@@ -10,6 +10,8 @@ from quart import Blueprint, Response, request
 
 from solward.audit.log import AuditEntry
 from solward.audit.search import AuditFilter, search
+from solward.resources.fields import nullable
+from solward.resources.schema import array, ref, response_object, text, timestamp, whole
 from solward.types.errors import InvalidRequest
 from solward.types.events import EventKind
 from solward.types.roles import Role
@@ -24,15 +26,6 @@ from solward_server.openapi.parameters import (
     LAST_EVENT_ID,
     LIMIT,
     query,
-)
-from solward_server.openapi.schema import (
-    array,
-    nullable,
-    ref,
-    response_object,
-    text,
-    timestamp,
-    whole,
 )
 from solward_server.resources.chat import EVENT_STREAM
 

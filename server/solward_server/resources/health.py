@@ -9,12 +9,12 @@ from quart import Blueprint
 
 from solward import __version__
 from solward.agents.agent import AgentStatistics
+from solward.resources.schema import ref
 from solward.service.service import HEALTH_WAIT_S
 from solward.types.errors import StoreError
 from solward_server.http.auth import Access, public
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
-from solward_server.openapi.schema import ref
 
 _UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
 

@@ -8,6 +8,13 @@ from quart import Blueprint, request
 
 from solward.notify.webhook import REFUSALS, SentDecision
 from solward.operations.approvals import MAX_NOTE
+from solward.resources.schema import (
+    choice,
+    identifier,
+    request_object,
+    response_object,
+    text,
+)
 from solward.support.webhook_signature import NONCE, SIGNATURE, TIMESTAMP
 from solward.types.errors import NotFound
 from solward.types.record import HoldState
@@ -15,13 +22,6 @@ from solward_server.http.auth import Access, signed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import HOLD, HOLD_ID, header
-from solward_server.openapi.schema import (
-    choice,
-    identifier,
-    request_object,
-    response_object,
-    text,
-)
 
 NO_WEBHOOK = "No webhook for approvals is configured"
 

@@ -7,6 +7,16 @@ from typing import Any
 from quart import Blueprint
 
 from solward.operations.approvals import MAX_NOTE
+from solward.resources.examples import AGENT, WALLET
+from solward.resources.schema import (
+    array,
+    flag,
+    identifier,
+    ref,
+    request_object,
+    response_object,
+    text,
+)
 from solward.types.errors import NotFound
 from solward.types.record import HoldState
 from solward.types.roles import Role
@@ -20,24 +30,7 @@ from solward_server.http.body import (
 )
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import (
-    AGENT,
-    HOLD,
-    HOLD_ID,
-    LIMIT,
-    WALLET,
-    WALLET_ADDRESS,
-    query,
-)
-from solward_server.openapi.schema import (
-    array,
-    flag,
-    identifier,
-    ref,
-    request_object,
-    response_object,
-    text,
-)
+from solward_server.openapi.parameters import HOLD, HOLD_ID, LIMIT, WALLET_ADDRESS, query
 
 NO_HOLD = "Hold not found"
 

@@ -9,42 +9,35 @@ from quart import Blueprint, Response
 from solward.credentials.credential import KEY_PREFIX, Credential, new_secret, time_json
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import limits_reports
-from solward.settings import DEFAULT_MAX_COSTS_SOL
-from solward.support.clock import iso
-from solward.types.errors import WARNING_HEADER
-from solward.types.roles import Role, unenforced
-from solward_server.http.auth import Access, admin, caller, keyed
-from solward_server.http.body import body_whole, json_response, query_flag, read_body
-from solward_server.http.new_credentials import (
-    DEFAULT_PERMISSIONS,
-    DEFAULT_RATE_LIMIT,
-    DEFAULT_SPENDING_LIMIT_SOL,
-    MAX_RATE_LIMIT,
-    new_key,
+from solward.resources.answers import answer_example
+from solward.resources.credentials import (
+    ApiKey,
+    CreatedKey,
+    KeyDetails,
+    NewKey,
+    NewSecret,
+    RotatedKey,
 )
-from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import SAID_GRANT
-from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import DETAILS, KEY, KEY_ID
-from solward_server.openapi.schema import (
-    amount,
+from solward.resources.examples import KEY
+from solward.resources.fields import nullable
+from solward.resources.schema import (
     array,
     examples,
     flag,
     identifier,
-    nullable,
-    number,
     ref,
-    request_object,
     response_object,
-    text,
-    timestamp,
-    whole,
 )
-
-DEFAULT_OVERLAP_S = 3_600
-LONGEST_OVERLAP_S = 86_400
+from solward.support.clock import iso
+from solward.types.errors import WARNING_HEADER
+from solward.types.roles import Role, unenforced
+from solward_server.http.auth import Access, admin, caller, keyed
+from solward_server.http.body import json_response, query_flag, read_body
+from solward_server.http.new_credentials import new_key
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.operation import answer_of, body_of, operation, success
+from solward_server.openapi.parameters import DETAILS, KEY_ID
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -55,18 +48,16 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/keys")
     @admin(Role.POLICY)
     async def create() -> Response:
-        body = await read_body()
-        costs = context.service.settings.max_costs_lamports_per_day
-        secret, key = new_key(body, costs, caller())
+        new = NewKey.of(await read_body(), context.service.settings)
+        secret, key = new_key(new, caller())
         if key.wallet_id is not None:
             await context.service.wallets.get(key.wallet_id)
-        grants = body.get("grants")
-        if grants is not None:
-            await policies.begin(key.principal, key.name, grants)
+        if new.grants is not None:
+            await policies.begin(key.principal, key.name, new.grants)
         try:
             await credentials.add(key)
         except BaseException:
-            if grants is not None:
+            if new.grants is not None:
                 await policies.forget(key.principal)
             raise
         return _with_secret(secret, key)
@@ -88,11 +79,9 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/keys/<key_id>/rotate")
     @admin(Role.POLICY)
     async def rotate(key_id: str) -> Response:
-        overlap_s = body_whole(
-            await read_body(), "overlapSeconds", DEFAULT_OVERLAP_S, 0, LONGEST_OVERLAP_S
-        )
+        new = NewSecret.of(await read_body())
         secret, hash_ = new_secret(KEY_PREFIX)
-        key = await credentials.rotate(key_id, hash_, overlap_s, caller().until_ms)
+        key = await credentials.rotate(key_id, hash_, new.overlap_seconds, caller().until_ms)
         return _with_secret(secret, key, previousSecretUntil=time_json(key.previous_until_ms))
 
     @routes.delete("/keys/<key_id>")
@@ -154,26 +143,8 @@ async def _detailed(context: RouteContext, keys: list[Credential]) -> list[dict[
     return detailed
 
 
-_LISTED = {
-    "id": KEY,
-    "name": "ci",
-    "walletId": None,
-    "permissions": ["read", "write"],
-    "createdAt": "2026-11-21T10:34:55.814Z",
-    "lastUsedAt": None,
-}
-_DETAILS = {
-    "expiresAt": "2026-12-31T00:00:00.000Z",
-    "rotatedAt": None,
-    "previousSecretUntil": None,
-    "rateLimit": {"limit": 2, "used": 1, "left": 1},
-    "spendingLimitSol": {"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
-    "maxCostsSolPerDay": {"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
-    "readOnly": False,
-    "grants": [],
-    "sentences": ["Key ci may only read."],
-}
-
+_LISTED = answer_example(ApiKey)
+_SHORT = {name: _LISTED[name] for name in _LISTED if name not in answer_example(KeyDetails)}
 _WARNING = {
     WARNING_HEADER: {
         "description": "What `permissions` seem to bind, and do not.",
@@ -190,52 +161,8 @@ PATHS = {
             access=Access.ADMIN,
             description="The key itself is in this answer and nowhere else. It ends no later than "
             "the admin credential that makes it.",
-            body=request_body(
-                request_object(
-                    {
-                        "name": text("For people.", 100),
-                        "walletId": text("The only wallet it may use.", 200),
-                        "permissions": array(text("A permission.", 64), "Stored, not enforced.", 20)
-                        | {"default": list(DEFAULT_PERMISSIONS)},
-                        "rateLimit": whole(
-                            "Transaction-producing requests in any 60 seconds.",
-                            1,
-                            MAX_RATE_LIMIT,
-                            default=DEFAULT_RATE_LIMIT,
-                        ),
-                        "spendingLimitSol": number(
-                            "SOL in any 24 hours over all wallets; at most 9 decimals.",
-                            minimum=0,
-                            default=DEFAULT_SPENDING_LIMIT_SOL,
-                        ),
-                        "maxCostsSolPerDay": amount(
-                            "SOL of fees and rent in any 24 hours over all wallets."
-                        )
-                        | {"default": float(DEFAULT_MAX_COSTS_SOL)},
-                        "grants": array(SAID_GRANT, "What it may do; `[]`: it only reads.", 100),
-                        "readOnly": flag(
-                            "It spends nothing and changes nothing; then without limits and grants."
-                        )
-                        | {"default": False},
-                        "expiresAt": text(
-                            "When it ends by itself: ISO 8601 with a zone, in the future.", 200
-                        ),
-                    },
-                    required=["name"],
-                ),
-                {"name": "ci", "rateLimit": 2, "spendingLimitSol": 1},
-            ),
-            response=success(
-                response_object(
-                    {
-                        "apiKey": text("The key.", pattern="^sk-[0-9a-f]{32}$"),
-                        "id": identifier("Its record."),
-                        "name": text("As given."),
-                    }
-                ),
-                {"apiKey": "sk-9b25e816aa19446cb7440a0cc2fdf510", "id": KEY, "name": "ci"},
-                headers=_WARNING,
-            ),
+            body=body_of(NewKey),
+            response=answer_of(CreatedKey, headers=_WARNING),
             errors={
                 400: "name is required and must be a string",
                 404: NO_WALLET,
@@ -249,7 +176,7 @@ PATHS = {
             parameters=[DETAILS],
             response=success(
                 response_object({"keys": array(ref("Key"), "Oldest first.")}),
-                examples(keys={"keys": [_LISTED]}, details={"keys": [_LISTED | _DETAILS]}),
+                examples(keys={"keys": [_SHORT]}, details={"keys": [_LISTED]}),
             ),
             errors={400: "details must be true or false"},
         ),
@@ -263,7 +190,7 @@ PATHS = {
             description="Null for the admin secret.",
             response=success(
                 response_object({"key": nullable(ref("Key"))}),
-                examples(key={"key": _LISTED | _DETAILS}, admin={"key": None}),
+                examples(key={"key": _LISTED}, admin={"key": None}),
             ),
             errors={},
         )
@@ -278,39 +205,8 @@ PATHS = {
             "it had works until the overlap ends; one before that ends at once. An admin "
             "credential that has an end rotates no key that ends later.",
             parameters=[KEY_ID],
-            body=request_body(
-                request_object(
-                    {
-                        "overlapSeconds": whole(
-                            "How long the secret it had goes on working.",
-                            0,
-                            LONGEST_OVERLAP_S,
-                            default=DEFAULT_OVERLAP_S,
-                        )
-                    },
-                ),
-                {"overlapSeconds": 600},
-                required=False,
-            ),
-            response=success(
-                response_object(
-                    {
-                        "apiKey": text("The new secret.", pattern="^sk-[0-9a-f]{32}$"),
-                        "id": identifier("The key's record, as before."),
-                        "name": text("As before."),
-                        "previousSecretUntil": nullable(
-                            timestamp("When the secret it had ends; null: it has ended.")
-                        ),
-                    }
-                ),
-                {
-                    "apiKey": "sk-2f0c95d0a6c44d1c8e2f5e8f0c7b1a3d",
-                    "id": KEY,
-                    "name": "ci",
-                    "previousSecretUntil": "2026-11-21T10:45:00.000Z",
-                },
-                headers=_WARNING,
-            ),
+            body=body_of(NewSecret),
+            response=answer_of(RotatedKey, headers=_WARNING),
             errors={
                 400: "overlapSeconds must be a whole number from 0 to 86400",
                 404: "API key not found",

@@ -13,6 +13,7 @@ from typing import Any
 
 from quart import Quart, Response, request
 
+from solward.resources.schema import JSON
 from solward.settings import Settings
 from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.roles import Role
@@ -21,7 +22,6 @@ from solward_server.http.body import MAX_BODY_BYTES, key_headers
 from solward_server.http.errors import error_response
 from solward_server.http.middleware import origin_check
 from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.schema import JSON
 
 PATH = "/mcp"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,9 @@ from werkzeug.routing import Rule
 
 from solward import __version__
 from solward.plugins import Registry
+from solward.resources.declare import with_settings
+from solward.resources.fields import Setting
+from solward.settings import Settings
 from solward.support import jsontext
 from solward.support.webhook_signature import SIGNATURE
 from solward.types.roles import Role
@@ -92,7 +94,9 @@ _TAGS = {
 }
 
 
-def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blueprint:
+def blueprint(
+    app: Quart, registry: Callable[[], Registry], prefix: str, settings: Settings
+) -> Blueprint:
     """`GET /openapi.json`, which also says what fields bodies are compared with.
 
     Args:
@@ -101,7 +105,7 @@ def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blue
     """
     routes = Blueprint("openapi", __name__)
     loaded = registry()
-    described = _described(app, loaded, prefix)
+    described = _described(app, loaded, prefix, settings)
     know_fields(app, described.fields)
     made = loaded, described.text
 
@@ -112,7 +116,7 @@ def blueprint(app: Quart, registry: Callable[[], Registry], prefix: str) -> Blue
         loaded, text = made
         if registry() is not loaded:
             loaded = registry()
-            text = _described(app, loaded, prefix).text
+            text = _described(app, loaded, prefix, settings).text
             made = loaded, text
         return Response(text, mimetype="application/json")
 
@@ -133,15 +137,16 @@ _DESCRIBED: dict[Hashable, _Described] = {}
 _MAX_DESCRIBED = 8
 
 
-def _described(app: Quart, registry: Registry, prefix: str) -> _Described:
+def _described(app: Quart, registry: Registry, prefix: str, settings: Settings) -> _Described:
     roles = least_roles(app)
     routes = frozenset(
         (method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ()
     )
-    key = (described_by(registry), prefix, frozenset(roles.items()), routes)
+    defaults = tuple(each.of(settings) for each in Setting)
+    key = (described_by(registry), prefix, frozenset(roles.items()), routes, defaults)
     found = _DESCRIBED.get(key)
     if found is None:
-        document = describe(registry, prefix, roles)
+        document = describe(registry, prefix, roles, settings)
         fields = MappingProxyType(_routes_fields(app, document))
         found = _Described(jsontext.dumps(document), fields)
         if len(_DESCRIBED) >= _MAX_DESCRIBED:
@@ -154,8 +159,7 @@ def described_by(registry: Registry) -> Hashable:
     """Everything of a registry that `describe` reads: two that have this in common have one
     document.
 
-    The names of providers, and each skill's whole declaration with its distribution. No setting is
-    described; one that is belongs into the keys of what is kept.
+    The names of providers, and each skill's whole declaration with its distribution.
     """
     skills = tuple(repr((each.spec, each.distribution)) for each in registry.skills.values())
     return skills, tuple(sorted(registry.providers))
@@ -210,9 +214,16 @@ def _as_parameter(variable: re.Match[str]) -> str:
 
 
 def describe(
-    registry: Registry, prefix: str, roles: Mapping[tuple[str, str], Role] = MappingProxyType({})
+    registry: Registry,
+    prefix: str,
+    roles: Mapping[tuple[str, str], Role] = MappingProxyType({}),
+    configured: Settings | None = None,
 ) -> dict[str, Any]:
-    """The document of a service with these plugins; its API routes are under `prefix`."""
+    """The document of a service with these plugins; its API routes are under `prefix`.
+
+    Args:
+        configured: the settings; their defaults where it is None.
+    """
     api_paths = (
         health.PATHS
         | keys.PATHS
@@ -285,7 +296,7 @@ def describe(
         },
     }
     # A copy: roles are written into the paths, which all documents share.
-    document = copy.deepcopy(document)
+    document = with_settings(document, configured or Settings.model_construct())
     for path, methods in document["paths"].items():
         generic = _SKILL.sub(r"\1/{name}", path)
         for method, described in methods.items():

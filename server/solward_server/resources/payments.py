@@ -9,6 +9,24 @@ from quart import Blueprint, Response
 
 from solward.operations.payments.pay import ANSWER_WAIT_S, paid_json
 from solward.operations.payments.requests import METHODS, pay_request
+from solward.resources.examples import WALLET
+from solward.resources.fields import Schema, nullable
+from solward.resources.schema import (
+    JSON,
+    address,
+    array,
+    choice,
+    examples,
+    flag,
+    identifier,
+    mapping,
+    number,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
 from solward.types.errors import NotFound, TransactionError
 from solward.types.paid import PaidAnswer, PaymentState, PayRequest
 from solward.types.payment import PaymentMode, Served
@@ -51,28 +69,9 @@ from solward_server.openapi.parameters import (
     IDEMPOTENCY_KEY,
     LIMIT,
     USDC,
-    WALLET,
     WALLET_ID,
     path_parameter,
     query,
-)
-from solward_server.openapi.schema import (
-    JSON,
-    Schema,
-    address,
-    array,
-    choice,
-    examples,
-    flag,
-    identifier,
-    mapping,
-    nullable,
-    number,
-    request_object,
-    response_object,
-    text,
-    timestamp,
-    whole,
 )
 
 NO_PAYMENT = "Payment not found"

@@ -8,6 +8,17 @@ from typing import Any
 from quart import Blueprint
 
 from solward.plugins.discovery import canonical
+from solward.resources.fields import nullable
+from solward.resources.schema import (
+    array,
+    flag,
+    identifier,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
 from solward.support.clock import iso
 from solward.types.entries import MAX_KEY, MAX_LISTED, Entry
 from solward.types.errors import InvalidRequest
@@ -18,17 +29,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import WALLET_ID, path_parameter, query
-from solward_server.openapi.schema import (
-    array,
-    flag,
-    identifier,
-    nullable,
-    request_object,
-    response_object,
-    text,
-    timestamp,
-    whole,
-)
 
 _LONGEST_NAME = 200
 

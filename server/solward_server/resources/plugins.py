@@ -10,6 +10,8 @@ from quart import Blueprint
 from solward.plugins import ProblemCode, Registry
 from solward.plugins.discovery import Place, canonical
 from solward.plugins.loaded import LoadedProvider
+from solward.resources.fields import Schema, nullable
+from solward.resources.schema import array, choice, flag, response_object, text
 from solward.settings import Settings
 from solward.types.manifest import Terms, manifest_json, terms_json
 from solward.types.roles import Role
@@ -17,15 +19,6 @@ from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.manifest import MANIFEST
 from solward_server.openapi.operation import operation, success
-from solward_server.openapi.schema import (
-    Schema,
-    array,
-    choice,
-    flag,
-    nullable,
-    response_object,
-    text,
-)
 
 
 def blueprint(context: RouteContext) -> Blueprint:

@@ -7,20 +7,13 @@ from typing import Any
 from quart import Blueprint
 
 from solward.operations.policies.replay import MAX_DAYS, MOST_CHANGES, ReplayVerdict
-from solward.types.errors import InvalidRequest
-from solward.types.roles import Role
-from solward_server.http.auth import Access, admin
-from solward_server.http.body import body_whole, read_body
-from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import POLICY, SAID_GRANT
-from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import AGENT, WALLET, WALLET_ADDRESS
-from solward_server.openapi.schema import (
+from solward.resources.examples import AGENT, WALLET
+from solward.resources.fields import nullable
+from solward.resources.schema import (
     array,
     choice,
     flag,
     identifier,
-    nullable,
     ref,
     request_object,
     response_object,
@@ -28,6 +21,14 @@ from solward_server.openapi.schema import (
     timestamp,
     whole,
 )
+from solward.types.errors import InvalidRequest
+from solward.types.roles import Role
+from solward_server.http.auth import Access, admin
+from solward_server.http.body import body_whole, read_body
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import POLICY, SAID_GRANT
+from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.parameters import WALLET_ADDRESS
 
 DEFAULT_DAYS = 30
 

@@ -7,13 +7,13 @@ from typing import Any
 from quart import Blueprint
 
 from solward.operations.declared.swap import SWAP
+from solward.resources.schema import number, response_object, text, whole
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.money import operation_body
 from solward_server.openapi.operation import operation, success
-from solward_server.openapi.schema import number, response_object, text, whole
 
 
 def blueprint(context: RouteContext) -> Blueprint:

@@ -6,23 +6,8 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.types.errors import NotFound
-from solward.types.roles import Role
-from solward.vault.store.transactions import REFUSALS_OF
-from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import query_limit, query_text
-from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET
-from solward_server.openapi.operation import operation, success
-from solward_server.openapi.parameters import (
-    LIMIT,
-    RECORD,
-    RECORD_ID,
-    WALLET,
-    WALLET_ADDRESS,
-    query,
-)
-from solward_server.openapi.schema import (
+from solward.resources.examples import WALLET
+from solward.resources.schema import (
     array,
     flag,
     identifier,
@@ -31,6 +16,15 @@ from solward_server.openapi.schema import (
     response_object,
     whole,
 )
+from solward.types.errors import NotFound
+from solward.types.roles import Role
+from solward.vault.store.transactions import REFUSALS_OF
+from solward_server.http.auth import Access, caller, keyed
+from solward_server.http.body import query_limit, query_text
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.operation import operation, success
+from solward_server.openapi.parameters import LIMIT, RECORD, RECORD_ID, WALLET_ADDRESS, query
 
 NO_RECORD = "Transaction not found"
 

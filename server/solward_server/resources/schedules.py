@@ -6,6 +6,20 @@ from typing import Any
 
 from quart import Blueprint, Response
 
+from solward.resources.examples import WALLET
+from solward.resources.fields import nullable
+from solward.resources.schema import (
+    array,
+    choice,
+    flag,
+    identifier,
+    ref,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
 from solward.schedules.fields import MAX_NAME, MAX_RUNS
 from solward.schedules.schedule import Missed, RunStatus, Schedule, ScheduleStatus
 from solward.schedules.service import Maker
@@ -20,26 +34,7 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import Operation, operation, request_body, success
-from solward_server.openapi.parameters import (
-    IDEMPOTENCY_KEY,
-    WALLET,
-    WALLET_ID,
-    path_parameter,
-    query,
-)
-from solward_server.openapi.schema import (
-    array,
-    choice,
-    flag,
-    identifier,
-    nullable,
-    ref,
-    request_object,
-    response_object,
-    text,
-    timestamp,
-    whole,
-)
+from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID, path_parameter, query
 
 NOT_YOURS = "An API key changes the schedules that it made alone"
 _NO_SCHEDULE = "Schedule not found"

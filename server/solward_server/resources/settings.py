@@ -6,13 +6,14 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.resources.fields import nullable
+from solward.resources.schema import array, choice, flag, response_object, text
 from solward.settings.report import report
 from solward.settings.settings import Origin
 from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
-from solward_server.openapi.schema import array, choice, flag, nullable, response_object, text
 
 
 def blueprint(context: RouteContext) -> Blueprint:

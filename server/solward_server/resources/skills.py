@@ -10,6 +10,7 @@ from quart import Blueprint, Response
 
 from solward.plugins import LoadedSkill
 from solward.plugins.discovery import BUILT_IN
+from solward.resources.schema import array, choice, response_object, text, without_booleans
 from solward.types.errors import Held, HoldDecided, IdempotencyInFlight, SkillNotFound, SolwardError
 from solward.types.manifest import manifest_json
 from solward.types.roles import Role
@@ -24,7 +25,6 @@ from solward_server.openapi.manifest import MANIFEST
 from solward_server.openapi.money import REPLAYED
 from solward_server.openapi.operation import Operation, operation, request_body, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID
-from solward_server.openapi.schema import array, choice, response_object, text, without_booleans
 
 
 def blueprint(context: RouteContext) -> Blueprint:

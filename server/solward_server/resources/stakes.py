@@ -6,7 +6,8 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.operations.declared import fields
+from solward.operations.declared import examples
+from solward.resources.schema import array, flag, ref, response_object
 from solward.types.money import lamports_to_sol
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
@@ -14,7 +15,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.parameters import WALLET_ID
-from solward_server.openapi.schema import array, flag, ref, response_object
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -60,7 +60,7 @@ PATHS = {
                     },
                     optional=("complete",),
                 ),
-                {"stakes": [{"address": fields.STAKE, "balance": 1.5, "state": "activating"}]},
+                {"stakes": [{"address": examples.STAKE, "balance": 1.5, "state": "activating"}]},
             ),
             errors={404: NO_WALLET, 500: "The ledger did not answer"},
         )

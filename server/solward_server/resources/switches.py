@@ -6,6 +6,17 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.resources.fields import nullable
+from solward.resources.schema import (
+    array,
+    flag,
+    identifier,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+    whole,
+)
 from solward.support.clock import iso
 from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
@@ -14,17 +25,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import LIMIT
-from solward_server.openapi.schema import (
-    array,
-    flag,
-    identifier,
-    nullable,
-    request_object,
-    response_object,
-    text,
-    timestamp,
-    whole,
-)
 
 
 def blueprint(context: RouteContext) -> Blueprint:

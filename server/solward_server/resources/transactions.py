@@ -11,6 +11,9 @@ from collections.abc import AsyncGenerator, Sequence
 from quart import Blueprint, Response, request
 
 from solward.operations.contacts import Contacts, known
+from solward.resources.examples import WALLET
+from solward.resources.fields import nullable
+from solward.resources.schema import array, identifier, ref, response_object
 from solward.service.record_filter import RecordFilter
 from solward.support.base58 import is_address
 from solward.support.clock import iso, now_ms
@@ -40,11 +43,9 @@ from solward_server.openapi.parameters import (
     FILTERS,
     LIMIT,
     OF_WALLET,
-    WALLET,
     WALLET_ADDRESS,
     WALLET_ID,
 )
-from solward_server.openapi.schema import array, identifier, nullable, ref, response_object
 
 MAX_FILTER = 200
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -8,7 +8,21 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.operations.declared.fields import ACCOUNT, MINT
+from solward.operations.declared.examples import ACCOUNT, MINT
+from solward.resources.examples import WALLET
+from solward.resources.schema import (
+    JSON,
+    address,
+    array,
+    flag,
+    identifier,
+    number,
+    ref,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+)
 from solward.types.errors import InvalidRequest, TooManyWallets
 from solward.types.money import from_units
 from solward.types.roles import Role
@@ -40,23 +54,9 @@ from solward_server.openapi.parameters import (
     POCKET_ID,
     USD,
     USDC,
-    WALLET,
     WALLET_ADDRESS,
     WALLET_ID,
     WALLETS_LIMIT,
-)
-from solward_server.openapi.schema import (
-    JSON,
-    address,
-    array,
-    flag,
-    identifier,
-    number,
-    ref,
-    request_object,
-    response_object,
-    text,
-    timestamp,
 )
 
 

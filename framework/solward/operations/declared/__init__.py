@@ -7,7 +7,8 @@ derive from here. Defaults and bounds stand in these modules and nowhere else.
 from __future__ import annotations
 
 from solward.operations.declared import rent, sol, staking, swap, tokens
-from solward.operations.declared.fields import Field, Operation, Schema
+from solward.operations.declared.operation import Operation
+from solward.resources.fields import Field, Schema
 
 __all__ = ["OPERATIONS", "Field", "Operation", "operation_parameters"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from solward.operations.declared.fields import Amount, Choice, Operation, Whole
+from solward.operations.declared.operation import Operation
+from solward.resources.fields import Amount, Choice, Whole
 from solward.types.record import TransactionType
 
 # Accounts that one transaction takes rent from: of both token programs and with a memo they fit
@@ -10,8 +11,8 @@ from solward.types.record import TransactionType
 MOST_AT_ONCE = 20
 
 _TAKE = Choice(
-    "take",
     "What to take: the excess of accounts, empty accounts, or both.",
+    name="take",
     options=("all", "excess", "empty"),
     default="all",
 )
@@ -31,10 +32,10 @@ RECLAIM_RENT = Operation(
     ),
     fields=(_TAKE,),
     details=(
-        Amount("reclaimed", "SOL that comes back."),
-        Whole("closed", "Empty accounts that are closed.", least=0, most=MOST_AT_ONCE),
-        Whole("reduced", "Accounts that give their excess.", least=0, most=MOST_AT_ONCE),
-        Whole("left", "Accounts from which another call can take.", least=0, most=10**9),
+        Amount("SOL that comes back.", name="reclaimed"),
+        Whole("Empty accounts that are closed.", name="closed", least=0, most=MOST_AT_ONCE),
+        Whole("Accounts that give their excess.", name="reduced", least=0, most=MOST_AT_ONCE),
+        Whole("Accounts from which another call can take.", name="left", least=0, most=10**9),
     ),
     example={"take": "all"},
     answer={"reclaimed": 0.00259012, "closed": 1, "reduced": 1, "left": 0},

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from solward.operations.declared import fields
-from solward.operations.declared.fields import Address, Amount, Operation, Recipient
+from solward.operations.declared import examples
+from solward.operations.declared.operation import Operation
+from solward.resources.fields import Address, Amount, Recipient
 from solward.types.record import TransactionType
 
 MAX_AIRDROP_SOL = 2
 _DEFAULT_AIRDROP_SOL = 1
 
-_SOL = Amount("amount", "Amount in SOL, at most 9 decimals.")
-_ACCOUNT = Address("account", "The wallet's wrapped SOL account.")
+_SOL = Amount("Amount in SOL, at most 9 decimals.", name="amount")
+_ACCOUNT = Address("The wallet's wrapped SOL account.", name="account")
 
 TRANSFER = Operation(
     name="transfer",
@@ -18,14 +19,14 @@ TRANSFER = Operation(
     tag="money",
     title="Send SOL",
     does="Send `amount` SOL to the address `to`.",
-    fields=(Recipient("to", "Recipient's base58 Solana address."), _SOL),
+    fields=(Recipient("Recipient's base58 Solana address.", name="to"), _SOL),
     details=(
-        Address("from", "The wallet's."),
-        Address("to", "The recipient."),
-        Amount("amount", "SOL."),
+        Address("The wallet's.", name="from"),
+        Address("The recipient.", name="to"),
+        Amount("SOL.", name="amount"),
     ),
-    example={"to": fields.RECIPIENT, "amount": 0.5},
-    answer={"from": fields.WALLET, "to": fields.RECIPIENT, "amount": 0.5},
+    example={"to": examples.RECIPIENT, "amount": 0.5},
+    answer={"from": examples.WALLET, "to": examples.RECIPIENT, "amount": 0.5},
     refusals=("amount must be a number",),
     verb="Send",
     progress="Sending",
@@ -46,16 +47,16 @@ AIRDROP = Operation(
     note="Not on mainnet.",
     fields=(
         Amount(
-            "amount",
             f"Amount in SOL, at most {MAX_AIRDROP_SOL}.",
+            name="amount",
             maximum=MAX_AIRDROP_SOL,
             default=_DEFAULT_AIRDROP_SOL,
             cli="AMOUNT",
         ),
     ),
-    details=(Address("to", "The wallet's."), Amount("amount", "SOL.")),
+    details=(Address("The wallet's.", name="to"), Amount("SOL.", name="amount")),
     example={"amount": 2},
-    answer={"to": fields.WALLET, "amount": 2},
+    answer={"to": examples.WALLET, "amount": 2},
     refusals=("amount must be a number",),
     verb="Ask the faucet",
     progress="Asking the faucet",
@@ -69,9 +70,9 @@ WRAP_SOL = Operation(
     title="Turn SOL into wrapped SOL",
     does="Turn `amount` SOL into wrapped SOL.",
     fields=(_SOL,),
-    details=(Amount("amount", "SOL."), _ACCOUNT),
+    details=(Amount("SOL.", name="amount"), _ACCOUNT),
     example={"amount": 0.5},
-    answer={"amount": 0.5, "account": fields.WRAPPED},
+    answer={"amount": 0.5, "account": examples.WRAPPED},
     refusals=("amount must be greater than 0",),
     verb="Wrap",
     progress="Wrapping",
@@ -84,11 +85,15 @@ UNWRAP_SOL = Operation(
     title="Turn all wrapped SOL back into SOL",
     does="Turn all wrapped SOL of the wallet's associated account back into SOL.",
     details=(
-        Amount("amount", "SOL that was wrapped."),
+        Amount("SOL that was wrapped.", name="amount"),
         _ACCOUNT,
-        Amount("reclaimed", "Rent that came back."),
+        Amount("Rent that came back.", name="reclaimed"),
     ),
-    answer={"amount": 0.5, "account": fields.WRAPPED, "reclaimed": float(fields.example_rent(165))},
+    answer={
+        "amount": 0.5,
+        "account": examples.WRAPPED,
+        "reclaimed": float(examples.example_rent(165)),
+    },
     refusals=("There is nothing to unwrap: the wallet has no wrapped SOL account",),
     verb="Unwrap",
     progress="Unwrapping",

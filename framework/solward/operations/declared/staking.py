@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from solward.operations.declared import fields
-from solward.operations.declared.fields import Address, Amount, Operation, Text
+from solward.operations.declared import examples
+from solward.operations.declared.operation import Operation
+from solward.resources.fields import Address, Amount, Text
 from solward.types.record import TransactionType
 
 _ACCOUNT = Address(
-    "stake_account", "The stake account's address, as a stake or the list of stakes returned it."
+    "The stake account's address, as a stake or the list of stakes returned it.",
+    name="stake_account",
 )
-_STAKE = Address("stake_account", "The stake.")
+_STAKE = Address("The stake.", name="stake_account")
 
 STAKE = Operation(
     name="stake",
@@ -20,23 +22,25 @@ STAKE = Operation(
     title="Stake SOL in a new stake account",
     does="Stake `amount` SOL, the account's rent included, in a new stake account.",
     fields=(
-        Amount("amount", "Amount in SOL, at most 9 decimals; the account's rent is part of it."),
+        Amount(
+            "Amount in SOL, at most 9 decimals; the account's rent is part of it.", name="amount"
+        ),
         Address(
-            "validator",
             "The validator's vote account; left out, one is chosen by commission, votes and stake.",
+            name="validator",
             default=None,
         ),
     ),
     details=(
-        Address("stake_account", "The new account."),
-        Address("validator", "The vote account."),
-        Text("validator_reason", "Why it was chosen."),
-        Amount("amount", "SOL, rent included."),
+        Address("The new account.", name="stake_account"),
+        Address("The vote account.", name="validator"),
+        Text("Why it was chosen.", name="validator_reason"),
+        Amount("SOL, rent included.", name="amount"),
     ),
     example={"amount": 1.5},
     answer={
-        "stakeAccount": fields.STAKE,
-        "validator": fields.VALIDATOR,
+        "stakeAccount": examples.STAKE,
+        "validator": examples.VALIDATOR,
         "validatorReason": (
             "Default: the first of 1 that qualify among 1 validator; commission 5% (at most 10%);"
             " no complete epoch to judge votes by; in the superminority, as none outside it"
@@ -45,8 +49,8 @@ STAKE = Operation(
         "amount": 1.5,
     },
     refusals=(
-        f"amount must be at least {1 + fields.example_rent(200)} SOL: the network's minimum"
-        f" delegation of 1 SOL and {fields.example_rent(200)} SOL of rent",
+        f"amount must be at least {1 + examples.example_rent(200)} SOL: the network's minimum"
+        f" delegation of 1 SOL and {examples.example_rent(200)} SOL of rent",
     ),
     verb="Stake",
     progress="Staking",
@@ -61,17 +65,17 @@ UNSTAKE = Operation(
     fields=(_ACCOUNT,),
     details=(
         _STAKE,
-        Address("validator", "Its vote account."),
-        Amount("amount", "SOL delegated."),
+        Address("Its vote account.", name="validator"),
+        Amount("SOL delegated.", name="amount"),
     ),
-    example={"stakeAccount": fields.STAKE},
+    example={"stakeAccount": examples.STAKE},
     answer={
-        "stakeAccount": fields.STAKE,
-        "validator": fields.VALIDATOR,
-        "amount": float(Decimal("1.5") - fields.example_rent(200)),
+        "stakeAccount": examples.STAKE,
+        "validator": examples.VALIDATOR,
+        "amount": float(Decimal("1.5") - examples.example_rent(200)),
     },
     flag="deactivated",
-    refusals=(f"stakeAccount: {fields.STAKE} is inactive already; withdraw it instead",),
+    refusals=(f"stakeAccount: {examples.STAKE} is inactive already; withdraw it instead",),
     verb="Unstake",
     progress="Unstaking",
 )
@@ -83,11 +87,11 @@ WITHDRAW_STAKE = Operation(
     title="Withdraw all of an inactive stake",
     does="Withdraw all of the inactive stake `stake_account`, its rent included, to the wallet.",
     fields=(_ACCOUNT,),
-    details=(_STAKE, Amount("amount", "SOL that came back, rent included.")),
-    example={"stakeAccount": fields.STAKE},
-    answer={"stakeAccount": fields.STAKE, "amount": 1.5},
+    details=(_STAKE, Amount("SOL that came back, rent included.", name="amount")),
+    example={"stakeAccount": examples.STAKE},
+    answer={"stakeAccount": examples.STAKE, "amount": 1.5},
     flag="withdrawn",
-    refusals=(f"stakeAccount: {fields.STAKE} is active; unstake it first",),
+    refusals=(f"stakeAccount: {examples.STAKE} is active; unstake it first",),
     verb="Withdraw",
     progress="Withdrawing",
 )

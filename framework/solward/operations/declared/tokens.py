@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from solward.operations.declared import fields
-from solward.operations.declared.fields import (
-    Address,
-    Amount,
-    Choice,
-    Operation,
-    Recipient,
-    Text,
-    Token,
-    Whole,
-)
+from solward.operations.declared import examples
+from solward.operations.declared.operation import Operation
+from solward.resources.fields import Address, Amount, Choice, Recipient, Text, Token, Whole
 from solward.types.record import TransactionType
 
 _NAME_BYTES = 32
@@ -22,15 +14,15 @@ _DEFAULT_SUPPLY = 1_000_000
 _MAX_DECIMALS = 9
 _MOST_DECIMALS = 255
 
-_MINT = Token("mint", "The token's mint address, or a symbol known on this network.")
-_TOKENS = Amount("amount", "Amount in whole tokens.")
-_OF_MINT = Address("mint", "The mint.")
-_MOVED = Amount("amount", "Whole tokens.")
-_HELD = Address("account", "The wallet's token account.")
-_NAME = Text("name", f"The token's name, at most {_NAME_BYTES} bytes.", max_bytes=_NAME_BYTES)
+_MINT = Token("The token's mint address, or a symbol known on this network.", name="mint")
+_TOKENS = Amount("Amount in whole tokens.", name="amount")
+_OF_MINT = Address("The mint.", name="mint")
+_MOVED = Amount("Whole tokens.", name="amount")
+_HELD = Address("The wallet's token account.", name="account")
+_NAME = Text(f"The token's name, at most {_NAME_BYTES} bytes.", name="name", max_bytes=_NAME_BYTES)
 _AUTHORITY = Choice(
-    "authority_type",
     "Which right to give up.",
+    name="authority_type",
     options=("mint", "freeze"),
     default="mint",
     cli="--type",
@@ -45,39 +37,41 @@ LAUNCH_TOKEN = Operation(
     fields=(
         _NAME,
         Text(
-            "symbol", f"The token's symbol, at most {_SYMBOL_BYTES} bytes.", max_bytes=_SYMBOL_BYTES
+            f"The token's symbol, at most {_SYMBOL_BYTES} bytes.",
+            name="symbol",
+            max_bytes=_SYMBOL_BYTES,
         ),
         Whole(
-            "decimals",
             "Decimals of one whole token.",
+            name="decimals",
             least=0,
             most=_MAX_DECIMALS,
             default=_MAX_DECIMALS,
         ),
         Amount(
-            "initial_supply",
             "First supply, in whole tokens.",
+            name="initial_supply",
             default=_DEFAULT_SUPPLY,
             detail="supply",
             cli="--supply",
         ),
     ),
     details=(
-        Address("mint", "The new mint."),
-        Text("name", "On the ledger."),
-        Text("symbol", "On the ledger."),
-        Whole("decimals", "Of a whole token.", least=0, most=_MAX_DECIMALS),
-        Amount("supply", "Whole tokens."),
+        Address("The new mint.", name="mint"),
+        Text("On the ledger.", name="name"),
+        Text("On the ledger.", name="symbol"),
+        Whole("Of a whole token.", name="decimals", least=0, most=_MAX_DECIMALS),
+        Amount("Whole tokens.", name="supply"),
         _HELD,
     ),
     example={"name": "Docs coin", "symbol": "DOCS", "decimals": 6, "initialSupply": 1000},
     answer={
-        "mint": fields.MINT,
+        "mint": examples.MINT,
         "name": "Docs coin",
         "symbol": "DOCS",
         "decimals": 6,
         "supply": 1000,
-        "account": fields.ACCOUNT,
+        "account": examples.ACCOUNT,
     },
     refusals=(_NAME.expected,),
     verb="Launch",
@@ -94,16 +88,16 @@ MINT_SUPPLY = Operation(
         _MINT,
         _TOKENS,
         Whole(
-            "decimals",
             "Leave it out; when given it must be the token's own.",
+            name="decimals",
             least=0,
             most=_MOST_DECIMALS,
             default=None,
         ),
     ),
     details=(_OF_MINT, _MOVED, _HELD),
-    example={"mint": fields.MINT, "amount": 2.5},
-    answer={"mint": fields.MINT, "amount": 2.5, "account": fields.ACCOUNT},
+    example={"mint": examples.MINT, "amount": 2.5},
+    answer={"mint": examples.MINT, "amount": 2.5, "account": examples.ACCOUNT},
     refusals=("decimals is 9, but the mint has 6 decimals",),
     verb="Mint",
     progress="Minting",
@@ -121,27 +115,29 @@ TRANSFER_TOKEN = Operation(
     route="token-transfer",
     fields=(
         _MINT,
-        Recipient("to", "Recipient: a wallet's address, or a token account of the mint."),
+        Recipient("Recipient: a wallet's address, or a token account of the mint.", name="to"),
         _TOKENS,
     ),
     details=(
-        Address("from", "The wallet's."),
-        Address("to", "The recipient, as given."),
+        Address("The wallet's.", name="from"),
+        Address("The recipient, as given.", name="to"),
         _OF_MINT,
         _MOVED,
-        Amount("received", "Whole tokens that arrive: less where the mint has a transfer fee."),
-        Address("account", "The recipient's token account."),
+        Amount(
+            "Whole tokens that arrive: less where the mint has a transfer fee.", name="received"
+        ),
+        Address("The recipient's token account.", name="account"),
     ),
-    example={"mint": fields.MINT, "to": fields.RECIPIENT, "amount": 2.5},
+    example={"mint": examples.MINT, "to": examples.RECIPIENT, "amount": 2.5},
     answer={
-        "from": fields.WALLET,
-        "to": fields.RECIPIENT,
-        "mint": fields.MINT,
+        "from": examples.WALLET,
+        "to": examples.RECIPIENT,
+        "mint": examples.MINT,
         "amount": 2.5,
         "received": 2.5,
-        "account": fields.ACCOUNT,
+        "account": examples.ACCOUNT,
     },
-    refusals=(f"mint: the wallet has no token account of {fields.MINT}",),
+    refusals=(f"mint: the wallet has no token account of {examples.MINT}",),
     verb="Send",
     progress="Sending",
     is_irreversible=True,
@@ -154,9 +150,9 @@ REVOKE_AUTHORITY = Operation(
     title="Give up the mint or freeze authority of a mint for ever",
     does="Give up the wallet's mint or freeze authority over `mint`, for ever.",
     fields=(_MINT, _AUTHORITY),
-    details=(_OF_MINT, Choice("authority_type", "Which.", options=_AUTHORITY.options)),
-    example={"mint": fields.MINT},
-    answer={"mint": fields.MINT, "authorityType": "mint"},
+    details=(_OF_MINT, Choice("Which.", name="authority_type", options=_AUTHORITY.options)),
+    example={"mint": examples.MINT},
+    answer={"mint": examples.MINT, "authorityType": "mint"},
     flag="revoked",
     refusals=(_AUTHORITY.expected,),
     verb="Revoke",
@@ -173,9 +169,9 @@ BURN = Operation(
     does="Burn `amount` whole tokens of `mint`.",
     fields=(_MINT, _TOKENS),
     details=(_OF_MINT, _MOVED),
-    example={"mint": fields.MINT, "amount": 1002.5},
-    answer={"mint": fields.MINT, "amount": 1002.5},
-    refusals=(f"amount is more than the 1000 of {fields.MINT} the wallet holds",),
+    example={"mint": examples.MINT, "amount": 1002.5},
+    answer={"mint": examples.MINT, "amount": 1002.5},
+    refusals=(f"amount is more than the 1000 of {examples.MINT} the wallet holds",),
     verb="Burn",
     progress="Burning",
     is_irreversible=True,
@@ -188,19 +184,21 @@ CLOSE_ACCOUNT = Operation(
     tag="tokens",
     title="Close an empty token account and take its rent back",
     does="Close the wallet's empty token account of `mint`; its rent comes back.",
-    fields=(Token("mint", "The mint's address or symbol, or the token account's own address."),),
+    fields=(
+        Token("The mint's address or symbol, or the token account's own address.", name="mint"),
+    ),
     details=(
         _OF_MINT,
-        Address("account", "The closed one."),
-        Amount("reclaimed", "SOL that came back."),
+        Address("The closed one.", name="account"),
+        Amount("SOL that came back.", name="reclaimed"),
     ),
-    example={"mint": fields.MINT},
+    example={"mint": examples.MINT},
     answer={
-        "mint": fields.MINT,
-        "account": fields.ACCOUNT,
-        "reclaimed": float(fields.example_rent(170)),
+        "mint": examples.MINT,
+        "account": examples.ACCOUNT,
+        "reclaimed": float(examples.example_rent(170)),
     },
-    refusals=(f"mint: the wallet has no token account of {fields.MINT}",),
+    refusals=(f"mint: the wallet has no token account of {examples.MINT}",),
     verb="Close",
     progress="Closing",
 )

@@ -165,7 +165,7 @@ class Policies:
         """
         _, names = await self._now((principal,))
         who = _principal(principal, names)
-        value, names = await self._spelled(value, (who,))
+        value, names = await self._spelled(value, (who,), who)
         grants = None if value is None else read_grants(value, "grants", names, who)
         now = await store.replace_set(self._database, who, grants, if_version=version)
         return _shown_one(who, now, grants, names)
@@ -184,10 +184,7 @@ class Policies:
 
     async def drafted(self, who: str, name: str, value: object) -> Drafted:
         """As `grants_of`, with the sentences that say them."""
-        kind, _, own_id = who.partition(":")
-        value, names = await self._spelled(value, ())
-        rows = {**names.rows, kind: {**names.rows[kind], own_id: name}}
-        names = replace(names, rows=rows)
+        value, names = await self._spelled(value, (), who, name)
         grants = read_grants(value, "grants", names, who)
         return Drafted(grants, _sentences(who, grants, names), names)
 
@@ -234,13 +231,19 @@ class Policies:
         return stored, ServiceNames(self._tokens, rows, {}, frozenset(stored.book))
 
     async def _spelled(
-        self, grants: object, principals: Collection[str] | None = None
+        self,
+        grants: object,
+        principals: Collection[str] | None = None,
+        who: str = "",
+        name: str = "",
     ) -> tuple[object, ServiceNames]:
         """Grants as documents where some are sentences; every name there is, and the decimals of
         the mints that they name.
 
         Args:
             principals: whose stored grants say decimals already; None for everybody's.
+            who: whose the grants are, which a sentence need not say; empty where each says it.
+            name: what people call it, where it is not stored yet.
 
         Raises:
             InvalidRequest: a sentence is not understood.
@@ -253,9 +256,14 @@ class Policies:
             for grant in each
             for limit in grant.assets.values()
         }
-        names = replace(names, mints=mints)
+        kind, _, own_id = who.partition(":")
+        rows = {**names.rows, kind: {**names.rows[kind], own_id: name}} if name else names.rows
+        names = replace(names, mints=mints, rows=rows)
         if isinstance(grants, list):
-            grants = [_document(each, f"grants[{at}]", names) for at, each in enumerate(grants)]
+            grants = [
+                _document(each, f"grants[{at}]", names, f"{kind.capitalize()} {own_id}")
+                for at, each in enumerate(grants)
+            ]
         for mint in mints_named([] if grants is None else grants):
             if known_decimals(mint) is None and mint not in mints:
                 # What is no mint is refused where it stands in the document.
@@ -291,11 +299,12 @@ def _principal(text: str, names: ServiceNames) -> str:
         raise NotFound(str(unknown)) from None
 
 
-def _document(grant: object, path: str, names: ServiceNames) -> object:
+def _document(grant: object, path: str, names: ServiceNames, subject: str) -> object:
     if not isinstance(grant, str):
         return grant
+    text = f"{subject} {grant.rstrip('. ')}." if grant.startswith("may ") else grant
     try:
-        return read_sentence(grant, names)
+        return read_sentence(text, names)
     except InvalidRequest as unclear:
         raise InvalidRequest(f"{path}: {unclear}") from None
 

@@ -16,7 +16,7 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Plugin, PluginDistribution, Plugins, Skill, Wallet
-from solward.client.answer import moment
+from solward.resources.answers import moment
 from solward.support import jsontext
 from solward.types.errors import SolwardError
 from solward.types.manifest import Terms

@@ -14,7 +14,7 @@ from nicegui import ui
 from solward.client import ClientError, Skill, Transaction, Trial, Wallet
 from solward.client.wallets import SKILL_ROUTES
 from solward.operations.declared import Operation, sol, swap, tokens
-from solward.operations.declared.fields import Recipient
+from solward.resources.fields import Recipient
 from solward.support.jsontext import dumps
 from solward.types.errors import SolwardError
 from solward.types.record import TransactionType

@@ -1,4 +1,12 @@
-"""The base of the service's answers: each is read from its JSON by the types of its fields."""
+"""The base of the service's answers: each is read from its JSON by the types of its attributes, and
+described by the fields that annotate them.
+
+    id: Annotated[str, Id("The key's record.")]
+    last_used_at: Annotated[datetime | None, Time("Null before its first use.")]
+    grants: Annotated[tuple[Raw, ...] | None, Shape("What it may do.", form=...)] = None
+
+The second may be null, the third may be absent.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,8 @@ from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from solward.client.arguments import camel
+from solward.resources.declare import annotated
+from solward.resources.fields import REQUIRED, Schema, camel, nullable
 
 Raw: TypeAlias = Mapping[str, Any]
 Read: TypeAlias = Callable[[Any], Any]
@@ -41,7 +50,7 @@ def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
         KeyError: a field is missing that has no default and may not be None.
     """
     given["raw"] = raw
-    for each in _fields(kind):  # type: ignore[arg-type]  # mypy takes the hash of its objects
+    for each in _fields(kind):
         if each.name in given:
             continue
         found = _at(each.path, raw)
@@ -72,23 +81,83 @@ class _Field(NamedTuple):
     name: str
     path: tuple[str, ...]
     read: Read
+    kind: Any
     is_optional: bool
     is_required: bool
 
 
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    return _made_fields(kind)
+
+
 @cache
-def _fields(kind: type[Answer]) -> tuple[_Field, ...]:
+def _made_fields(kind: Any) -> tuple[_Field, ...]:
     types = get_type_hints(kind)
     return tuple(
         _Field(
             name=each.name,
             path=each.metadata.get("path", (camel(each.name),)),
             read=each.metadata.get("read") or _reader(types[each.name]),
+            kind=_some(types[each.name]),
             is_optional=NoneType in get_args(types[each.name]),
             is_required=each.default is MISSING and each.default_factory is MISSING,
         )
         for each in fields(kind)
     )
+
+
+def answer_schema(kind: type[Answer]) -> Schema:
+    """The JSON Schema of its JSON: closed, with a field for each annotated attribute."""
+    made: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    for each in _fields(kind):
+        declared = annotated(kind).get(each.name)
+        if not each.path:
+            # More of the same JSON, there where it was asked for.
+            made["properties"] |= answer_schema(each.kind)["properties"]
+            continue
+        if declared is None:
+            continue
+        shown = _shown(each.kind, declared.shown())
+        is_null = each.is_optional and each.is_required
+        _put(made["properties"], each.path, nullable(shown) if is_null else shown)
+        if each.is_required:
+            made.setdefault("required", []).append(each.path[0])
+    return made
+
+
+def answer_example(kind: type[Answer]) -> dict[str, Any]:
+    """Its JSON by the examples of its fields."""
+    found: dict[str, Any] = {}
+    for each in _fields(kind):
+        declared = annotated(kind).get(each.name)
+        if not each.path:
+            found |= answer_example(each.kind)
+        elif declared is not None and declared.example is not REQUIRED:
+            _put(found, each.path, declared.example)
+    return found
+
+
+def _shown(kind: Any, shown: Schema) -> Schema:
+    """Of a value that is an answer itself, or a list of some, what that is described by."""
+    if isinstance(kind, type) and issubclass(kind, Answer):
+        return answer_schema(kind) | {"description": shown["description"]}
+    item = get_args(kind)[0] if get_origin(kind) is tuple else None
+    if isinstance(item, type) and issubclass(item, Answer):
+        return {"type": "array", "items": answer_schema(item), "description": shown["description"]}
+    return shown
+
+
+def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    *parents, last = path
+    for name in parents:
+        into = into.setdefault(name, {})
+    into[last] = value
+
+
+def _some(kind: Any) -> Any:
+    """The type of a value that is not None."""
+    parts = get_args(kind)
+    return parts[0] if NoneType in parts else kind
 
 
 def _at(path: tuple[str, ...], raw: Any) -> Any:

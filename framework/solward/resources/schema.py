@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Schema = dict[str, Any]
+from solward.resources.fields import ADDRESS, TIMESTAMP, Schema, nullable
 
 JSON = "application/json"
 
-ADDRESS = "^[1-9A-HJ-NP-Za-km-z]{32,44}$"
-TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
 DIGITS = r"^\d+$"
 
 # Keywords whose value is a schema, several, or several by name.
@@ -50,14 +48,6 @@ def request_object(
     if required:
         body["required"] = list(required)
     return body | more
-
-
-def nullable(schema: Schema) -> Schema:
-    """The schema, or null."""
-    if isinstance(schema.get("type"), str):
-        enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-        return schema | {"type": [schema["type"], "null"]} | enum
-    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def without_booleans(schema: Any) -> Any:

@@ -1,0 +1,289 @@
+"""API keys and admin credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
+
+from solward.resources import examples
+from solward.resources.answers import Answer, Raw, named, whole
+from solward.resources.declare import Call, Request
+from solward.resources.fields import (
+    Choice,
+    Flag,
+    GrantList,
+    Id,
+    Setting,
+    Shape,
+    Sol,
+    Text,
+    Texts,
+    Time,
+    WalletId,
+    Whole,
+)
+from solward.resources.limits import RATE, day
+from solward.types.roles import ADMIN, Role
+
+_UNBOUND = "permissions bind nothing, so no person is offered them"
+_ROLE = Choice(
+    "What it may do.", options=tuple(role.value for role in Role), cli="--role", example="operate"
+)
+_ENDS = Time("When it ends by itself: ISO 8601 with a zone, in the future.", cli="--expires")
+_SINCE = Time("When it was made.", example=examples.MADE)
+_USED = Time("When it was last used; null: not yet.", example=None)
+_ADMIN_NAME = Text(
+    "Who or what uses it; no other credential has it.",
+    most=64,
+    pattern=r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}",
+    form="letters, digits and ._@-, and begin with a letter or a digit",
+    example="ana",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey(Request):
+    """An API key that is to be made."""
+
+    excludes: ClassVar = {"read_only": ("spending_limit_sol", "max_costs_sol_per_day", "grants")}
+
+    name: Annotated[str, Text("What uses it, for people.", most=100, example="ci")]
+    wallet_id: Annotated[
+        str | None,
+        WalletId("The only wallet it may use; without one, all.", title="May use", cli="--wallet"),
+    ] = None
+    permissions: Annotated[
+        Sequence[str],
+        Texts(
+            "Stored, not enforced.",
+            each="A permission.",
+            left_out={"cli": _UNBOUND, "dashboard": _UNBOUND},
+        ),
+    ] = ("read", "write")
+    rate_limit: Annotated[
+        int,
+        Whole(
+            "Transaction-producing requests in any 60 seconds.",
+            least=1,
+            most=1_000_000,
+            title="Transactions a minute",
+            example=2,
+        ),
+    ] = 10
+    spending_limit_sol: Annotated[
+        Decimal | int,
+        Sol(
+            "SOL in any 24 hours over all wallets; at most 9 decimals.",
+            zero=True,
+            title="Daily limit in SOL",
+            example=1,
+        ),
+    ] = 5
+    max_costs_sol_per_day: Annotated[
+        Decimal | int,
+        Sol(
+            "SOL of fees and rent in any 24 hours over all wallets.",
+            default=Setting.MAX_COSTS_SOL_PER_DAY,
+            title="Fees and rent a day in SOL",
+        ),
+    ]
+    grants: Annotated[
+        Sequence[Any] | None, GrantList("What it may do; `[]`: it only reads.", cli="--grant")
+    ] = None
+    read_only: Annotated[
+        bool, Flag("It spends nothing and changes nothing; then without limits and grants.")
+    ] = False
+    expires_at: Annotated[str | None, _ENDS] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSecret(Request):
+    """Another secret for an API key."""
+
+    overlap_seconds: Annotated[
+        int,
+        Whole(
+            "How long the secret it had goes on working.",
+            least=0,
+            most=86_400,
+            cli="--overlap",
+            left_out={"dashboard": "there the secret works for one hour more, which it says"},
+            example=600,
+        ),
+    ] = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAdmin(Request):
+    """An admin credential that is to be made."""
+
+    name: Annotated[str, _ADMIN_NAME]
+    role: Annotated[str, _ROLE]
+    expires_at: Annotated[str | None, _ENDS] = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDetails(Answer):
+    """When a key ends, its limits, and what is used of each."""
+
+    expires_at: Annotated[
+        datetime | None,
+        Time("When it ends by itself; null is never.", example="2026-12-31T00:00:00.000Z"),
+    ]
+    rotated_at: Annotated[
+        datetime | None,
+        Time("When it got its present secret; null: it is its first.", example=None),
+    ]
+    previous_secret_until: Annotated[
+        datetime | None,
+        Time("Until when the secret before its present one works, or worked.", example=None),
+    ]
+    rate_limit: Annotated[
+        Mapping[str, Any],
+        Shape(
+            "Requests of the last minute that make transactions.",
+            form=RATE,
+            example={"limit": 2, "used": 1, "left": 1},
+        ),
+    ]
+    spending_limit_sol: Annotated[
+        Mapping[str, Any],
+        Shape(
+            "SOL of the last 24 hours, over all wallets.",
+            form=day("SOL in any 24 hours, over all wallets."),
+            example={"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
+        ),
+    ]
+    max_costs_sol_per_day: Annotated[
+        Mapping[str, Any],
+        Shape(
+            "Fees and rent of the last 24 hours, over all wallets.",
+            form=day("SOL of fees and rent in any 24 hours, over all wallets."),
+            example={"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
+        ),
+    ]
+    grants: Annotated[
+        tuple[Raw, ...] | None, GrantList("Null where it is not under grants.", example=[])
+    ]
+    read_only: Annotated[bool, Flag("Whether it changes nothing.", example=False)] = False
+    sentences: Annotated[
+        tuple[str, ...],
+        Texts("What they say, one each.", each="A sentence.", example=["Key ci may only read."]),
+    ] = ()
+
+
+def _details(raw: Raw) -> KeyDetails | None:
+    return KeyDetails.of(raw) if "rateLimit" in raw else None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey(Answer):
+    """An API key's record, without the key.
+
+    Attributes:
+        details: with `keys.list(details=True)`, else None.
+    """
+
+    id: Annotated[str, Id("The key's record.", example=examples.KEY)]
+    name: Annotated[str, Text("For people.", example="ci")]
+    wallet_id: Annotated[str | None, Text("The only wallet it may use; null is all.", example=None)]
+    permissions: Annotated[
+        tuple[str, ...],
+        Texts("Stored, not enforced.", each="A permission.", example=["read", "write"]),
+    ]
+    created_at: Annotated[datetime, _SINCE]
+    last_used_at: Annotated[datetime | None, _USED]
+    details: KeyDetails | None = field(metadata=whole(_details))
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedKey(Answer):
+    """A new API key. `api_key` is returned only here; `raw` has it too."""
+
+    api_key: Annotated[
+        str,
+        Text("The key.", pattern="sk-[0-9a-f]{32}", example="sk-9b25e816aa19446cb7440a0cc2fdf510"),
+    ] = field(repr=False)
+    id: Annotated[str, Id("Its record.", example=examples.KEY)]
+    name: Annotated[str, Text("As given.", example="ci")]
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedKey(CreatedKey):
+    """A key's new secret; its record stays."""
+
+    previous_secret_until: Annotated[
+        datetime | None,
+        Time(
+            "When the secret it had ends; null: it has ended.", example="2026-11-21T10:45:00.000Z"
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminCredential(Answer):
+    """An admin credential's record, without its secret."""
+
+    id: Annotated[str, Id("The credential's.", example=examples.CREDENTIAL)]
+    name: Annotated[str, _ADMIN_NAME]
+    role: Annotated[Role, _ROLE]
+    created_by: Annotated[
+        str,
+        Text(
+            f"`{ADMIN}`, the admin secret, or `admin:<id>` of the one that made it.", example=ADMIN
+        ),
+    ]
+    created_at: Annotated[datetime, _SINCE]
+    last_used_at: Annotated[datetime | None, _USED]
+    expires_at: Annotated[
+        datetime | None,
+        Time("When it ends by itself; null: never.", example="2027-01-01T00:00:00.000Z"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedAdmin(Answer):
+    """A new admin credential. `secret` is returned only here; `raw` has it too."""
+
+    secret: Annotated[
+        str,
+        Text(
+            "The secret, shown this once.",
+            pattern="sa-[0-9a-f]{48}",
+            example="sa-" + "2f0c95d0a6c4" * 4,
+        ),
+    ] = field(repr=False, metadata=named("adminSecret"))
+    credential: AdminCredential = field(metadata=whole(AdminCredential.of))
+
+
+KEY_CALLS = (
+    Call(
+        "create",
+        "Make an API key, returned only here.",
+        "POST",
+        "/keys",
+        NewKey,
+        CreatedKey,
+    ),
+    Call(
+        "rotate",
+        "Give a key another secret, returned only here; raises `NotFoundError`.",
+        "POST",
+        "/keys/{key_id}/rotate",
+        NewSecret,
+        RotatedKey,
+    ),
+)
+ADMIN_CALLS = (
+    Call(
+        "create",
+        "Make an admin credential, whose secret is returned only here.",
+        "POST",
+        "/admins",
+        NewAdmin,
+        CreatedAdmin,
+    ),
+)

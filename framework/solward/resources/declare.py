@@ -1,0 +1,143 @@
+"""Requests as classes, whose annotated attributes are their fields.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotateKey(Request):
+    \"\"\"Another secret for an API key.\"\"\"
+
+    overlap_seconds: Annotated[int, Whole("How long ...", least=0, most=86_400)] = 3_600
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from decimal import Decimal
+from functools import cache
+from typing import Any, ClassVar, Self, get_args, get_type_hints
+
+from solward.resources.fields import (
+    REQUIRED,
+    Field,
+    Schema,
+    Setting,
+    camel,
+    nullable,
+    object_schema,
+)
+from solward.types.errors import InvalidRequest
+
+
+def annotated(kind: Any) -> Mapping[str, Field]:
+    """The fields that a class's attributes are annotated with, by the attribute's name."""
+    return _annotated(kind)
+
+
+@cache
+def _annotated(kind: Any) -> Mapping[str, Field]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for each in fields(kind):
+        for declared in get_args(hints[each.name])[1:]:
+            if isinstance(declared, Field):
+                stated = declared.default is REQUIRED and each.default is not MISSING
+                default: Any = each.default if stated else declared.default
+                found[each.name] = replace(declared, name=each.name, default=default)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the body of a request says. An attribute that may be left out has a default.
+
+    Attributes:
+        excludes: attribute -> those that must be absent, empty or 0 where it is true.
+    """
+
+    excludes: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    @classmethod
+    def of(cls, body: Mapping[str, object], settings: object = None) -> Self:
+        """From a body's JSON. A field that is null counts as absent.
+
+        Args:
+            settings: of the service; defaults may be among them.
+
+        Raises:
+            InvalidRequest: naming the first field that is missing or wrong, or excluded.
+        """
+        given = {each.name: _read(each, body.get(each.json), settings) for each in fields_of(cls)}
+        for name, excluded in cls.excludes.items():
+            for each in map(camel, excluded if given[name] else ()):
+                if body.get(each):
+                    raise InvalidRequest(f"{each} must be absent where {camel(name)} is true")
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of the interface, as the client calls it.
+
+    Attributes:
+        name: of the client's method.
+        does: what it does, for the method's docstring.
+        path: below the API's prefix; it may name the method's arguments in braces.
+        request: None where it has no body.
+    """
+
+    name: str
+    does: str
+    method: str
+    path: str
+    request: type[Request]
+    answer: type
+
+
+def requests() -> list[type[Request]]:
+    """Every declared request of a module that is imported."""
+    # `slots=True` makes a class anew, and the one before is a subclass for a while.
+    return [
+        each
+        for each in Request.__subclasses__()
+        if vars(sys.modules[each.__module__]).get(each.__name__) is each
+    ]
+
+
+def fields_of(kind: type[Request]) -> tuple[Field, ...]:
+    """The fields of a request, in their order."""
+    return tuple(annotated(kind).values())
+
+
+def request_schema(kind: type[Request]) -> Schema:
+    """The JSON Schema of a request's body: closed; a `Setting` stands in it as it is."""
+    made = object_schema(fields_of(kind))
+    required = made.get("required", ())
+    properties = made["properties"].items()
+    may_be_null = {name: each if name in required else nullable(each) for name, each in properties}
+    return made | {"properties": may_be_null}
+
+
+def request_example(kind: type[Request]) -> dict[str, Any]:
+    """A body by the examples of its fields."""
+    found = {each.json: each.example for each in fields_of(kind)}
+    return {name: value for name, value in found.items() if value is not REQUIRED}
+
+
+def _read(field: Field, value: object, settings: object) -> Any:
+    if value is not None or field.is_required:
+        return field.read(value)
+    default = field.default
+    return default.of(settings) if isinstance(default, Setting) else default
+
+
+def with_settings(schema: Any, settings: object) -> Any:
+    """A copy of a schema, or of a whole document, with each `Setting`'s value in its place."""
+    if isinstance(schema, dict):
+        return {name: with_settings(each, settings) for name, each in schema.items()}
+    if isinstance(schema, list | tuple):
+        return [with_settings(each, settings) for each in schema]
+    if isinstance(schema, Setting):
+        value = schema.of(settings)
+        # Documents are written by libraries that know no Decimal.
+        return float(value) if isinstance(value, Decimal) else value
+    return schema

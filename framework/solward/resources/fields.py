@@ -1,0 +1,501 @@
+"""The words in which fields are declared: plain data, from which every surface derives its own.
+
+A field is one value that a request takes, that an answer has, or that an operation's record holds.
+Only the standard library, errors and amounts are imported here: clients read declarations too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+
+from solward.support.clock import ms_of
+from solward.types.errors import InvalidRequest
+from solward.types.money import sol_to_lamports
+
+Schema = dict[str, Any]
+
+# The longest text a route reads; what a field is, is checked after that.
+MAX_TEXT = 200
+ADDRESS = "^[1-9A-HJ-NP-Za-km-z]{32,44}$"
+TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
+
+
+class Required:
+    """The default of a field that has none."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = Required()
+
+
+class Setting(Enum):
+    """A default that is a setting of the service: its name in `Settings`."""
+
+    MAX_COSTS_SOL_PER_DAY = "max_costs_sol_per_day"
+
+    def of(self, settings: object) -> Any:
+        """Its value."""
+        return getattr(settings, self.value)
+
+
+def camel(name: str) -> str:
+    """`input_token` -> `inputToken`, as JSON names it."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value, of the kind its subclass is.
+
+    Attributes:
+        text: what it is, for people and models, with unit.
+        name: as Python writes it; `json` is its name everywhere else. A class's attribute has it.
+        default: what stands in where it is left out. None: nothing does. A class's attribute has
+            it, but for a `Setting`.
+        example: of the API's description.
+        detail: its name in the record's details where that is another one (as JSON writes it).
+        title: its label in forms where the name does not do.
+        cli: in the command line, an option's name (`--supply`) or an argument's (`FROM`) where the
+            name does not do. Required fields are arguments, the others options.
+        left_out: surface -> why the field is not on it.
+    """
+
+    text: str
+    _: KW_ONLY
+    name: str = ""
+    default: Required | Setting | str | int | tuple[str, ...] | None = REQUIRED
+    example: Any = REQUIRED
+    detail: str = ""
+    title: str = ""
+    cli: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def json(self) -> str:
+        """Its name in requests, answers and skill parameters."""
+        return camel(self.name)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is REQUIRED
+
+    def read(self, value: object) -> Any:
+        """The value as its plan takes it.
+
+        Raises:
+            InvalidRequest: naming the field and what was expected.
+        """
+        if value is None:
+            if self.default is REQUIRED:
+                raise InvalidRequest(f"{self.json} is required and must be {self._article}")
+            if self.default is None:
+                return None
+        # None never stands for a default: a skill that forgot to choose must not choose for ever.
+        return self._read(value)
+
+    def schema(self) -> Schema:
+        """Of a request, as JSON Schema 2020-12. A `Setting` stands in it as it is."""
+        made = {"type": self._type, "description": self.text} | self._bounds()
+        default = list(self.default) if isinstance(self.default, tuple) else self.default
+        return made if default in (REQUIRED, None) else made | {"default": default}
+
+    def shown(self) -> Schema:
+        """Of an answer, as JSON Schema 2020-12."""
+        return {"type": self._type, "description": self.text} | self._form()
+
+    @property
+    def takes(self) -> str:
+        """What it takes, in words."""
+        return self._article
+
+    @property
+    def label(self) -> str:
+        """Its label in forms."""
+        return self.title or self.name.replace("_", " ").capitalize()
+
+    def labelled(self) -> Schema:
+        """Of a form."""
+        return self.schema() | {"title": self.label}
+
+    argument = "str"
+    """Its type in calls of the client, which `solward.client.arguments` names."""
+    _type = "string"
+    _article = "a string"
+
+    def _read(self, value: object) -> Any:
+        raise NotImplementedError
+
+    def _bounds(self) -> Schema:
+        """What a request's value must keep."""
+        return {}
+
+    def _form(self) -> Schema:
+        """What an answer's value always has."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Field):
+    """Text of 1 to `most` characters.
+
+    Attributes:
+        max_bytes: printable, and of 1 to so many bytes of UTF-8.
+        pattern: what it matches as a whole; `form` says that in words.
+    """
+
+    most: int = MAX_TEXT
+    max_bytes: int | None = None
+    pattern: str = ""
+    form: str = ""
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return f"text of 1 to {self.most} characters"
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, str) or not 0 < len(value) <= self.most:
+            raise InvalidRequest(f"{self.json} must be a string of 1 to {self.most} characters")
+        if self.max_bytes is not None:
+            # A lone surrogate is not printable, so what is left can be encoded.
+            printable = bool(value.strip()) and value.isprintable()
+            if not printable or len(value.encode()) > self.max_bytes:
+                raise InvalidRequest(self.expected)
+        if self.pattern and not re.fullmatch(self.pattern, value):
+            raise InvalidRequest(f"{self.json} must be 1 to {self.most} {self.form}")
+        return value
+
+    @property
+    def expected(self) -> str:
+        """How a value is refused that does not fit `max_bytes`."""
+        return f"{self.json} must be printable text of 1 to {self.max_bytes} bytes of UTF-8"
+
+    def _bounds(self) -> Schema:
+        return {"minLength": 1, "maxLength": self.max_bytes or self.most} | self._form()
+
+    def _form(self) -> Schema:
+        return {"pattern": f"^{self.pattern}$"} if self.pattern else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Token(Text):
+    """A mint's address, or a symbol known on the network."""
+
+    def _bounds(self) -> Schema:
+        return {"minLength": 1, "maxLength": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Address(Text):
+    """A base58 address."""
+
+    def _bounds(self) -> Schema:
+        return {"minLength": 32, "maxLength": 44}
+
+    def _form(self) -> Schema:
+        return {"pattern": ADDRESS}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient(Address):
+    """Who receives: an address; command line and dashboard take a wallet of the service by name,
+    too, and the dashboard a contact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Id(Text):
+    """The UUID of a stored record."""
+
+    def _form(self) -> Schema:
+        return {"format": "uuid"}
+
+
+@dataclass(frozen=True, slots=True)
+class WalletId(Text):
+    """A wallet's id; the command line takes its name, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Text):
+    """One of some words."""
+
+    options: tuple[str, ...] = ()
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return " or ".join(f"`{each}`" for each in self.options)
+
+    def _read(self, value: object) -> Any:
+        if value not in self.options:
+            raise InvalidRequest(self.expected)
+        return value
+
+    @property
+    def expected(self) -> str:
+        """How any other word is refused."""
+        if len(self.options) > 2:
+            return f"{self.json} must be one of {', '.join(self.options)}"
+        return f"{self.json} must be {' or '.join(self.options)}"
+
+    def _bounds(self) -> Schema:
+        return self._form()
+
+    def _form(self) -> Schema:
+        return {"enum": list(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Time(Text):
+    """A time: of a request ISO 8601 with a zone, of an answer UTC with milliseconds."""
+
+    argument = "datetime"
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return "ISO 8601 with a zone"
+
+    def _read(self, value: object) -> Any:
+        given = Text._read(self, value)
+        try:
+            ms_of(given)
+        except (ValueError, OverflowError):
+            raise InvalidRequest(
+                f"{self.json} must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
+            ) from None
+        return given
+
+    def _form(self) -> Schema:
+        return {"format": "date-time", "pattern": TIMESTAMP}
+
+    def _bounds(self) -> Schema:
+        return {"minLength": 1, "maxLength": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Field):
+    """True or false."""
+
+    argument = "bool"
+    _type = "boolean"
+    _article = "true or false"
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, bool):
+            raise InvalidRequest(f"{self.json} must be true or false")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Field):
+    """A number, exact as it is written: int or Decimal, never a float."""
+
+    def _read(self, value: object) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise InvalidRequest(f"{self.json} must be a number")
+        return value
+
+    argument = "Amount"
+    _type = "number"
+    _article = "a number"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Number):
+    """More than 0, in whole units: SOL, or tokens of a mint with its own decimals.
+
+    How many decimals fit, and that `maximum` is kept, is for the plan to say: it knows the unit.
+    """
+
+    maximum: int | None = None
+
+    def _bounds(self) -> Schema:
+        bounds: Schema = {"exclusiveMinimum": 0}
+        return bounds if self.maximum is None else bounds | {"maximum": self.maximum}
+
+    def _form(self) -> Schema:
+        return {"minimum": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Sol(Amount):
+    """An amount of SOL.
+
+    Attributes:
+        zero: whether it may be 0.
+    """
+
+    zero: bool = False
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return "SOL, 0 or more" if self.zero else "SOL, more than 0"
+
+    def _read(self, value: object) -> Any:
+        number = Number._read(self, value)
+        if not (self.zero and number == 0):
+            sol_to_lamports(number, self.json)
+        return number
+
+    def _bounds(self) -> Schema:
+        return {"minimum": 0} if self.zero else {"exclusiveMinimum": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Number):
+    """A whole number within bounds; `5.0` is 5."""
+
+    least: int = 0
+    most: int = 0
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return f"a whole number from {self.least:,} to {self.most:,}"
+
+    def _read(self, value: object) -> Any:
+        given = Decimal(Number._read(self, value))
+        # Compared before it is made an int: `1e999999999` would take all memory.
+        if not given.is_finite() or not self.least <= given <= self.most or given != int(given):
+            raise InvalidRequest(self.expected)
+        return int(given)
+
+    @property
+    def expected(self) -> str:
+        """How any other number is refused."""
+        return f"{self.json} must be a whole number from {self.least} to {self.most}"
+
+    argument = "int"
+    _type = "integer"
+
+    def _bounds(self) -> Schema:
+        return {"minimum": self.least, "maximum": self.most}
+
+    def _form(self) -> Schema:
+        return self._bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Texts(Field):
+    """A list of at most `most` texts, each of 1 to `longest` characters.
+
+    Attributes:
+        each: what one is.
+    """
+
+    each: str = ""
+    most: int = 20
+    longest: int = 64
+
+    argument = "Sequence[str]"
+    _type = "array"
+    _article = "an array"
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return f"at most {self.most} texts of 1 to {self.longest} characters"
+
+    def _read(self, value: object) -> Any:
+        if (
+            not isinstance(value, list)
+            or len(value) > self.most
+            or not all(isinstance(item, str) and 0 < len(item) <= self.longest for item in value)
+        ):
+            raise InvalidRequest(
+                f"{self.json} must be an array of at most {self.most} strings of 1 to"
+                f" {self.longest} characters"
+            )
+        return tuple(value)
+
+    def _bounds(self) -> Schema:
+        item = {"type": "string", "description": self.each}
+        return {
+            "items": item | {"minLength": 1, "maxLength": self.longest},
+            "maxItems": self.most,
+        }
+
+    def _form(self) -> Schema:
+        return {"items": {"type": "string", "description": self.each}}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Field):
+    """A value of a form of its own, that its reader checks.
+
+    Attributes:
+        form: its JSON Schema.
+    """
+
+    form: Mapping[str, Any] = field(default_factory=dict)
+
+    def _read(self, value: object) -> Any:
+        return value
+
+    def schema(self) -> Schema:
+        """See `Field.schema`."""
+        return {**self.form, "description": self.text}
+
+    def shown(self) -> Schema:
+        """See `Field.shown`."""
+        return self.schema()
+
+
+_GRANT: Final = {"$ref": "#/components/schemas/Grant"}
+_SENTENCE: Final = {"minLength": 1, "maxLength": 20_000}
+
+
+@dataclass(frozen=True, slots=True)
+class GrantList(Field):
+    """What somebody may do (docs/grants.md): a list of grants, or of their sentences."""
+
+    argument = "Grants"
+    _type = "array"
+    _article = "an array"
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return "[grants](grants.md), or their sentences"
+
+    def _read(self, value: object) -> Any:
+        return value
+
+    def _bounds(self) -> Schema:
+        sentence = {"type": "string", "description": "The sentence of one."} | _SENTENCE
+        return {"items": {"anyOf": [_GRANT, sentence]}, "maxItems": 100}
+
+    def _form(self) -> Schema:
+        return {"items": _GRANT}
+
+    def labelled(self) -> Schema:
+        """Of a form, where each is a sentence."""
+        sentence = {"type": "string", "title": "Sentence"} | _SENTENCE
+        return self.schema() | {"items": sentence}
+
+
+def object_schema(fields: Iterable[Field]) -> Schema:
+    """The JSON Schema of an object that takes these fields and no others."""
+    fields = tuple(fields)
+    made: Schema = {"type": "object", "properties": {each.json: each.schema() for each in fields}}
+    required = [each.json for each in fields if each.is_required]
+    return made | ({"required": required} if required else {}) | {"additionalProperties": False}
+
+
+def nullable(schema: Schema) -> Schema:
+    """The schema, or null."""
+    if isinstance(schema.get("type"), str):
+        enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return schema | {"type": [schema["type"], "null"]} | enum
+    return {"anyOf": [schema, {"type": "null"}]}

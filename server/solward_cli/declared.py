@@ -1,0 +1,113 @@
+"""Declared fields as arguments and options of commands, and what is sent of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from solward.resources.declare import fields_of
+from solward.resources.fields import (
+    Amount,
+    Choice,
+    Field,
+    Flag,
+    GrantList,
+    Recipient,
+    Setting,
+    Time,
+    WalletId,
+    Whole,
+)
+from solward_cli.completed_names import wallet_names
+from solward_cli.options import expiry
+from solward_cli.service_call import exact
+
+if TYPE_CHECKING:
+    from solward.resources.declare import Request
+    from solward_cli.service_call import ServiceCall
+
+Decorator: TypeAlias = Callable[[Any], Any]
+
+
+def request_options(kind: type[Request], *, without: Collection[str] = ()) -> Decorator:
+    """Arguments and options for the fields of a request, but for those `without`."""
+    return options(each for each in fields_of(kind) if each.name not in without)
+
+
+def options(fields: Iterable[Field]) -> Decorator:
+    """An argument for each field that is required, an option for each other one."""
+    shown = [each for each in fields if "cli" not in each.left_out]
+
+    def decorated(command: Any) -> Any:
+        for field in reversed(shown):
+            command = _parameter(field)(command)
+        return command
+
+    return decorated
+
+
+def argument(field: Field) -> str:
+    """Its name as an argument."""
+    return field.cli if field.cli.isupper() else field.name.upper()
+
+
+def _parameter(field: Field) -> Decorator:
+    kind, complete = _kind(field), None
+    if isinstance(field, Recipient | WalletId):
+        complete = wallet_names
+    is_option = field.cli.startswith("--")
+    if not is_option and (field.is_required or field.cli):
+        name = argument(field) if field.is_required else f"[{argument(field)}]"
+        return click.argument(
+            field.name, type=kind, required=field.is_required, metavar=name, shell_complete=complete
+        )
+    option = field.cli or f"--{field.name.replace('_', '-')}"
+    text = f"{field.text}{_default(field)}"
+    match field:
+        case Flag():
+            return click.option(option, field.name, is_flag=True, help=text)
+        case GrantList():
+            more: dict[str, Any] = {"multiple": True, "metavar": "SENTENCE"}
+            text = "Such as 'may transfer up to 0.1 SOL a day, to anybody'; several."
+        case Time():
+            more = {"metavar": "TIME"}
+            text = "When it ends: ISO 8601, or 90d."
+        case _:
+            more = {"required": field.is_required, "shell_complete": complete}
+    return click.option(option, field.name, type=kind, help=text, **more)
+
+
+def _default(field: Field) -> str:
+    if isinstance(field.default, Setting):
+        return f"  [default: {field.default.name}]"
+    if field.is_required or field.default in (None, False):
+        return ""
+    return f"  [default: {field.default}]"
+
+
+def _kind(field: Field) -> Any:
+    match field:
+        case Whole():
+            return click.IntRange(field.least, field.most)
+        case Amount():
+            return exact
+        case Choice():
+            return click.Choice(field.options)
+        case Time():
+            return expiry
+        case _:
+            return str
+
+
+async def sent(call: ServiceCall, kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the client's call for a command's options: wallets by their ids; what was
+    left out is left to the service."""
+    found = {}
+    for each in fields_of(kind):
+        value = values.get(each.name)
+        if value in (None, (), False):
+            continue
+        found[each.name] = (await call.wallet(value)).id if isinstance(each, WalletId) else value
+    return found

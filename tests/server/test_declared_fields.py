@@ -1,0 +1,122 @@
+"""Each field of a declared request is on every surface, or says why not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.promises import promise
+from tests.support.services import serving_api
+
+from solward.client.administration import Admins, Keys
+from solward.resources.credentials import NewAdmin, NewKey, NewSecret
+from solward.resources.declare import Request, fields_of, request_example, requests
+from solward.resources.fields import Field, Setting
+from solward.types.errors import InvalidRequest
+from solward_cli.credentials import admin, key
+from solward_dashboard.forms.request_form import form_schema
+from solward_dashboard.pages.credentials import ADMINS, KEYS
+
+# Request -> its route, the client's method, the command, and the page that makes a form of it.
+SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, Any]] = {
+    NewKey: ("/keys", Keys.create, key.commands["create"], KEYS),
+    NewSecret: ("/keys/{keyId}/rotate", Keys.rotate, key.commands["rotate"], None),
+    NewAdmin: ("/admins", Admins.create, admin.commands["add"], ADMINS),
+}
+FIELDS = [
+    pytest.param(kind, field, id=f"{kind.__name__}.{field.json}")
+    for kind in SURFACES
+    for field in fields_of(kind)
+]
+
+
+def test_every_request_is_looked_at() -> None:
+    assert SURFACES.keys() == set(requests())
+
+
+@promise("fields-on-every-surface")
+@pytest.mark.parametrize(("kind", "field"), FIELDS)
+def test_a_field_is_on_every_surface_or_says_why_not(kind: type[Request], field: Field) -> None:
+    _, call, command, page = SURFACES[kind]
+    found = {
+        "client": field.name in inspect.signature(call).parameters,
+        "cli": field.name in {each.name for each in command.params},
+        "dashboard": page is not None
+        and page.request is kind
+        and field.json in form_schema(fields_of(kind))["properties"],
+    }
+    assert {name for name, has in found.items() if not has} == field.left_out.keys()
+    assert all(field.left_out.values())
+
+
+@promise("fields-on-every-surface")
+async def test_rest_describes_and_takes_what_is_declared(tmp_path: Path) -> None:
+    async with serving_api(tmp_path, max_costs_sol_per_day=Decimal("0.01")) as api:
+        paths = (await api.get("/openapi.json")).json["paths"]
+        for kind, (path, *_) in SURFACES.items():
+            body = paths[f"/api/v1{path}"]["post"]["requestBody"]["content"]["application/json"]
+            assert body["schema"]["properties"].keys() == {each.json for each in fields_of(kind)}
+            assert kind.of(body["example"], api.service.settings)
+
+
+@promise("fields-on-every-surface")
+async def test_a_default_that_is_a_setting_is_the_settings_everywhere(tmp_path: Path) -> None:
+    """0.05 stood in the description, in the command's help and in the dashboard's form, so that a
+    key made there might cost five times the setting."""
+    async with serving_api(tmp_path, max_costs_sol_per_day=Decimal("0.01")) as api:
+        document = (await api.get("/openapi.json")).json
+        body = document["paths"]["/api/v1/keys"]["post"]["requestBody"]["content"]
+        described = body["application/json"]["schema"]["properties"]["maxCostsSolPerDay"]
+        assert described["default"] == Decimal("0.01")
+        await api.post("/keys", {"name": "ci"})
+        (made,) = (await api.get("/keys?details=true")).json["keys"]
+        assert made["maxCostsSolPerDay"]["limit"] == Decimal("0.01")
+    (field,) = (each for each in fields_of(NewKey) if each.default is Setting.MAX_COSTS_SOL_PER_DAY)
+    (option,) = (each for each in key.commands["create"].params if each.name == field.name)
+    assert isinstance(option, click.Option)
+    assert option.help is not None
+    assert option.help.endswith("[default: MAX_COSTS_SOL_PER_DAY]")
+    assert "default" not in form_schema(fields_of(NewKey))["properties"][field.json]
+
+
+@promise("fields-on-every-surface")
+async def test_a_key_is_made_with_its_grants_in_one_request(tmp_path: Path) -> None:
+    """Its name may be another key's, too: a sentence without its subject is the new key's."""
+    async with serving_api(tmp_path) as api:
+        for _ in range(2):
+            said = ["may transfer up to 0.1 SOL a day, to anybody"]
+            made = await api.post("/keys", {"name": "ci", "grants": said})
+            assert made.status == 200, made.text
+        for each in (await api.get("/keys?details=true")).json["keys"]:
+            (sentence,) = each["sentences"]
+            assert sentence.endswith("may transfer up to 0.1 SOL a day, to anybody.")
+        wrong = await api.post("/keys", {"name": "ci", "grants": ["may do as it likes"]})
+        assert (wrong.status, wrong.error.partition(":")[0]) == (400, "grants[0]")
+        assert len((await api.get("/keys")).json["keys"]) == 2
+
+
+@pytest.mark.parametrize(("kind", "field"), FIELDS)
+def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field) -> None:
+    """Null counts as absent; what is no value of the field is refused by its name."""
+    body = request_example(kind)
+    if field.is_required:
+        with pytest.raises(InvalidRequest, match=f"^{field.json} is required and must be "):
+            kind.of(body | {field.json: None}, DEFAULTS)
+    else:
+        of_null = getattr(kind.of(body | {field.json: None}, DEFAULTS), field.name)
+        absent = {name: value for name, value in body.items() if name != field.json}
+        assert of_null == getattr(kind.of(absent, DEFAULTS), field.name)
+    if field.name != "grants":
+        with pytest.raises(InvalidRequest, match=f"^{field.json} must be "):
+            kind.of(body | {field.json: {}}, DEFAULTS)
+
+
+class DEFAULTS:
+    """The settings that are defaults of fields."""
+
+    max_costs_sol_per_day = Decimal("0.05")
