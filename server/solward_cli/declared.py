@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from solward.resources.declare import fields_of
+from solward.resources.declare import Part, fields_of
 from solward.resources.fields import (
     Amount,
     Choice,
     Field,
     Flag,
     GrantList,
+    Json,
     Recipient,
     Setting,
     Time,
+    Usd,
     WalletId,
     Whole,
 )
@@ -38,7 +40,7 @@ def request_options(kind: type[Request], *, without: Collection[str] = ()) -> De
 
 def options(fields: Iterable[Field]) -> Decorator:
     """An argument for each field that is required, an option for each other one."""
-    shown = [each for each in fields if "cli" not in each.left_out]
+    shown = [part for each in fields for part in _parts(each) if "cli" not in part.left_out]
 
     def decorated(command: Any) -> Any:
         for field in reversed(shown):
@@ -46,6 +48,13 @@ def options(fields: Iterable[Field]) -> Decorator:
         return command
 
     return decorated
+
+
+def _parts(field: Field) -> tuple[Field, ...]:
+    """An object's fields are options of their own."""
+    if isinstance(field, Part) and "cli" not in field.left_out:
+        return fields_of(field.kind)
+    return (field,)
 
 
 def argument(field: Field) -> str:
@@ -74,6 +83,9 @@ def _parameter(field: Field) -> Decorator:
         case Time():
             more = {"metavar": "TIME"}
             text = "When it ends: ISO 8601, or 90d."
+        case Json():
+            more = {"multiple": True, "metavar": "NAME=VALUE"}
+            text = f"{field.text} May be given more than once."
         case _:
             more = {"required": field.is_required, "shell_complete": complete}
     return click.option(option, field.name, type=kind, help=text, **more)
@@ -91,7 +103,7 @@ def _kind(field: Field) -> Any:
     match field:
         case Whole():
             return click.IntRange(field.least, field.most)
-        case Amount():
+        case Amount() | Usd():
             return exact
         case Choice():
             return click.Choice(field.options)
@@ -104,10 +116,13 @@ def _kind(field: Field) -> Any:
 async def sent(call: ServiceCall, kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the client's call for a command's options: wallets by their ids; what was
     left out is left to the service."""
-    found = {}
+    found: dict[str, Any] = {}
     for each in fields_of(kind):
         value = values.get(each.name)
-        if value in (None, (), False):
+        if isinstance(each, Part):
+            parts = fields_of(each.kind)
+            value = {part.json: values[part.name] for part in parts if values.get(part.name)}
+        if value in (None, (), False, {}):
             continue
         found[each.name] = (await call.wallet(value)).id if isinstance(each, WalletId) else value
     return found

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ PAGES = "http://127.0.0.1:3000"
 @pytest.fixture(autouse=True)
 def _short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter than any agent may have, because a story takes eleven cycles."""
-    monkeypatch.setattr(fields, "MIN_INTERVAL_MS", INTERVAL_MS)
+    monkeypatch.setattr(fields, "INTERVAL", replace(fields.INTERVAL, least=INTERVAL_MS))
     monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", INTERVAL_MS)
 
 

@@ -26,7 +26,7 @@ def refusal(live: Live, *arguments: str) -> str:
 
 @pytest.mark.more
 def test_a_provider_without_a_model_gets_its_own(live: Live) -> None:
-    agent = made(live, "one", "--wallet", live.wallet(0), "--provider", "rules", *RULE)
+    agent = made(live, "one", "--wallet", live.wallet(0), "--llm-provider", "rules", *RULE)
     assert agent["llmModel"] == "rules"
 
 
@@ -35,25 +35,25 @@ def test_the_default_model_is_the_default_providers_alone(live: Live) -> None:
     wallet = live.wallet(0)
     agent = made(live, "two", "--wallet", wallet, *RULE, **DEFAULTS)
     assert (agent["llmProvider"], agent["llmModel"]) == ("rules", "rules-of-mine")
-    agent = made(live, "three", "--wallet", wallet, "--provider", "rules", *RULE, **DEFAULTS)
+    agent = made(live, "three", "--wallet", wallet, "--llm-provider", "rules", *RULE, **DEFAULTS)
     assert agent["llmModel"] == "rules-of-mine"
     others = DEFAULTS | {"DEFAULT_LLM_PROVIDER": "openai"}
-    agent = made(live, "four", "--wallet", wallet, "--provider", "rules", *RULE, **others)
+    agent = made(live, "four", "--wallet", wallet, "--llm-provider", "rules", *RULE, **others)
     assert (agent["llmProvider"], agent["llmModel"]) == ("rules", "rules")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (RULE, "Give --provider, or set DEFAULT_LLM_PROVIDER; one of: "),
+        (RULE, "Give --llm-provider, or set DEFAULT_LLM_PROVIDER; one of: "),
         (RULE, "rules (no language model)"),
-        ((*RULE, "--provider", "none"), "llmProvider must be one of: "),
+        ((*RULE, "--llm-provider", "none"), "llmProvider must be one of: "),
         ((), "Give --strategy, --strategy-file or --template"),
         ((*RULE, "--set", "a=1"), "--set is of a template; give --template."),
         (("--template", "thief"), "no template is named 'thief'; there are: balance-reporter, "),
-        (("--template", "approved-payee", "--provider", "rules"), "recipient: is required"),
+        (("--template", "approved-payee", "--llm-provider", "rules"), "recipient: is required"),
         (
-            ("--template", "balance-reporter", "--provider", "rules"),
+            ("--template", "balance-reporter", "--llm-provider", "rules"),
             "is for a language model, and the provider 'rules' is none",
         ),
         (("--template", "approved-payee", "--set", "recipient"), "neither NAME=VALUE"),
@@ -69,7 +69,7 @@ def test_a_template_fills_what_is_left_out(live: Live) -> None:
     agent = made(
         live,
         *("payer", "--template", "approved-payee", "--set", f"recipient={STRANGER}"),
-        *("--set", "amount=0.05", "--provider", "rules", *RULE),
+        *("--set", "amount=0.05", "--llm-provider", "rules", *RULE),
     )
     assert (agent["strategy"], agent["loopIntervalMs"]) == ("always do wait", 21_600_000)
     (grants,) = live.get(f"/agents/{agent['id']}/limits")["grants"]

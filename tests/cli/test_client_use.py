@@ -541,8 +541,16 @@ def test_a_question_is_left_by_one_interrupt(
 
 def test_an_agent_is_made_with_a_wallet_of_its_own_and_started(live: Live) -> None:
     made = live.json(
-        *("agent", "create", "own", "--strategy", "always do wait", "--max-sol", "0.25"),
-        *("--provider", "rules", "--model", "rules", "--start"),
+        *(
+            "agent",
+            "create",
+            "own",
+            "--strategy",
+            "always do wait",
+            "--max-sol-per-transaction",
+            "0.25",
+        ),
+        *("--llm-provider", "rules", "--llm-model", "rules", "--start"),
     )
     assert (made["status"], made["guardrails"]["maxSolPerTransaction"]) == (
         "running",
@@ -554,8 +562,16 @@ def test_an_agent_is_made_with_a_wallet_of_its_own_and_started(live: Live) -> No
 
 def test_an_agents_limits_have_their_units(live: Live) -> None:
     shown = live.run(
-        *("agent", "create", "limited", "--strategy", "always do wait", "--max-sol", "0.25"),
-        *("--provider", "rules", "--model", "rules", "--interval-ms", "5400000"),
+        *(
+            "agent",
+            "create",
+            "limited",
+            "--strategy",
+            "always do wait",
+            "--max-sol-per-transaction",
+            "0.25",
+        ),
+        *("--llm-provider", "rules", "--llm-model", "rules", "--loop-interval-ms", "5400000"),
     )
     rows = [re.split(" {2,}", line.strip()) for line in shown.splitlines()]
     assert ["SOL a transaction", "0.25"] in rows
@@ -572,8 +588,16 @@ def test_wrapped_sol_is_told_apart(live: Live) -> None:
 
 def test_an_agent_that_is_made_and_cannot_start_is_told_with_its_id(live: Live) -> None:
     told = live.error(
-        *("agent", "create", "away", "--strategy", "be careful", "--max-sol", "0.1"),
-        *("--provider", "openai", "--model", "gpt-4o-mini", "--start"),
+        *(
+            "agent",
+            "create",
+            "away",
+            "--strategy",
+            "be careful",
+            "--max-sol-per-transaction",
+            "0.1",
+        ),
+        *("--llm-provider", "openai", "--llm-model", "gpt-4o-mini", "--start"),
         OPENAI_API_KEY="",
     )
     made = live.json("agent", "show", "away")
@@ -609,7 +633,15 @@ def test_a_strategy_comes_from_a_file_and_defaults_from_the_settings(
 ) -> None:
     file = tmp_path / "strategy.txt"
     file.write_text("always do wait\n")
-    command = ("agent", "create", "filed", "--max-sol", "1", "--strategy-file", str(file))
+    command = (
+        "agent",
+        "create",
+        "filed",
+        "--max-sol-per-transaction",
+        "1",
+        "--strategy-file",
+        str(file),
+    )
     defaults = {
         "DEFAULT_LLM_PROVIDER": "rules",
         "DEFAULT_LLM_MODEL": "rules",
@@ -619,7 +651,7 @@ def test_a_strategy_comes_from_a_file_and_defaults_from_the_settings(
     }
     assert "always do wait" in live.run(*command, **defaults)
     for wrong in (
-        ("agent", "create", "x", "--max-sol", "1"),
+        ("agent", "create", "x", "--max-sol-per-transaction", "1"),
         ("agent", "create", "x", "--strategy", "always do wait"),
         (*command, "--strategy", "always do wait"),
         ("agent", "chat", "demo-agent", "--json"),

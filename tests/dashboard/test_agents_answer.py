@@ -33,6 +33,9 @@ def agent(**fields: Any) -> Agent:
             "strategy": "save",
             "loopIntervalMs": 60_000,
             "guardrails": {},
+            "llmOptions": {},
+            "llmBudget": {},
+            "isLlm": True,
             "createdAt": "2026-11-21T10:00:00.000Z",
         }
         | fields

@@ -27,6 +27,7 @@ AGENT = Agent.of(
             "maxTransactionsPerMinute": 2,
             "dailySpendingLimitSol": 3,
         },
+        "isLlm": True,
         "createdAt": "2026-11-21T10:00:00.000Z",
     }
 )

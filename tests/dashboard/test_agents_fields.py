@@ -89,7 +89,6 @@ def test_guardrails_begin_with_what_the_service_allows() -> None:
     assert fields.limits_now(limits) == {
         "maxSolPerTransaction": Decimal("0.7"),
         "maxTransactionsPerMinute": 9,
-        "dailySpendingLimitSol": 10,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -14,19 +15,50 @@ from tests.promises import promise
 from tests.support.services import serving_api
 
 from solward.client.administration import Admins, Keys
+from solward.client.agents import Agents
+from solward.operations.generate import CALLS
+from solward.resources.agents import AgentChange, NewAgent
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
-from solward.resources.declare import Request, fields_of, request_example, requests
-from solward.resources.fields import Field, Setting
+from solward.resources.declare import Part, Request, fields_of, request_example
+from solward.resources.fields import Field, GrantList, Json, Setting
+from solward.support import jsontext
 from solward.types.errors import InvalidRequest
+from solward_cli.agent.command import agent
 from solward_cli.credentials import admin, key
 from solward_dashboard.forms.request_form import form_schema
+from solward_dashboard.pages.agents.fields import change_parameters, create_parameters
 from solward_dashboard.pages.credentials import ADMINS, KEYS
 
-# Request -> its route, the client's method, the command, and the page that makes a form of it.
-SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, Any]] = {
-    NewKey: ("/keys", Keys.create, key.commands["create"], KEYS),
-    NewSecret: ("/keys/{keyId}/rotate", Keys.rotate, key.commands["rotate"], None),
-    NewAdmin: ("/admins", Admins.create, admin.commands["add"], ADMINS),
+
+def page(kind: Any) -> set[str]:
+    """The fields of a page of credentials."""
+    shown = form_schema(fields_of(kind.request))["properties"]
+    return {each.name for each in fields_of(kind.request) if each.json in shown}
+
+
+def of_agents(make: Callable[..., dict[str, Any]], *more: Any) -> set[str]:
+    """The fields that the dialog of an agent sends."""
+    filled: dict[str, Any] = defaultdict(dict, template="t", parameters={}, grants=[])
+    return set(make(filled, *more))
+
+
+# Request -> its route, the client's method, the command, and the fields of the page's form.
+SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[str]]] = {
+    NewKey: ("POST /keys", Keys.create, key.commands["create"], page(KEYS)),
+    NewSecret: ("POST /keys/{keyId}/rotate", Keys.rotate, key.commands["rotate"], set()),
+    NewAdmin: ("POST /admins", Admins.create, admin.commands["add"], page(ADMINS)),
+    NewAgent: (
+        "POST /agents",
+        Agents.create,
+        agent.commands["create"],
+        of_agents(create_parameters, "wallet"),
+    ),
+    AgentChange: (
+        "PATCH /agents/{agentId}",
+        Agents.change,
+        agent.commands["change"],
+        of_agents(change_parameters),
+    ),
 }
 FIELDS = [
     pytest.param(kind, field, id=f"{kind.__name__}.{field.json}")
@@ -36,19 +68,19 @@ FIELDS = [
 
 
 def test_every_request_is_looked_at() -> None:
-    assert SURFACES.keys() == set(requests())
+    assert SURFACES.keys() == {each.request for calls in CALLS.values() for each in calls}
 
 
 @promise("fields-on-every-surface")
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
 def test_a_field_is_on_every_surface_or_says_why_not(kind: type[Request], field: Field) -> None:
-    _, call, command, page = SURFACES[kind]
+    _, call, command, shown = SURFACES[kind]
+    parts = {each.name for each in fields_of(field.kind)} if isinstance(field, Part) else set()
+    options = {each.name for each in command.params}
     found = {
         "client": field.name in inspect.signature(call).parameters,
-        "cli": field.name in {each.name for each in command.params},
-        "dashboard": page is not None
-        and page.request is kind
-        and field.json in form_schema(fields_of(kind))["properties"],
+        "cli": field.name in options or (parts and parts <= options and not field.left_out),
+        "dashboard": field.name in shown,
     }
     assert {name for name, has in found.items() if not has} == field.left_out.keys()
     assert all(field.left_out.values())
@@ -58,9 +90,12 @@ def test_a_field_is_on_every_surface_or_says_why_not(kind: type[Request], field:
 async def test_rest_describes_and_takes_what_is_declared(tmp_path: Path) -> None:
     async with serving_api(tmp_path, max_costs_sol_per_day=Decimal("0.01")) as api:
         paths = (await api.get("/openapi.json")).json["paths"]
-        for kind, (path, *_) in SURFACES.items():
-            body = paths[f"/api/v1{path}"]["post"]["requestBody"]["content"]["application/json"]
-            assert body["schema"]["properties"].keys() == {each.json for each in fields_of(kind)}
+        for kind, (route, *_) in SURFACES.items():
+            method, path = route.split()
+            described = paths[f"/api/v1{path}"][method.lower()]["requestBody"]["content"]
+            body = described["application/json"]
+            declared = {each.json for each in fields_of(kind)}
+            assert body["schema"]["properties"].keys() - {"walletId"} == declared - {"walletId"}
             assert kind.of(body["example"], api.service.settings)
 
 
@@ -103,7 +138,7 @@ async def test_a_key_is_made_with_its_grants_in_one_request(tmp_path: Path) -> N
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
 def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field) -> None:
     """Null counts as absent; what is no value of the field is refused by its name."""
-    body = request_example(kind)
+    body = jsontext.loads(jsontext.dumps(request_example(kind)))
     if field.is_required:
         with pytest.raises(InvalidRequest, match=f"^{field.json} is required and must be "):
             kind.of(body | {field.json: None}, DEFAULTS)
@@ -111,7 +146,7 @@ def test_a_field_refuses_what_it_does_not_take(kind: type[Request], field: Field
         of_null = getattr(kind.of(body | {field.json: None}, DEFAULTS), field.name)
         absent = {name: value for name, value in body.items() if name != field.json}
         assert of_null == getattr(kind.of(absent, DEFAULTS), field.name)
-    if field.name != "grants":
+    if not isinstance(field, GrantList | Json | Part):
         with pytest.raises(InvalidRequest, match=f"^{field.json} must be "):
             kind.of(body | {field.json: {}}, DEFAULTS)
 

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
 from solward.agents.templates.template import Filled
+from solward.resources.agents import Guardrails, LlmBudget, NewAgent
+from solward.resources.declare import annotated, fields_of
+from solward.resources.fields import Field, Sol, Text
 from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.money import sol_to_lamports
 
-DEFAULT_INTERVAL_MS = 60_000
-MIN_INTERVAL_MS = 1_000
-# About 24.8 days, the longest timer of 32 bits.
-MAX_INTERVAL_MS = 2**31 - 1
-
-_MAX_NAME = 100
-_MAX_MODEL = 200
-_MAX_STRATEGY = 20_000
-_MAX_PER_MINUTE = 1_000_000
-
-_MAX_TOKENS = 10**12
-_MAX_USD = 10**6
-
-BUDGET_FIELDS = ("maxTokensPerCycle", "maxTokensPerDay", "maxUsdPerDay")
-GUARDRAIL_FIELDS = (
-    "maxSolPerTransaction",
-    "maxTransactionsPerMinute",
-    "dailySpendingLimitSol",
-    "maxCostsSolPerDay",
-)
+_FIELDS = annotated(NewAgent)
+INTERVAL = _FIELDS["loop_interval_ms"]
+BUDGET_FIELDS = {each.json: each for each in fields_of(LlmBudget)}
+GUARDRAIL_FIELDS = {each.json: each for each in fields_of(Guardrails)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +60,8 @@ def read_create(
         InvalidRequest: naming the field.
     """
     short = body.get("walletId") is None and "maxSolPerTransaction" in body
-    name = _text(body, "name", _MAX_NAME, printable=True)
-    wallet_id = None if short else _text(body, "walletId", _MAX_NAME)
+    name = _text(body, _FIELDS["name"], printable=True)
+    wallet_id = None if short else _text(body, _FIELDS["wallet_id"])
     chosen: dict[str, Any] = dict(body)
     if short or body.get("template") is not None:
         if chosen.get("llmProvider") is None:
@@ -91,8 +77,8 @@ def read_create(
         name=name,
         wallet_id=wallet_id,
         llm_provider=provider,
-        llm_model=_text(chosen, "llmModel", _MAX_MODEL, printable=True),
-        strategy=_text(body, "strategy", _MAX_STRATEGY),
+        llm_model=_text(chosen, _FIELDS["llm_model"], printable=True),
+        strategy=_text(body, _FIELDS["strategy"]),
         guardrails=read_guardrails(body, defaults.guardrails),
         loop_interval_ms=_interval(body),
         llm_options=_object(body, "llmOptions"),
@@ -133,13 +119,13 @@ def read_update(
         raise InvalidRequest("walletId cannot be changed; create another agent for another wallet")
     changed: dict[str, Any] = {}
     if "name" in body:
-        changed["name"] = _text(body, "name", _MAX_NAME, printable=True)
+        changed["name"] = _text(body, _FIELDS["name"], printable=True)
     if "llmProvider" in body:
         changed["llm_provider"] = _provider(body, providers)
     if "llmModel" in body:
-        changed["llm_model"] = _text(body, "llmModel", _MAX_MODEL, printable=True)
+        changed["llm_model"] = _text(body, _FIELDS["llm_model"], printable=True)
     if "strategy" in body:
-        changed["strategy"] = _text(body, "strategy", _MAX_STRATEGY)
+        changed["strategy"] = _text(body, _FIELDS["strategy"])
     if "loopIntervalMs" in body:
         changed["loop_interval_ms"] = _interval(body)
     if "guardrails" in body or any(field in body for field in GUARDRAIL_FIELDS):
@@ -160,11 +146,9 @@ def read_budget(fields: Mapping[str, Any], current: TokenBudget | None = None) -
     was = current or DEFAULT_BUDGET
     refuse_unknown(fields, BUDGET_FIELDS, "llmBudget.")
     values = was.to_json() | dict(fields)
-    for name in ("maxTokensPerCycle", "maxTokensPerDay"):
+    for name, field in BUDGET_FIELDS.items():
         if values.get(name) is not None:
-            values[name] = _whole(values[name], f"llmBudget.{name}", 1, _MAX_TOKENS)
-    if values.get("maxUsdPerDay") is not None:
-        values["maxUsdPerDay"] = _usd(values["maxUsdPerDay"], "llmBudget.maxUsdPerDay")
+            values[name] = replace(field, name=f"llmBudget.{name}").read(values[name])
     budget = budget_of(values)
     # Whoever changes an agent and sends back what was shown chose nothing.
     same = budget.max_nanousd_per_day == was.max_nanousd_per_day
@@ -196,37 +180,15 @@ def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> Agent
 
 
 def _guardrail(field: str, value: object, label: str) -> int:
-    if field == "maxTransactionsPerMinute":
-        return _whole(value, label, 1, _MAX_PER_MINUTE)
-    return sol_to_lamports(value, label)
+    declared = GUARDRAIL_FIELDS[field]
+    if isinstance(declared, Sol):
+        return sol_to_lamports(value, label)
+    return int(replace(declared, name=label).read(value))
 
 
 def _interval(body: Mapping[str, Any]) -> int:
-    value = body.get("loopIntervalMs")
-    if value is None:
-        return DEFAULT_INTERVAL_MS
-    return _whole(value, "loopIntervalMs", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
-
-
-def _whole(value: object, field: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise InvalidRequest(f"{field} must be a number")
-    # Compared before it is converted: int(Decimal("1e999999999")) would never end.
-    if not (Decimal(value).is_finite() and least <= value <= most and value == int(value)):
-        raise InvalidRequest(f"{field} must be a whole number from {least} to {most}")
-    return int(value)
-
-
-def _usd(value: object, field: str) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise InvalidRequest(f"{field} must be a number")
-    amount = Decimal(value)
-    if not (amount.is_finite() and 0 < amount <= _MAX_USD):
-        raise InvalidRequest(f"{field} must be more than 0 and at most {_MAX_USD}")
-    exact: int | str = amount.as_tuple().exponent
-    if isinstance(exact, int) and exact < -9:
-        raise InvalidRequest(f"{field} must have at most 9 decimals")
-    return amount
+    value = body.get(INTERVAL.json)
+    return int(INTERVAL.default if value is None else INTERVAL.read(value))  # type: ignore[arg-type]
 
 
 def _object(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
@@ -248,7 +210,9 @@ def _provider(body: Mapping[str, Any], providers: Collection[str]) -> str:
     return value
 
 
-def _text(body: Mapping[str, Any], field: str, most: int, *, printable: bool = False) -> str:
+def _text(body: Mapping[str, Any], declared: Field, *, printable: bool = False) -> str:
+    assert isinstance(declared, Text)
+    field, most = declared.json, declared.most
     value = body.get(field)
     if value is None:
         raise InvalidRequest(f"{field} is required")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from solward.client.agent_models import (
     AcceptedPlugin,
-    Agent,
     AgentTemplate,
     Decision,
     Memory,
@@ -75,6 +74,7 @@ from solward.client.webhook import (
     verify_alerts,
     verify_delivery,
 )
+from solward.resources.agents import Agent
 from solward.resources.credentials import (
     AdminCredential,
     ApiKey,

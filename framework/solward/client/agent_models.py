@@ -12,32 +12,6 @@ from solward.types.manifest import Manifest, Terms, read_manifest, read_terms
 
 
 @dataclass(frozen=True, slots=True)
-class Agent(Answer):
-    """An agent; `status` is idle, running, paused, stopped or error.
-
-    Attributes:
-        guardrails: its own limits, in SOL.
-        is_llm: False when its provider is not a language model.
-        error: why its last cycle failed.
-    """
-
-    id: str
-    name: str
-    wallet_id: str
-    status: str
-    llm_provider: str
-    llm_model: str
-    strategy: str
-    loop_interval_ms: int
-    guardrails: Mapping[str, Any]
-    llm_options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    llm_budget: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    is_llm: bool = field(default=True, kw_only=True)
-    created_at: datetime
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class TemplatePreview(Answer):
     """What an agent of a template would be.
 

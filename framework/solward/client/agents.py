@@ -7,27 +7,24 @@ from contextlib import aclosing
 from typing import Any
 
 from solward.client.agent_models import (
-    Agent,
     AgentTemplate,
     Decision,
     Memory,
     TemplatePreview,
 )
-from solward.client.arguments import Amount, json_fields, optional_number, segment, without_floats
+from solward.client.arguments import json_fields, segment
 from solward.client.errors import BadAnswer, ServerError
-from solward.client.http import Http, read_answer
-from solward.client.policy import Grants
+from solward.client.http import read_answer
+from solward.client.requests import AgentRequests
 from solward.client.wallets import find_one
+from solward.resources.agents import Agent
 
 # A model may think long before its first word; the provider's deadline bounds it.
 _CHAT_SILENCE_S = 300.0
 
 
-class Agents:
+class Agents(AgentRequests):
     """Agents: create, start, stop, chat, and read their decisions and memory."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def list(self) -> tuple[Agent, ...]:
         """Every agent this token may see."""
@@ -45,62 +42,6 @@ class Agents:
             AmbiguousName: there are several.
         """
         return find_one("agent", name_or_id, await self.list())
-
-    async def create(
-        self,
-        *,
-        name: str,
-        strategy: str | None = None,
-        template: str | None = None,
-        template_parameters: Mapping[str, Any] | None = None,
-        wallet_id: str | None = None,
-        llm_provider: str | None = None,
-        llm_model: str | None = None,
-        llm_options: Mapping[str, Any] | None = None,
-        llm_budget: Mapping[str, Any] | None = None,
-        loop_interval_ms: int | None = None,
-        guardrails: Mapping[str, Any] | None = None,
-        max_sol_per_transaction: Amount | None = None,
-        max_transactions_per_minute: int | None = None,
-        daily_spending_limit_sol: Amount | None = None,
-        max_costs_sol_per_day: Amount | None = None,
-        grants: Grants | None = None,
-    ) -> Agent:
-        """A new agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
-        wallet, and the service's default provider and model may do; so with `template`.
-
-        Args:
-            strategy: required without a template.
-            template: one of `templates()`, which gives strategy, interval, guardrails and grants
-                where they are left out.
-            template_parameters: by its schema; numbers are int or Decimal, no float.
-            grants: what it may do; none of them: it only reads; None: by its limits alone.
-        """
-        body = json_fields(
-            name=name,
-            strategy=strategy,
-            template=template,
-            template_parameters=template_parameters,
-            wallet_id=wallet_id,
-            llm_provider=llm_provider,
-            llm_model=llm_model,
-            llm_options=without_floats(llm_options),
-            llm_budget=llm_budget,
-            loop_interval_ms=loop_interval_ms,
-            guardrails=guardrails,
-            max_sol_per_transaction=optional_number(
-                max_sol_per_transaction, "max_sol_per_transaction"
-            ),
-            max_transactions_per_minute=max_transactions_per_minute,
-            daily_spending_limit_sol=optional_number(
-                daily_spending_limit_sol, "daily_spending_limit_sol"
-            ),
-            max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
-            grants=None if grants is None else [*grants],
-        )
-        made = await self._http.send("POST", "/agents", body)
-        # That answer has a few fields only, so the whole agent is read.
-        return await self.get(self._http.read(lambda raw: str(raw["id"]), made))
 
     async def templates(self) -> tuple[AgentTemplate, ...]:
         """The starting points of agents."""
@@ -126,39 +67,6 @@ class Agents:
         body = json_fields(parameters=parameters, guardrails=guardrails)
         path = f"/agent-templates/{segment(template, 'template')}/preview"
         return self._http.read(TemplatePreview.of, await self._http.send("POST", path, body))
-
-    async def change(
-        self,
-        agent_id: str,
-        *,
-        name: str | None = None,
-        strategy: str | None = None,
-        llm_provider: str | None = None,
-        llm_model: str | None = None,
-        llm_options: Mapping[str, Any] | None = None,
-        llm_budget: Mapping[str, Any] | None = None,
-        loop_interval_ms: int | None = None,
-        guardrails: Mapping[str, Any] | None = None,
-        grants: Grants | None = None,
-    ) -> Agent:
-        """Change the given fields; a running agent uses them from its next cycle on.
-
-        `grants` count at once; `SolwardClient.policy.put` takes it out of them. A number of
-        `llm_budget` that is None removes that limit.
-        """
-        body = json_fields(
-            name=name,
-            strategy=strategy,
-            llm_provider=llm_provider,
-            llm_model=llm_model,
-            llm_options=without_floats(llm_options),
-            llm_budget=llm_budget,
-            loop_interval_ms=loop_interval_ms,
-            guardrails=guardrails,
-            grants=None if grants is None else [*grants],
-        )
-        changed = await self._http.send("PATCH", _path(agent_id), body)
-        return self._http.read(Agent.of, changed)
 
     async def delete(self, agent_id: str) -> None:
         """Delete it with its decisions and memory; its transactions stay."""

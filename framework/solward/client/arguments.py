@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from solward.resources.declare import Request, fields_of
-from solward.resources.fields import Field, GrantList, Number, Texts, Time, Whole, camel
+from solward.resources.fields import Field, GrantList, Json, Number, Texts, Time, Whole, camel
 from solward.types.errors import InvalidRequest
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
 
@@ -132,6 +132,8 @@ def _sent(field: Field, value: Any) -> Any:
             return optional_number(value, field.name)
         case Time():
             return moment_text(value, field.name)
+        case Json():
+            return without_floats(value)
         case Texts() | GrantList():
             return None if value is None else [*value]
         case _:

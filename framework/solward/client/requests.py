@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount, requested, segment
 from solward.client.http import Http
-from solward.resources import credentials, declare
-from solward.resources.answers import Raw
+from solward.resources import agents, credentials
+from solward.resources.answers import A, Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 
@@ -18,6 +18,10 @@ Grants: TypeAlias = Sequence[Raw | str]
 class _Requests:
     def __init__(self, http: Http) -> None:
         self._http = http
+
+    async def _whole(self, path: str, kind: type[A], answer: Any) -> A:
+        made = self._http.read(lambda raw: str(raw["id"]), answer)
+        return self._http.read(kind.of, await self._http.get(f"{path}/{made}"))
 
 
 class KeyRequests(_Requests):
@@ -95,3 +99,128 @@ class AdminRequests(_Requests):
         body = requested(credentials.NewAdmin, name=name, role=role, expires_at=expires_at)
         answer = await self._http.send("POST", "/admins", body)
         return self._http.read(credentials.CreatedAdmin.of, answer)
+
+
+class AgentRequests(_Requests):
+    """The requests that change one."""
+
+    async def create(
+        self,
+        *,
+        max_sol_per_transaction: Amount | None = None,
+        max_transactions_per_minute: int | None = None,
+        daily_spending_limit_sol: Amount | None = None,
+        max_costs_sol_per_day: Amount | None = None,
+        name: str,
+        wallet_id: str | None = None,
+        llm_provider: str | None = None,
+        llm_model: str | None = None,
+        strategy: str | None = None,
+        loop_interval_ms: int | None = None,
+        llm_options: Mapping[str, Any] | None = None,
+        llm_budget: Mapping[str, Any] | None = None,
+        guardrails: Mapping[str, Any] | None = None,
+        grants: Grants | None = None,
+        template: str | None = None,
+        template_parameters: Mapping[str, Any] | None = None,
+    ) -> agents.Agent:
+        """Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
+        wallet, and the service's default provider and model may do; so with `template`.
+
+        Args:
+            max_sol_per_transaction: SOL in one transaction.
+            max_transactions_per_minute: transactions in any 60 seconds.
+            daily_spending_limit_sol: SOL in any 24 hours.
+            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; without one, the wallet's
+                ceiling holds.
+            name: for people.
+            wallet_id: the wallet it uses; without one it gets a new one.
+            llm_provider: a loaded provider.
+            llm_model: the provider's model.
+            strategy: what it is to do.
+            loop_interval_ms: milliseconds from the start of a cycle to the next; 60000 where it is
+                None.
+            llm_options: by the provider's own schema.
+            llm_budget: what its model may use.
+            guardrails: its own limits; each may stand beside it instead.
+            grants: what it may do; `[]`: it only reads.
+            template: gives what is left out; `solward agent templates` lists them.
+            template_parameters: by the template's schema.
+        """
+        body = requested(
+            agents.NewAgent,
+            max_sol_per_transaction=max_sol_per_transaction,
+            max_transactions_per_minute=max_transactions_per_minute,
+            daily_spending_limit_sol=daily_spending_limit_sol,
+            max_costs_sol_per_day=max_costs_sol_per_day,
+            name=name,
+            wallet_id=wallet_id,
+            llm_provider=llm_provider,
+            llm_model=llm_model,
+            strategy=strategy,
+            loop_interval_ms=loop_interval_ms,
+            llm_options=llm_options,
+            llm_budget=llm_budget,
+            guardrails=guardrails,
+            grants=grants,
+            template=template,
+            template_parameters=template_parameters,
+        )
+        answer = await self._http.send("POST", "/agents", body)
+        return await self._whole("/agents", agents.Agent, answer)
+
+    async def change(
+        self,
+        agent_id: str,
+        *,
+        max_sol_per_transaction: Amount | None = None,
+        max_transactions_per_minute: int | None = None,
+        daily_spending_limit_sol: Amount | None = None,
+        max_costs_sol_per_day: Amount | None = None,
+        name: str | None = None,
+        llm_provider: str | None = None,
+        llm_model: str | None = None,
+        strategy: str | None = None,
+        loop_interval_ms: int | None = None,
+        llm_options: Mapping[str, Any] | None = None,
+        llm_budget: Mapping[str, Any] | None = None,
+        guardrails: Mapping[str, Any] | None = None,
+        grants: Grants | None = None,
+    ) -> agents.Agent:
+        """Change the given fields; a running agent goes by them from its next cycle, by `grants` at
+        once. A number of `llm_budget` that is None removes that limit.
+
+        Args:
+            max_sol_per_transaction: SOL in one transaction.
+            max_transactions_per_minute: transactions in any 60 seconds.
+            daily_spending_limit_sol: SOL in any 24 hours.
+            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; without one, the wallet's
+                ceiling holds.
+            name: for people.
+            llm_provider: a loaded provider.
+            llm_model: the provider's model.
+            strategy: what it is to do.
+            loop_interval_ms: milliseconds from the start of a cycle to the next.
+            llm_options: by the provider's own schema.
+            llm_budget: what its model may use.
+            guardrails: its own limits; each may stand beside it instead.
+            grants: what it may do; `[]`: it only reads.
+        """
+        body = requested(
+            agents.AgentChange,
+            max_sol_per_transaction=max_sol_per_transaction,
+            max_transactions_per_minute=max_transactions_per_minute,
+            daily_spending_limit_sol=daily_spending_limit_sol,
+            max_costs_sol_per_day=max_costs_sol_per_day,
+            name=name,
+            llm_provider=llm_provider,
+            llm_model=llm_model,
+            strategy=strategy,
+            loop_interval_ms=loop_interval_ms,
+            llm_options=llm_options,
+            llm_budget=llm_budget,
+            guardrails=guardrails,
+            grants=grants,
+        )
+        answer = await self._http.send("PATCH", f"/agents/{segment(agent_id, 'agent_id')}", body)
+        return self._http.read(agents.Agent.of, answer)

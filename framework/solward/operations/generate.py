@@ -15,7 +15,7 @@ from pathlib import Path
 
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources import credentials, declare
+from solward.resources import agents, credentials
 from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
@@ -127,14 +127,14 @@ def client() -> str:
 _REQUESTS = """\
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount, requested, segment
 from solward.client.http import Http
-from solward.resources import credentials, declare
-from solward.resources.answers import Raw
+from solward.resources import {modules}
+from solward.resources.answers import A, Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 
@@ -142,27 +142,37 @@ Grants: TypeAlias = Sequence[Raw | str]
 class _Requests:
     def __init__(self, http: Http) -> None:
         self._http = http
+
+    async def _whole(self, path: str, kind: type[A], answer: Any) -> A:
+        made = self._http.read(lambda raw: str(raw["id"]), answer)
+        return self._http.read(kind.of, await self._http.get(f"{path}/{made}"))
 """
-_CALLS: Mapping[str, tuple[Call, ...]] = {
+# The client's class with the methods -> what it calls.
+CALLS: Mapping[str, tuple[Call, ...]] = {
     "KeyRequests": credentials.KEY_CALLS,
     "AdminRequests": credentials.ADMIN_CALLS,
+    "AgentRequests": agents.AGENT_CALLS,
 }
 
 
 def requests() -> str:
     """`solward/client/requests.py`."""
     made = []
-    for name, calls in _CALLS.items():
+    for name, calls in CALLS.items():
         made.append(f'\nclass {name}(_Requests):\n    """The requests that change one."""\n')
         made += [_request(each) for each in calls]
-    return _formatted("What the client asks for: one method a declared request.", _REQUESTS, made)
+    modules = {
+        _qualified(each.request).partition(".")[0] for each in itertools.chain(*CALLS.values())
+    }
+    head = _REQUESTS.replace("{modules}", ", ".join(sorted(modules)))
+    return _formatted("What the client asks for: one method a declared request.", head, made)
 
 
 def _request(call: Call) -> str:
     fields = fields_of(call.request)
     placed = re.findall(r"\{(\w+)\}", call.path)
     path = re.sub(r"\{(\w+)\}", r"{segment(\1, '\1')}", call.path)
-    kinds = [f"credentials.{kind.__name__}" for kind in (call.request, call.answer)]
+    kinds = [_qualified(kind) for kind in (call.request, call.answer)]
     sent = ", ".join(f"{each.name}={each.name}" for each in fields)
     said = [f"    {each.name}: {_about(each)}" for each in fields]
     first = ", ".join(["self", *(f"{each}: str" for each in placed)])
@@ -172,9 +182,15 @@ def _request(call: Call) -> str:
         call.does,
         f"body = requested({kinds[0]}, {sent})",
         f"answer = await self._http.send({call.method!r}, {'f' * bool(placed)}{path!r}, body)",
-        f"return self._http.read({kinds[1]}.of, answer)",
+        f"return await self._whole({path!r}, {kinds[1]}, answer)"
+        if call.is_short
+        else f"return self._http.read({kinds[1]}.of, answer)",
         arguments=said,
     )
+
+
+def _qualified(kind: type) -> str:
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def _asked(field: Field) -> str:
@@ -196,10 +212,12 @@ def _about(field: Field) -> str:
 def rest_page() -> str:
     """`docs/rest.md`, with the tables of fields between their marks."""
     text = _REST.read_text()
-    for kind in declare.requests():
+    for kind in {each.request for calls in CALLS.values() for each in calls}:
         mark = f"<!-- fields of {kind.__name__} -->\n"
-        before, _, rest = text.partition(mark)
-        text = before + mark + "\n".join(_table(kind)) + "\n" + rest[rest.index("<!-- end -->") :]
+        before, found, rest = text.partition(mark)
+        if found:
+            end = rest[rest.index("<!-- end -->") :]
+            text = before + mark + "\n".join(_table(kind)) + "\n" + end
     return text
 
 
@@ -253,7 +271,8 @@ def _method(signature: str, about: str, *body: str, arguments: Sequence[str] = (
     documented = textwrap.wrap(f'"""{about}"""', _WIDTH - 8)
     if arguments:
         wrapped = (textwrap.wrap(each, _WIDTH - 8, subsequent_indent=8 * " ") for each in arguments)
-        documented = [f'"""{about}', "", "Args:", *itertools.chain(*wrapped), '"""']
+        said = textwrap.wrap(f'"""{about}', _WIDTH - 8)
+        documented = [*said, "", "Args:", *itertools.chain(*wrapped), '"""']
     lines = "".join(f"        {line}\n" for line in (*documented, *body))
     return f"    async def {signature}:\n{lines}"
 

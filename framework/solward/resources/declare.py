@@ -9,7 +9,6 @@ class RotateKey(Request):
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from decimal import Decimal
@@ -82,7 +81,7 @@ class Call:
         name: of the client's method.
         does: what it does, for the method's docstring.
         path: below the API's prefix; it may name the method's arguments in braces.
-        request: None where it has no body.
+        is_short: its answer has a few fields alone, the id among them: the rest is read after it.
     """
 
     name: str
@@ -91,16 +90,7 @@ class Call:
     path: str
     request: type[Request]
     answer: type
-
-
-def requests() -> list[type[Request]]:
-    """Every declared request of a module that is imported."""
-    # `slots=True` makes a class anew, and the one before is a subclass for a while.
-    return [
-        each
-        for each in Request.__subclasses__()
-        if vars(sys.modules[each.__module__]).get(each.__name__) is each
-    ]
+    is_short: bool = False
 
 
 def fields_of(kind: type[Request]) -> tuple[Field, ...]:
@@ -121,6 +111,27 @@ def request_example(kind: type[Request]) -> dict[str, Any]:
     """A body by the examples of its fields."""
     found = {each.json: each.example for each in fields_of(kind)}
     return {name: value for name, value in found.items() if value is not REQUIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Field):
+    """An object with the fields of `kind`."""
+
+    kind: type[Request] = Request
+
+    argument = "Mapping[str, Any]"
+
+    _type = "object"
+    _article = "an object"
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, Mapping):
+            raise InvalidRequest(f"{self.json} must be an object")
+        return value
+
+    def schema(self) -> Schema:
+        """See `Field.schema`."""
+        return request_schema(self.kind) | {"description": self.text}
 
 
 def _read(field: Field, value: object, settings: object) -> Any:

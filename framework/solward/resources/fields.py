@@ -445,11 +445,50 @@ class Shape(Field):
 
     def schema(self) -> Schema:
         """See `Field.schema`."""
-        return {**self.form, "description": self.text}
+        return dict(self.form) if "$ref" in self.form else {**self.form, "description": self.text}
 
     def shown(self) -> Schema:
         """See `Field.shown`."""
         return self.schema()
+
+
+@dataclass(frozen=True, slots=True)
+class Json(Field):
+    """An object whose fields are declared elsewhere."""
+
+    argument = "Mapping[str, Any]"
+
+    _type = "object"
+    _article = "an object"
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, Mapping):
+            raise InvalidRequest(f"{self.json} must be an object")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Usd(Number):
+    """US dollars, more than 0 and at most `most`, with 9 decimals."""
+
+    most: int = 0
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return f"US dollars, more than 0 and at most {self.most:,}"
+
+    def _read(self, value: object) -> Any:
+        amount = Decimal(Number._read(self, value))
+        if not (amount.is_finite() and 0 < amount <= self.most):
+            raise InvalidRequest(f"{self.json} must be more than 0 and at most {self.most}")
+        exponent: int | str = amount.as_tuple().exponent
+        if isinstance(exponent, int) and exponent < -9:
+            raise InvalidRequest(f"{self.json} must have at most 9 decimals")
+        return amount
+
+    def _bounds(self) -> Schema:
+        return {"exclusiveMinimum": 0, "maximum": self.most}
 
 
 _GRANT: Final = {"$ref": "#/components/schemas/Grant"}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.completed_names import agent_names, wallet_names
+from solward.resources.agents import AgentChange, NewAgent
+from solward_cli.completed_names import agent_names
+from solward_cli.declared import request_options, sent
 from solward_cli.plugins.skill_run import parameters
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
     count_option,
-    exact,
     fail,
     interruptible,
     limit_option,
@@ -51,96 +51,90 @@ def agent() -> None:
     """Agents of the running service."""
 
 
+_strategy_file_option = click.option(
+    "--strategy-file", type=click.File(encoding="utf-8"), help="The same, from a file."
+)
+
+
 @agent.command()
-@click.argument("name")
-@click.option(
-    "--wallet", shell_complete=wallet_names, help="The wallet it uses.  [default: a new one]"
-)
-@click.option("--strategy", help="What it is to do, in words.")
-@click.option("--strategy-file", type=click.File(encoding="utf-8"), help="The same, from a file.")
-@click.option("--template", help="Start from one; `solward agent templates` lists them.")
-@set_option
-@click.option("--provider", help="What decides.  [default: DEFAULT_LLM_PROVIDER]")
-@click.option(
-    "--model",
-    help="The provider's model.  [default: DEFAULT_LLM_MODEL of the default provider, else the"
-    " provider's own]",
-)
-@click.option("--interval-ms", type=click.IntRange(1000), help="From cycle to cycle; 60000.")
-@click.option("--max-sol", type=exact, help="Most SOL of one transaction.")
-@click.option("--max-per-minute", type=click.IntRange(1), help="Most transactions in a minute.")
-@click.option("--daily-sol", type=exact, help="Most SOL in 24 hours.")
-@click.option("--costs-sol", type=exact, help="Most SOL of fees and rent in 24 hours.")
+@request_options(NewAgent)
+@_strategy_file_option
 @click.option("--start", is_flag=True, help="Start it at once.")
 @service_call
 async def create(
-    call: ServiceCall,
-    name: str,
-    wallet: str | None,
-    strategy: str | None,
-    strategy_file: IO[str] | None,
-    template: str | None,
-    values: tuple[str, ...],
-    provider: str | None,
-    model: str | None,
-    interval_ms: int | None,
-    max_sol: Decimal | None,
-    max_per_minute: int | None,
-    daily_sol: Decimal | None,
-    costs_sol: Decimal | None,
-    start: bool,
+    call: ServiceCall, start: bool, strategy_file: IO[str] | None, **values: Any
 ) -> RenderableType:
     """Create an agent; without limits of its own it has the service's.
 
-    Without --wallet it gets a new wallet, and --max-sol must be given. With --template the template
-    gives what is left out: strategy, interval, limits and grants.
+    Without --wallet it gets a new wallet, and --max-sol-per-transaction must be given. With
+    --template the template gives what is left out: strategy, interval, limits and grants. Without
+    --llm-provider it is DEFAULT_LLM_PROVIDER; without --llm-model DEFAULT_LLM_MODEL of that, else
+    the provider's own.
     """
     from solward.client import ClientError
 
-    if strategy_file is not None:
-        if strategy is not None:
-            raise click.UsageError("Give --strategy or --strategy-file, not both.")
-        strategy = strategy_file.read().strip()
-    given = None
+    values["strategy"] = _strategy(values["strategy"], strategy_file)
+    template, wallet = values["template"], values["wallet_id"]
+    given = values.pop("template_parameters")
     if template is not None:
         found = chosen_template(await call.client.agents.templates(), template)
-        given = template_values(found, values)
-    elif values:
+        values["template_parameters"] = template_values(found, given)
+    elif given:
         raise click.UsageError("--set is of a template; give --template.")
-    elif not strategy:
+    elif not values["strategy"]:
         raise click.UsageError(
             "Give --strategy, --strategy-file or --template: what the agent is to do."
         )
-    elif wallet is None and max_sol is None:
-        raise click.UsageError("Give --wallet, or --max-sol for an agent with a wallet of its own.")
-    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    provider, model = await _decider(
-        call, provider, model, is_filled=wallet is None or bool(template)
+    elif wallet is None and values["max_sol_per_transaction"] is None:
+        raise click.UsageError(
+            "Give --wallet, or --max-sol-per-transaction for an agent with a wallet of its own."
+        )
+    values["llm_provider"], values["llm_model"] = await _decider(
+        call,
+        values["llm_provider"],
+        values["llm_model"],
+        is_filled=wallet is None or bool(template),
     )
-    created = await call.client.agents.create(
-        name=name,
-        strategy=strategy or None,
-        template=template,
-        template_parameters=given,
-        wallet_id=wallet_id,
-        llm_provider=provider,
-        llm_model=model,
-        loop_interval_ms=interval_ms,
-        max_sol_per_transaction=max_sol,
-        max_transactions_per_minute=max_per_minute,
-        daily_spending_limit_sol=daily_sol,
-        max_costs_sol_per_day=costs_sol,
-    )
+    created = await call.client.agents.create(**await sent(call, NewAgent, _with_options(values)))
     if start:
         try:
             await call.client.agents.start(created.id)
         except ClientError as error:
             fail(
-                f"The agent {name} was created, and not started: {error}."
+                f"The agent {created.name} was created, and not started: {error}."
                 f" Then: solward agent start {created.id}"
             )
         created = await call.client.agents.get(created.id)
     return render_agent(created)
+
+
+@agent.command()
+@_agent_argument
+@request_options(AgentChange)
+@_strategy_file_option
+@service_call
+async def change(
+    call: ServiceCall, agent: str, strategy_file: IO[str] | None, **values: Any
+) -> RenderableType:
+    """Change an agent; a running one goes by it from its next cycle, by --grant at once."""
+    values["strategy"] = _strategy(values["strategy"], strategy_file)
+    changed = await sent(call, AgentChange, _with_options(values))
+    if not changed:
+        raise click.UsageError("Give at least one option: what is to change.")
+    found = await call.agent(agent)
+    return render_agent(await call.client.agents.change(found.id, **changed))
+
+
+def _strategy(text: str | None, file: IO[str] | None) -> str | None:
+    if file is None:
+        return text or None
+    if text is not None:
+        raise click.UsageError("Give --strategy or --strategy-file, not both.")
+    return file.read().strip()
+
+
+def _with_options(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"llm_options": parameters(values["llm_options"], {}, "--llm-options")}
 
 
 async def _decider(
@@ -167,7 +161,9 @@ async def _decider(
     loaded = [each for each in (await call.client.plugins()).plugins if each.kind == "provider"]
     if chosen is None:
         names = ", ".join(_provider_name(each) for each in loaded) or "none is installed"
-        raise click.UsageError(f"Give --provider, or set DEFAULT_LLM_PROVIDER; one of: {names}.")
+        raise click.UsageError(
+            f"Give --llm-provider, or set DEFAULT_LLM_PROVIDER; one of: {names}."
+        )
     # Of one that is not loaded the service says so, with those that are.
     return chosen, next((each.default_model for each in loaded if each.name == chosen), model)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solward.agents.agent import AgentStatus
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
+from solward.resources.agents import Agent
 from solward.resources.answers import answer_schema
 from solward.resources.credentials import ApiKey
 from solward.resources.fields import Schema, nullable
@@ -508,25 +509,7 @@ SCHEMAS: dict[str, Schema] = {
         description="What is absent has no limit.",
     ),
     "AgentStatus": choice("See docs/agents.md.", *AgentStatus),
-    "Agent": response_object(
-        {
-            "id": identifier("The agent."),
-            "name": text("For people."),
-            "walletId": identifier("The wallet it uses."),
-            "llmProvider": text("The provider's name."),
-            "llmModel": text("The model's name."),
-            "llmOptions": {"type": "object", "description": "By the provider's own schema."},
-            "llmBudget": ref("LlmBudget"),
-            "isLlm": flag("False for the rule-based demo provider."),
-            "strategy": text("What it is to do."),
-            "guardrails": ref("Guardrails"),
-            "loopIntervalMs": whole("From the start of a cycle to the next.", 1000),
-            "status": ref("AgentStatus"),
-            "createdAt": timestamp("When it was made."),
-            "error": text("Why its last cycle failed; only then."),
-        },
-        optional=["error"],
-    ),
+    "Agent": answer_schema(Agent),
     "MemoryEntry": response_object(_MEMORY),
     "Observed": response_object(
         {

@@ -9,26 +9,24 @@ from quart import Blueprint
 
 from solward.agents.agent import AgentStatus
 from solward.agents.templates import TEMPLATES
+from solward.resources.agents import Agent, AgentChange, NewAgent
+from solward.resources.answers import answer_example
+from solward.resources.declare import fields_of, request_schema
 from solward.resources.examples import AGENT, WALLET
-from solward.resources.fields import Schema
+from solward.resources.fields import Schema, nullable
 from solward.resources.schema import (
-    amount,
     array,
     choice,
     flag,
     identifier,
-    number,
     ref,
-    request_object,
     response_object,
     text,
-    whole,
 )
 from solward.types.roles import Role
 from solward_server.http.auth import Access, admin, caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 from solward_server.openapi.operation import Operation, operation, request_body, success
 from solward_server.openapi.parameters import AGENT_ID, BEFORE_CYCLE, LIMIT, MEMORY_LIMIT
@@ -121,56 +119,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     return routes
 
 
-_GUARDRAILS: dict[str, Schema] = {
-    "maxSolPerTransaction": amount("SOL in one transaction."),
-    "maxTransactionsPerMinute": whole("In any 60 seconds.", 1, 1_000_000),
-    "dailySpendingLimitSol": amount("SOL in any 24 hours."),
-    "maxCostsSolPerDay": amount("SOL of fees and rent in any 24 hours."),
-}
-_BUDGET = request_object(
-    {
-        "maxTokensPerCycle": whole("Tokens of prompt and answer.", 1, 10**12),
-        "maxTokensPerDay": whole("Tokens of prompt and answer.", 1, 10**12),
-        "maxUsdPerDay": number(
-            "US dollars; 9 decimals. Null is no limit.",
-            exclusiveMinimum=0,
-            maximum=10**6,
-            default=5,
-        ),
-    },
-    additionalProperties=False,
-)
-_FIELDS: dict[str, Schema] = {
-    "name": text("1 to 100 printable characters.", 100),
-    "llmModel": text("The model's name.", 200),
-    "strategy": text("What it is to do.", 20_000),
-    "loopIntervalMs": whole("Between cycles.", 1000, 2**31 - 1, default=60_000),
-    "llmOptions": {"type": "object", "description": "By the provider's own schema."},
-    "llmBudget": _BUDGET,
-    "grants": array(SAID_GRANT, "What it may do; `[]`: it only reads.", 100),
-    "guardrails": request_object(_GUARDRAILS)
-    | {"description": "What is left out is the service's."},
-} | _GUARDRAILS
-
-_AGENT: dict[str, Any] = {
-    "id": AGENT,
-    "name": "saver",
-    "walletId": WALLET,
-    "llmProvider": "rules",
-    "llmModel": "rules",
-    "llmOptions": {},
-    "llmBudget": {"maxUsdPerDay": 5},
-    "isLlm": False,
-    "strategy": "always do wait",
-    "guardrails": {
-        "maxSolPerTransaction": 0.5,
-        "maxTransactionsPerMinute": 5,
-        "dailySpendingLimitSol": 10,
-    },
-    "loopIntervalMs": 5000,
-    "status": "idle",
-    "createdAt": "2026-11-21T10:49:52.500Z",
-}
+_AGENT = answer_example(Agent)
 _MEMORY = {
     "cycle": 9,
     "reasoning": "Matched rule: always do wait (rule-based demo, not a language model).",
@@ -196,34 +145,30 @@ def agent_paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
 
 
 def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
-    body = request_object(
-        {"walletId": text("The wallet it uses.", 100), "llmProvider": provider}
-        | _FIELDS
-        | {
-            "template": choice("Gives what is left out; GET /agent-templates.", *TEMPLATES),
-            "templateParameters": {"type": "object", "description": "By the template's schema."},
+    body = request_schema(NewAgent)
+    body["properties"] |= {
+        "llmProvider": nullable(provider),
+        "template": nullable(choice("Gives what is left out; GET /agent-templates.", *TEMPLATES)),
+    }
+    body["anyOf"] = [
+        {
+            "title": "On a wallet",
+            "required": ["walletId", "llmProvider", "llmModel", "strategy"],
+            "properties": {
+                name: {"type": "string"} for name in ("walletId", "llmProvider", "llmModel")
+            },
         },
-        required=["name"],
-        anyOf=[
-            {
-                "title": "On a wallet",
-                "required": ["walletId", "llmProvider", "llmModel", "strategy"],
-                "properties": {
-                    name: {"type": "string"} for name in ("walletId", "llmProvider", "llmModel")
-                },
-            },
-            {
-                "title": "With a wallet made for it",
-                "required": ["maxSolPerTransaction", "strategy"],
-                "properties": {"walletId": {"type": "null"}},
-            },
-            {
-                "title": "Of a template",
-                "required": ["template"],
-                "properties": {"template": {"type": "string"}},
-            },
-        ],
-    )
+        {
+            "title": "With a wallet made for it",
+            "required": ["maxSolPerTransaction", "strategy"],
+            "properties": {"walletId": {"type": "null"}},
+        },
+        {
+            "title": "Of a template",
+            "required": ["template"],
+            "properties": {"template": {"type": "string"}},
+        },
+    ]
     # It names no provider: any may not be loaded.
     example = {"name": "saver", "strategy": "always do wait", "maxSolPerTransaction": 0.5}
     created = response_object(
@@ -269,9 +214,11 @@ _NO_WALLET = {"type": "null", "description": "It cannot be changed."}
 
 def _one(provider: Schema) -> dict[str, Operation]:
     # PATCH refuses null in these fields.
-    not_null = {name: _FIELDS[name] for name in ("name", "llmModel", "strategy")}
-    change = request_object({"llmProvider": provider} | _FIELDS)
-    change["properties"] |= not_null | {"llmProvider": provider, "walletId": _NO_WALLET}
+    fields = {each.json: each for each in fields_of(AgentChange)}
+    change = request_schema(AgentChange)
+    change["properties"] |= {
+        name: fields[name].schema() for name in ("name", "llmModel", "strategy")
+    } | {"llmProvider": provider, "walletId": _NO_WALLET}
     return {
         "get": operation(
             "getAgent",

@@ -6,20 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward.client import Plugin
+from solward.resources.agents import Guardrails, LlmBudget, NewAgent
+from solward.resources.declare import annotated, fields_of
+from solward_dashboard.forms.request_form import form_schema
 
 _MAX_SECONDS = 2_147_483
-# The service's default limits (docs/configuration.md).
-SERVICE_LIMITS = {
-    "maxSolPerTransaction": 2,
-    "maxTransactionsPerMinute": 5,
-    "dailySpendingLimitSol": 10,
-}
-
-NAME: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
-    "required": ["name"],
-}
+NAME: Mapping[str, Any] = form_schema([annotated(NewAgent)["name"]])
+GRANTS: Mapping[str, Any] = form_schema([annotated(NewAgent)["grants"]])
 INTERVAL: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -33,51 +26,10 @@ INTERVAL: Mapping[str, Any] = {
     },
     "required": ["seconds"],
 }
-GUARDRAILS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "maxSolPerTransaction": {
-            "type": "number",
-            "title": "Most SOL in a transaction",
-            "exclusiveMinimum": 0,
-        },
-        "maxTransactionsPerMinute": {
-            "type": "integer",
-            "title": "Most transactions in a minute",
-            "minimum": 1,
-        },
-        "dailySpendingLimitSol": {
-            "type": "number",
-            "title": "Most SOL in 24 hours",
-            "exclusiveMinimum": 0,
-        },
-        "maxCostsSolPerDay": {
-            "type": "number",
-            "title": "Most SOL of fees and rent in 24 hours",
-            "description": "Without one, the wallet's ceiling holds.",
-            "exclusiveMinimum": 0,
-        },
-    },
-    "required": ["maxSolPerTransaction", "maxTransactionsPerMinute", "dailySpendingLimitSol"],
-}
-BUDGET: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "maxTokensPerCycle": {
-            "type": "integer",
-            "title": "Most tokens in a cycle",
-            "description": "Of prompt and answer.",
-            "minimum": 1,
-        },
-        "maxTokensPerDay": {"type": "integer", "title": "Most tokens in a day", "minimum": 1},
-        "maxUsdPerDay": {
-            "type": "number",
-            "title": "Most US dollars in a day",
-            "description": "By the estimated price of the tokens; 5 unless it is set.",
-            "exclusiveMinimum": 0,
-        },
-    },
-}
+_RAILS = fields_of(Guardrails)
+# An agent with a wallet of its own needs this one.
+GUARDRAILS: Mapping[str, Any] = form_schema(_RAILS) | {"required": ["maxSolPerTransaction"]}
+BUDGET: Mapping[str, Any] = form_schema(fields_of(LlmBudget))
 _RULES = (
     "This provider is no language model: its strategy is rules, one a line, and the first that"
     " matches is taken. For example: when balance.SOL < 0.5 do airdrop amount=1"
@@ -118,9 +70,9 @@ def milliseconds(seconds: Any) -> int | None:
 
 
 def limits_now(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """The three limits of a wallet, which hold for its agents too."""
-    found = {name: limits[name].get("limit") for name in SERVICE_LIMITS if name in limits}
-    return SERVICE_LIMITS | {name: each for name, each in found.items() if each is not None}
+    """The limits of a wallet that hold for its agents too, where there are some."""
+    found = {each.json: limits.get(each.json, {}).get("limit") for each in _RAILS}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:
@@ -130,22 +82,7 @@ def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[
         values: `template` and `parameters` too where it starts from one, and then no strategy where
             the template's is to be; `grants` where it is a copy of an agent that has some.
     """
-    rails = values["guardrails"]
-    found = {
-        "name": values["name"],
-        "wallet_id": wallet_id,
-        "strategy": values["strategy"],
-        "llm_provider": values["provider"],
-        "llm_model": values["model"],
-        "llm_options": values["options"],
-        "llm_budget": values["budget"],
-        "loop_interval_ms": values["milliseconds"],
-        # At the top level they are accepted with and without a wallet.
-        "max_sol_per_transaction": rails["maxSolPerTransaction"],
-        "max_transactions_per_minute": rails["maxTransactionsPerMinute"],
-        "daily_spending_limit_sol": rails["dailySpendingLimitSol"],
-        "max_costs_sol_per_day": rails.get("maxCostsSolPerDay"),
-    }
+    found = {"wallet_id": wallet_id, **_parameters(values), "llm_budget": values["budget"]}
     if "template" in values:
         found |= {"template": values["template"], "template_parameters": values["parameters"]}
     if values.get("grants") is not None:
@@ -155,15 +92,20 @@ def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[
 
 def change_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of `agents.change`; an absent number of the budget is removed."""
+    budget = dict.fromkeys(BUDGET["properties"]) | values["budget"]
+    return _parameters(values) | {"llm_budget": budget}
+
+
+def _parameters(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": values["name"],
         "strategy": values["strategy"],
         "llm_provider": values["provider"],
         "llm_model": values["model"],
         "llm_options": values["options"],
-        "llm_budget": dict.fromkeys(BUDGET["properties"]) | values["budget"],
         "loop_interval_ms": values["milliseconds"],
-        "guardrails": values["guardrails"],
+        # At the top level they are accepted with and without a wallet.
+        **{each.name: values["guardrails"].get(each.json) for each in _RAILS},
     }
 
 

@@ -232,6 +232,10 @@ class _Forms:
                 self._budget = schema_form(
                     fields.BUDGET, None if agent is None else agent.llm_budget
                 )
+            self._grants: Form | None = None
+            if agent is None:
+                with ui.expansion("What it may do").props("dense").classes("sw-expansion"):
+                    self._grants = schema_form(fields.GRANTS)
             self._error = ui.label().classes("sw-error").props("role=alert")
         self._error.set_visibility(False)
         self._show_bounds(None if agent is None else agent.loop_interval_ms, limits)
@@ -254,6 +258,7 @@ class _Forms:
             "name": _values(self._name),
             "interval": _values(self._interval),
             "guardrails": _values(self._rails),
+            "grants": {} if self._grants is None else _values(self._grants),
             "options": {} if self._options is None else _values(self._options),
             # What is not shown stays as it is.
             "budget": _values(self._budget) if self._cost.visible else self._budget_now(),
@@ -282,6 +287,8 @@ class _Forms:
             "options": found["options"],
             "budget": found["budget"],
             "guardrails": found["guardrails"],
+            # Without any it acts by its limits alone, or by its template's.
+            "grants": found["grants"].get("grants"),
         }
 
     def _budget_now(self) -> dict[str, Any]:
@@ -396,11 +403,11 @@ async def _providers() -> dict[str, Plugin]:
 async def _limits(wallets: tuple[Wallet, ...]) -> Mapping[str, Any]:
     """The service's limits, read from any wallet."""
     if not wallets:
-        return fields.SERVICE_LIMITS
+        return {}
     try:
         return fields.limits_now(await api().wallets.limits(wallets[0].id))
     except NotFoundError:
-        return fields.SERVICE_LIMITS
+        return {}
 
 
 async def _start(agent: Agent) -> None:

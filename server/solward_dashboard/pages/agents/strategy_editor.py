@@ -12,6 +12,8 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Agent, Event
+from solward.resources.agents import Guardrails, LlmBudget
+from solward.resources.declare import fields_of
 from solward_dashboard.dialogs import heading, result_of, titled
 from solward_dashboard.pages.agents.data import interval_text
 from solward_dashboard.wording import ago, plain, value_text
@@ -25,13 +27,7 @@ _SIGNS = {"+": "added", "-": "removed", " ": "unchanged", "…": "left out"}
 
 # Field -> what people call it. A greater number of one of them is a wider bound, and so is none.
 BOUNDS: Mapping[str, str] = {
-    "maxSolPerTransaction": "Most SOL in a transaction",
-    "maxTransactionsPerMinute": "Most transactions in a minute",
-    "dailySpendingLimitSol": "Most SOL in 24 hours",
-    "maxCostsSolPerDay": "Most SOL of fees and rent in 24 hours",
-    "maxTokensPerCycle": "Most tokens in a cycle",
-    "maxTokensPerDay": "Most tokens in a day",
-    "maxUsdPerDay": "Most US dollars of the model in a day",
+    each.json: each.label for each in (*fields_of(Guardrails), *fields_of(LlmBudget))
 }
 _UNBOUNDED = "no limit of its own"
 
