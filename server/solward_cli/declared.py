@@ -79,7 +79,7 @@ def _parameter(field: Field) -> Decorator:
             return click.option(option, field.name, is_flag=True, help=text)
         case GrantList():
             more: dict[str, Any] = {"multiple": True, "metavar": "SENTENCE"}
-            text = "Such as 'may transfer up to 0.1 SOL a day, to anybody'; several."
+            text = field.said
         case Time():
             more = {"metavar": "TIME"}
             text = "When it ends: ISO 8601, or 90d."

@@ -499,6 +499,8 @@ _SENTENCE: Final = {"minLength": 1, "maxLength": 20_000}
 class GrantList(Field):
     """What somebody may do (docs/grants.md): a list of grants, or of their sentences."""
 
+    said = "Sentences, such as: may transfer up to 0.1 SOL a day, to anybody."
+
     argument = "Grants"
     _type = "array"
     _article = "an array"
@@ -521,7 +523,7 @@ class GrantList(Field):
     def labelled(self) -> Schema:
         """Of a form, where each is a sentence."""
         sentence = {"type": "string", "title": "Sentence"} | _SENTENCE
-        return self.schema() | {"items": sentence}
+        return Field.labelled(self) | {"items": sentence, "description": self.said}
 
 
 def object_schema(fields: Iterable[Field]) -> Schema:

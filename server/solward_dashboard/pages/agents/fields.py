@@ -70,8 +70,10 @@ def milliseconds(seconds: Any) -> int | None:
 
 
 def limits_now(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits of a wallet that hold for its agents too, where there are some."""
-    found = {each.json: limits.get(each.json, {}).get("limit") for each in _RAILS}
+    """The limits of a wallet that hold for its agents too, where there are some; its ceiling of
+    costs holds without being said again."""
+    said = [each.json for each in _RAILS if each.name != "max_costs_sol_per_day"]
+    found = {name: limits.get(name, {}).get("limit") for name in said}
     return {name: each for name, each in found.items() if each is not None}
 
 
