@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,11 +31,15 @@ from solward.database.tables import attempts, reservations
 from solward.support.clock import now_ms
 from solward.types.errors import GuardrailBlocked, LedgerRejected, TransactionFailed
 from solward.types.record import TransactionStatus
-from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger import client
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import Actor
+from solward.vault.money.reserve import reservation
 from solward.vault.store import spending
+from solward.vault.store.attempts import last_landed_slot
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 from solward_localnet.market_program import MARKET_PROGRAM, program_account, program_file
 
@@ -143,15 +148,26 @@ async def every_signature_is_bounded(swaps: SwapBench) -> None:
         assert (bound.lamports > 0) != bool(bound.tokens)
 
 
-@promise("swap-minimum-asserted")
-@pytest.mark.parametrize("ends", [False, True])
-async def test_no_purchase_is_based_on_what_was_there_before_another_one(
-    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch, ends: bool
-) -> None:
-    """A node that lags shows what the account held before the last purchase. On that a market that
-    takes everything would have brought enough."""
-    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
-    await swaps.swap("SOL", "USDC", 1)
+@asynccontextmanager
+async def restarted(swaps: SwapBench, *, with_the_first: bool = False) -> AsyncIterator[None]:
+    """Go on in another process on the same database, which has seen nothing land."""
+    first, options = swaps.bench.engine, EngineOptions(Policy(), ScopeLimits())
+    if not with_the_first:
+        await first.close()
+    ledger = RpcLedger(swaps.bench.wire)
+    engine = Engine(ledger, swaps.bench.database, swaps.bench.wallets, options)
+    engine.sender.start()
+    swaps.bench.engine, swaps.bench.ledger = engine, ledger
+    try:
+        yield
+    finally:
+        await engine.close()
+
+
+@asynccontextmanager
+async def lagging(swaps: SwapBench, *, with_blockhash: bool = True) -> AsyncIterator[None]:
+    """A node that shows what the wallet's account of the bought token held at first, once two more
+    purchases have landed."""
     wire, account = swaps.bench.wire, str(ata(swaps.user, USDC_POOL.mint))
     options = {"commitment": "confirmed", "encoding": "base64"}
     before = await wire.direct("getAccountInfo", [account, options])
@@ -167,22 +183,88 @@ async def test_no_purchase_is_based_on_what_was_there_before_another_one(
             places = [number for number, each in enumerate(params[0]) if each == account]
             for place in places:
                 answer["value"][place] = before["value"]
+        if method == "getLatestBlockhash" and with_blockhash:
+            answer["context"]["slot"] = slot
         return answer
 
-    await swaps.bench.localnet.advance_slots(2)
-    await swaps.swap("SOL", "USDC", 1)
-    held = await swaps.units(USDC_POOL.mint)
+    for _ in range(2):
+        await swaps.bench.localnet.advance_slots(2)
+        await swaps.swap("SOL", "USDC", 1)
     swaps.bench.engine._assessor.blockhashes.forget()
     late_methods = ("getAccountInfo", "getMultipleAccounts", "simulateTransaction")
     for method in (*late_methods, "getLatestBlockhash"):
         wire.faults[method] = late
-    if ends:
-        # What no node ever reaches was a lie, and stops no purchase for ever.
-        monkeypatch.setattr(client, "_LIE_S", 0.0)
-        assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED
-        return
-    with pytest.raises(TransactionFailed, match="have not reached what landed"):
-        async with front_run(swaps.bench, lambda: upgrade(swaps, THIEF.file())):
-            await swaps.swap("SOL", "USDC", 1)
+    yield
     wire.faults.clear()
-    assert await swaps.units(USDC_POOL.mint) == held
+
+
+async def no_purchase_is_sent(swaps: SwapBench) -> None:
+    held, sent = await swaps.units(USDC_POOL.mint), await swaps.sent()
+    with pytest.raises(TransactionFailed, match=r"have not reached what landed.*nothing was sent"):
+        await swaps.swap("SOL", "USDC", 1)
+    assert (await swaps.units(USDC_POOL.mint), await swaps.sent()) == (held, sent)
+
+
+@promise("swap-minimum-asserted")
+@pytest.mark.parametrize("process", ["the same", "another", "the next"])
+async def test_no_purchase_is_based_on_what_was_there_before_another_one(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch, process: str
+) -> None:
+    """A node that lags shows what the account held before the last purchase. On that a market that
+    takes everything would have brought enough."""
+    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+    await swaps.swap("SOL", "USDC", 1)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(lagging(swaps))
+        if process != "the same":
+            with_the_first = process == "another"
+            await stack.enter_async_context(restarted(swaps, with_the_first=with_the_first))
+        await no_purchase_is_sent(swaps)
+
+
+@promise("swap-minimum-asserted")
+async def test_what_landed_long_ago_is_older_than_the_blockhash(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its slot is not read any more; a node that has the blockhash has it too."""
+    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+    monkeypatch.setattr(reservation, "_LANDED_LATELY_MS", 0)
+    await swaps.swap("SOL", "USDC", 1)
+    async with lagging(swaps, with_blockhash=False), restarted(swaps):
+        await no_purchase_is_sent(swaps)
+
+
+@promise("swap-minimum-asserted")
+async def test_a_slot_that_was_a_lie_stops_no_purchase_for_ever(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+
+    async def lies(method: str, params: Sequence[Any]) -> Any:
+        answer = await swaps.bench.wire.direct(method, params)
+        for status in filter(None, answer["value"]):
+            status["slot"] = 2**60
+        return answer
+
+    swaps.bench.wire.faults["getSignatureStatuses"] = lies
+    await swaps.swap("SOL", "USDC", 1)
+    swaps.bench.wire.faults.clear()
+    await no_purchase_is_sent(swaps)
+    async with restarted(swaps):
+        await no_purchase_is_sent(swaps)
+        monkeypatch.setattr(reservation, "_LANDED_LATELY_MS", 0)
+        assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED
+
+
+async def test_a_purchase_in_steps_is_known_by_the_slot_in_which_it_came_home(
+    swaps: SwapBench,
+) -> None:
+    swaps.answer(lambda quote, user: swaps.honest(quote, user))
+    await swaps.swap("SOL", "USDC", 1)
+    slot = await swaps.bench.ledger.slot()
+    async with swaps.bench.database.read() as connection:
+        found = await connection.execute(select(attempts.c.step, attempts.c.landed_slot))
+        slots = {row.step: row.landed_slot for row in found}
+        last = await last_landed_slot(connection, swaps.bench.wallet.id, 0)
+    assert slots.keys() == {"fund", "call", "sweep"}
+    assert 0 < slots["fund"] <= slots["call"] <= slots["sweep"] == last <= slot

@@ -161,10 +161,14 @@ class Books:
         async with bench.database.read() as connection:
             rows = (await connection.execute(select(transactions))).all()
             kept = (await connection.execute(select(reservations))).all()
-            states = set(await connection.scalars(select(attempts.c.state)))
+            tried = (
+                await connection.execute(select(attempts.c.state, attempts.c.landed_slot))
+            ).all()
             still = list((await spending.reserved(connection, self.limits)).values())
             records = {each.id: each for each in await store.history(connection, None, 500, None)}
+        states = {state for state, _ in tried}
         assert states <= _ENDED, f"an attempt is left in one of {states}"
+        assert all(AttemptState(state).landed == bool(slot) for state, slot in tried), tried
         assert not any(still), f"still reserved: {still}"
         assert records.keys() == self.facts.keys() == {row.id for row in rows}, "a record too many"
         expected: dict[tuple[str, str, str], int] = {}

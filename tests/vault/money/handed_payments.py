@@ -35,6 +35,7 @@ from solward.types.payment import PaymentMode, Served
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.money.request import ADMIN, Actor, Draft, HandedOver, Payment
 from solward.vault.store import spending
+from solward.vault.store.attempts import AttemptState
 from solward.vault.store.payments import StoredAnswer
 
 SOL = 1_000_000_000
@@ -178,16 +179,20 @@ class Shop:
         return found[scope].units_last_day.get(self.mint, 0)
 
     async def state(self, handed: HandedOver) -> str:
-        """Of the only attempt."""
+        """Of the only attempt, which has a slot once it has landed."""
         from sqlalchemy import select
 
         from solward.database.tables import attempts
 
         async with self.bench.database.read() as connection:
             found = await connection.execute(
-                select(attempts.c.state).where(attempts.c.transaction_id == handed.record.id)
+                select(attempts.c.state, attempts.c.landed_slot).where(
+                    attempts.c.transaction_id == handed.record.id
+                )
             )
-            return str(found.scalar_one())
+        [(state, landed_slot)] = found
+        assert AttemptState(state).landed == bool(landed_slot)
+        return str(state)
 
     async def expire(self, slots: int = EXPIRED_SLOTS) -> None:
         await self.bench.localnet.advance_slots(slots)

@@ -36,6 +36,7 @@ from solward.vault.money.judge.assess import BlockhashSource
 from solward.vault.money.request import ADMIN
 from solward.vault.money.send.reconcile import reconcile
 from solward.vault.money.send.sender import PATIENCE_BLOCKS, Sender, find_fates
+from solward.vault.store.attempts import last_landed_slot
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2
@@ -248,6 +249,8 @@ async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_pa
         assert (await paying).status is TransactionStatus.CONFIRMED
         signature = (await nodes.record()).signature
         assert signature is not None
+        async with nodes.bench.database.read() as connection:
+            assert await last_landed_slot(connection, nodes.bench.wallet.id, 0) > 0
         # They take turns, so that each of them is asked first once.
         for _ in range(2):
             fates = await find_fates(nodes.ledger, [Expired(signature)])

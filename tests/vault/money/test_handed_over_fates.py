@@ -53,6 +53,7 @@ async def test_one_that_is_sent_late_is_found_without_a_word_of_the_seller(
         signature = await shop.settle(handed)
         record = await shop.ended(handed)
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
+        assert await shop.state(handed) == "landed_ok"
 
 
 @promise("payment-dead-needs-proof")
@@ -480,6 +481,7 @@ async def test_of_two_hosts_that_disagree_the_one_that_has_it_is_believed(tmp_pa
         nodes.other.faults.clear()
         record = await nodes.shop.ended(handed, 40)
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
+        assert await nodes.shop.state(handed) == "landed_ok"
 
 
 @promise("lowest-slot-starts-history")
@@ -512,6 +514,7 @@ async def test_a_host_that_dates_the_blockhash_later_hides_nothing_in_the_other_
         nodes.other.faults.clear()
         record = await nodes.shop.ended(handed, 40)
         assert (record.status, record.signature) == (TransactionStatus.CONFIRMED, signature)
+        assert await nodes.shop.state(handed) == "landed_ok"
         assert await nodes.shop.counted() == PRICE
 
 
@@ -556,6 +559,7 @@ async def test_after_the_expiry_what_counts_is_what_the_seller_has(tmp_path: Pat
         await asyncio.gather(go_by(), *(serve(each) for each in handed))
         await shop.expire()
         ended = [await shop.ended(each) for each in handed]
+        assert {await shop.state(each) for each in handed} == {"landed_ok", "dead"}
         paid = [1_000 + at for at, r in enumerate(ended) if r.status is TransactionStatus.CONFIRMED]
         assert 0 < len(paid) < len(handed)
         assert await shop.received() == sum(paid) == await shop.counted()

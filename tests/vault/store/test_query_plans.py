@@ -98,6 +98,7 @@ async def everything(connection: AsyncConnection) -> None:
         ],
     )
     await attempts.pending(connection, [1, 2])
+    await attempts.last_landed_slot(connection, "w", 1)
     await transactions.get(connection, "t1")
     await transactions.by_action_key(connection, "a")
     await everything_held(connection)

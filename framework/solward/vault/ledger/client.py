@@ -51,8 +51,6 @@ _FINALIZED = {"commitment": FINALIZED}
 _BASE64 = {"commitment": CONFIRMED, "encoding": "base64"}
 # For a node that is behind: most are less, on a cluster that is well.
 _BEHIND_S = 2.0
-# A node that is as far behind what landed is broken, or the slot was a lie.
-_LIE_S = 60.0
 # Between two looks at a cluster without Alpenglow, and for the nodes' answers.
 _LOOK_EVERY_S = 600.0
 _LOOK_S = 1.0
@@ -81,7 +79,6 @@ class _Known:
         is_alpenglow: whether each node showed the certificate; one alone would have the others show
             what was there thirty slots ago.
         landed_slot: the last in which a node said that a transaction landed.
-        landed_at: when it said so, in monotonic seconds.
         given_up_slot: that no node reached in time; it may have been a lie.
         landed: how often a node said that a transaction landed.
     """
@@ -90,7 +87,6 @@ class _Known:
     is_alpenglow: bool = False
     looked_at: float = float("-inf")
     landed_slot: int = 0
-    landed_at: float = float("-inf")
     given_up_slot: int = 0
     landed: int = 0
 
@@ -222,9 +218,17 @@ class RpcLedger:
         """An account's state, None when it does not exist."""
         return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
 
-    async def account_of_now(self, address: str) -> Account | None:
-        """See `Ledger.account_of_now`."""
-        return _account(_value(await self._read("getAccountInfo", address, _BASE64, of_now=True)))
+    async def account_from(self, address: str, min_slot: int) -> Account | None:
+        """See `Ledger.account_from`."""
+        try:
+            answer = await self._read("getAccountInfo", address, _BASE64, min_slot=min_slot)
+        except LedgerRejected as error:
+            if error.code != MIN_CONTEXT_SLOT:
+                raise
+            raise LedgerUnavailable(
+                "The ledger's nodes have not reached what landed; ask again in some seconds"
+            ) from None
+        return _account(_value(answer))
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
         """Many accounts' states, in as many calls of 100 as it takes."""
@@ -421,9 +425,8 @@ class RpcLedger:
             found += read
         ended = [each for each in found if each and is_final(each.confirmation)]
         self._known.landed += len(ended)
-        newest = max((each.slot for each in ended), default=0)
-        if newest > self._known.landed_slot:
-            self._known.landed_slot, self._known.landed_at = newest, time.monotonic()
+        slots = (each.slot for each in ended)
+        self._known.landed_slot = max(self._known.landed_slot, *slots, 0)
         return found
 
     async def signatures_for(
@@ -490,29 +493,36 @@ class RpcLedger:
         """Release the transport's connections."""
         await self._transport.close()
 
-    async def _read(self, method: str, *params: Any, of_now: bool = False) -> Any:
+    async def _read(self, method: str, *params: Any, min_slot: int = 0) -> Any:
         """A read of state from no earlier than what landed: a node that is behind would show a
-        payment's sender what he had before it. Of any slot where no node gets there in time, unless
-        it must be `of_now`."""
-        *others, options = params
-        known = self._known
-        ends = time.monotonic() + _BEHIND_S
-        while (slot := known.landed_slot) > known.given_up_slot or of_now:
+        payment's sender what he had before it. From `min_slot` on where no node gets there in time.
+
+        Raises:
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node gets to `min_slot` in time.
+        """
+        known, slot = self._known, self._known.landed_slot
+        if slot > max(known.given_up_slot, min_slot):
+            began = time.monotonic()
             try:
-                return await self._call(method, *others, options | _from(slot))
+                return await self._read_from(slot, method, *params)
             except LedgerRejected as error:
                 if error.code != MIN_CONTEXT_SLOT:
                     raise
-            if time.monotonic() > ends:
+            if time.monotonic() - began > _BEHIND_S:
                 known.given_up_slot = slot
-                break
-            if not await pause(self.slot_s):
-                break
-        if of_now and time.monotonic() - known.landed_at < _LIE_S:
-            raise LedgerUnavailable(
-                "The ledger's nodes have not reached what landed; ask again in some seconds"
-            )
-        return await self._call(method, *params)
+        return await self._read_from(min_slot, method, *params)
+
+    async def _read_from(self, min_slot: int, method: str, *params: Any) -> Any:
+        """A read at `min_slot` or later, for which nodes that are behind are waited for."""
+        *others, options = params
+        ends = time.monotonic() + _BEHIND_S
+        while True:
+            try:
+                return await self._call(method, *others, options | _from(min_slot))
+            except LedgerRejected as error:
+                is_late = time.monotonic() > ends
+                if error.code != MIN_CONTEXT_SLOT or is_late or not await pause(self.slot_s):
+                    raise
 
     async def _call(self, method: str, *params: Any) -> Any:
         word = FINALIZED if self._known.is_alpenglow or self._is_without_confirmed else CONFIRMED

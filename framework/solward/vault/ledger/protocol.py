@@ -161,12 +161,11 @@ class Ledger(ReadLedger, Protocol):
         """For each of the last slots the node has, oldest first, the least price in micro-lamports
         a compute unit at which a transaction that writes `addresses` (at most 128) landed."""
 
-    async def account_of_now(self, address: str) -> Account | None:
-        """An account's state in no slot before the last in which a node said that a transaction
-        landed.
+    async def account_from(self, address: str, min_slot: int) -> Account | None:
+        """An account's state at `min_slot` or later.
 
         Raises:
-            LedgerUnavailable: no node has reached it, within a minute of that word.
+            LedgerUnavailable: no node has reached it, though it was waited for.
         """
 
     async def accounts_at(

@@ -686,14 +686,17 @@ class Engine:
     ) -> tuple[Draft, Assessment]:
         """A purchase based on what its account holds, where that is more than when it was planned.
 
-        The reservation keeps other purchases out, so no other's units count for this one. Dust that
-        a stranger sends in between is the wallet's too, and stops nothing.
+        The reservation keeps other purchases out, so no other's units count for this one: the
+        account is read after the last of them, whichever process sent it. Dust that a stranger
+        sends in between is the wallet's too, and stops nothing.
         """
         if draft.pocket is None or draft.pocket.asserted is None or assessment.effects is None:
             return draft, assessment
         address, held = draft.pocket.asserted
+        # The slot of what landed long ago is not read: the blockhash is later, or too old to land.
+        min_slot = max(reservation.landed_slot, assessment.blockhash.context_slot)
         try:
-            account = token_account(await self._ledger.account_of_now(address))
+            account = token_account(await self._ledger.account_from(address, min_slot))
             if account is None or account.amount <= held:
                 return draft, assessment
             assert draft.based_on is not None

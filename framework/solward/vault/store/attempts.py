@@ -149,6 +149,7 @@ class Settlement:
             is a fact of the ledger, which any process may settle.
         ends: False where it is the end of one step, and others follow.
         record: as on record once it is stored, whoever stored it; None before that.
+        landed_slot: in which it landed, as a node said; None where it did not.
     """
 
     transaction_id: str
@@ -166,6 +167,7 @@ class Settlement:
     ends: bool = True
     signature: str | None = None
     record: TransactionRecord | None = None
+    landed_slot: int | None = None
 
 
 _NAMING: Final = frozenset({"", PocketStep.CALL, HAND_OVER})
@@ -307,7 +309,7 @@ _END_ATTEMPT = Prepared(
         attempts.c.transaction_id == bindparam("b_id"),
         _LIVE,
     )
-    .values(state=bindparam("b_state"))
+    .values(state=bindparam("b_state"), landed_slot=_number("b_slot"))
 )
 _LOWER = Prepared(
     update(reservations)
@@ -385,11 +387,7 @@ async def settle(
         ],
     )
     ended = [item for item in settlements if item.attempt is not None]
-    if ended:
-        await _END_ATTEMPT.many(
-            connection,
-            [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
-        )
+    await _end_attempts(connection, ended)
     await _lock_totals(connection, settlements)
     lent = [each for item in settlements for each in await _kept_of_lent(connection, item)]
     lowered = [
@@ -487,14 +485,39 @@ async def _note_own_accounts(
         await spending.credit_closed(connection, closed)
 
 
+async def _end_attempts(connection: AsyncConnection, ended: Sequence[Settlement]) -> None:
+    await _END_ATTEMPT.many(
+        connection,
+        [
+            {"b_id": item.transaction_id, "b_state": item.attempt, "b_slot": item.landed_slot}
+            for item in ended
+        ],
+    )
+
+
 async def end_steps(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
     """Store how steps ended (`Settlement.ends` False); their records stay as they are."""
     ended = [item for item in settlements if item.attempt is not None]
-    await _END_ATTEMPT.many(
-        connection, [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended]
-    )
+    await _end_attempts(connection, ended)
     for item in ended:
         metrics.ATTEMPTS_ENDED.labels(str(item.attempt)).inc()
+
+
+_LANDED = Prepared(
+    select(func.max(attempts.c.landed_slot))
+    .join(transactions, transactions.c.id == attempts.c.transaction_id)
+    .where(
+        transactions.c.wallet_id == bindparam("b_wallet"),
+        transactions.c.created_ms >= bindparam("b_since"),
+    )
+)
+
+
+async def last_landed_slot(connection: AsyncConnection, wallet_id: str, since_ms: int) -> int:
+    """The last slot in which a transaction of a wallet landed that was made at `since_ms` or later,
+    whichever process sent it; 0 where none did."""
+    given = {"b_wallet": wallet_id, "b_since": since_ms}
+    return int(await _LANDED.scalar(connection, given) or 0)
 
 
 _RECORDS = Prepared(

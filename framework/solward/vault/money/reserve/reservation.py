@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.database.window_clock import MOST_BEHIND_MS, Moment
+from solward.solana.protocol import BLOCKHASH_BLOCKS, MOST_SLOT_MS
 from solward.support.durations import DAY_MS, HOUR_MS
 from solward.telemetry import metrics
 from solward.types.errors import Held, StoreError, TakenOver
@@ -81,6 +82,10 @@ _RULE_TRIES = 3
 _WINDOWED = (RATE_LIMIT, "daily_limit", "spending_limit_check")
 
 
+# A blockhash that can still land is later than what landed before that, however slow slots are. Nor
+# does a slot that was a lie stop purchases for longer.
+_LANDED_LATELY_MS = 2 * BLOCKHASH_BLOCKS * MOST_SLOT_MS
+
 _T = TypeVar("_T")
 Prices = Mapping[str, AssetPrice]
 
@@ -89,7 +94,7 @@ Prices = Mapping[str, AssetPrice]
 class Reservation:
     """A judged record, the limits it was judged by, and what it reserves: the debit, and the units
     of each asset that count in each scope; `outflow` is what the bytes can take, `payment` what was
-    stored with it."""
+    stored with it. Of a purchase `landed_slot` is the last in which the wallet's landed."""
 
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
@@ -99,6 +104,7 @@ class Reservation:
     outflow: Outflow | None = None
     payment: PaymentRow | None = None
     trace: str | None = None
+    landed_slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +350,7 @@ class Reserver:
         payment, row = (None, None) if paid is None else paid
         actor, intent = question.actor, question.intent
         scopes = self._scopes(record.wallet_id, actor, intent)
+        landed_slot = 0
         async with self._alerts() as alerted, self._database.write() as connection:
             judged = await self._judge(connection, record, question, scopes, effects, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
@@ -357,6 +364,12 @@ class Reserver:
             if judged.is_allowed and pocket is not None:
                 stored_with = await with_pocket(connection, judged.record, pocket)
                 judged = replace(judged, record=stored_with)
+                if pocket.asserted is not None:
+                    # No other purchase is in flight, so those that landed have their slots.
+                    since_ms = judged.now.database_ms - _LANDED_LATELY_MS
+                    landed_slot = await attempt_store.last_landed_slot(
+                        connection, record.wallet_id, since_ms
+                    )
             if judged.held is None and not _is_refused_for_now(judged, actor):
                 await use_approval(connection, judged.record, judged.approval)
             stored, now = judged.record, judged.now
@@ -405,7 +418,7 @@ class Reserver:
             raise Held(judged.held)
         approved = judged.approval is not None
         return Reservation(
-            stored, scopes, debit, units, approved, effects.outflow, row, actor.trace
+            stored, scopes, debit, units, approved, effects.outflow, row, actor.trace, landed_slot
         )
 
     async def fail(

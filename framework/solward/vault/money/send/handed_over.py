@@ -312,7 +312,7 @@ class Watcher:
             for item, status in zip(items, statuses, strict=True)
             if status is not None and is_final(status.confirmation)
         ]
-        await self._settle_landed([item for item, status in ended if status.err is None])
+        await self._settle_landed([(i, status.slot) for i, status in ended if status.err is None])
         await self._end_failed([item for item, status in ended if status.err is not None])
 
     async def _look(self, source: str) -> None:
@@ -322,7 +322,7 @@ class Watcher:
             return
         oldest = min(max(i.context_slot, i.looked_slot - _SLACK_SLOTS) for i in items)
         newest, before, limit = 0, None, _FIRST_PAGE
-        landed: list[Live] = []
+        landed: list[tuple[Live, int]] = []
         failed: list[Live] = []
         while True:
             page = await self._ledger.signatures_for(source, before=before, limit=limit)
@@ -330,7 +330,10 @@ class Watcher:
             rows = [row for row in page if row.confirmation is None or is_final(row.confirmation)]
             for item, row in await _matched(self._ledger, rows, items, finalized=False):
                 item.found = row.signature
-                (landed if row.err is None else failed).append(item)
+                if row.err is None:
+                    landed.append((item, row.slot))
+                else:
+                    failed.append(item)
             if len(page) < limit or page[-1].slot < oldest or page[-1].signature == before:
                 break
             before, limit = page[-1].signature, _PAGE
@@ -523,7 +526,7 @@ class Watcher:
         landed, settlements = [], []
         for item, fate in ended:
             if fate.status is not None and fate.status.err is None:
-                landed.append(item)
+                landed.append((item, fate.status.slot))
             else:
                 settlements.append(failed_settlement(item, fate))
         if any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
@@ -531,7 +534,8 @@ class Watcher:
         await self._settle_landed(landed)
         await self._settle(settlements)
 
-    async def _settle_landed(self, items: Sequence[Live]) -> None:
+    async def _settle_landed(self, items: Sequence[tuple[Live, int]]) -> None:
+        """Settle what landed without an error, each with the slot in which it did."""
         if not items:
             return
         self._hook(Step.LANDED)
@@ -543,8 +547,9 @@ class Watcher:
                     AttemptState.LANDED_OK,
                     fee_lamports=item.fee_lamports,
                     held_lamports=item.held_lamports,
+                    landed_slot=slot,
                 )
-                for item in items
+                for item, slot in items
             ]
         )
 

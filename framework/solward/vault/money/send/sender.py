@@ -91,6 +91,7 @@ class InFlight:
         ends: whether its end is the record's; False for a step that others follow.
         sends: whether this service sends it; False where its bytes were handed over.
         done: the settlement, once stored.
+        landed_slot: in which it landed without an error; None while that is not known.
     """
 
     transaction_id: str
@@ -115,6 +116,7 @@ class InFlight:
     fates_read_at: float = 0.0
     absent: int = 0
     landed_at: float | None = None
+    landed_slot: int | None = None
 
 
 class Sender:
@@ -216,7 +218,10 @@ class Sender:
         ]
         # One that landed once, and waits for its balances, has landed whatever a node says later.
         landed = [item for item in items if item.landed_at is not None]
-        landed += [i for i, status in ended if status.err is None and i.landed_at is None]
+        for item, status in ended:
+            if status.err is None and item.landed_at is None:
+                item.landed_slot = status.slot
+                landed.append(item)
         if landed:
             self._hook(Step.LANDED)
             await self._settle_landed(landed)
@@ -285,6 +290,7 @@ class Sender:
             if fate is None or not is_over(item, fate, handed=not item.sends):
                 continue
             if fate.status is not None and fate.status.err is None:
+                item.landed_slot = fate.status.slot
                 landed.append(item)
             else:
                 settlements.append(failed_settlement(item, fate))
@@ -415,6 +421,7 @@ def _settled(
         opened=opened,
         closed=closed,
         spent=Spent(units=None if landed is None else landed.units),
+        landed_slot=item.landed_slot,
     )
 
 
@@ -494,6 +501,7 @@ def failed_settlement(item: Expired, fate: Fate) -> Settlement:
         held_lamports=fee_lamports if fate.sure else item.held_lamports,
         error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
         lowered=kept_of_failed(fee_lamports, item.reserved) if fate.sure else {},
+        landed_slot=fate.status.slot,
     )
 
 
