@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from solders.keypair import Keypair
+from solders.message import MessageV1
+from solders.transaction import VersionedTransaction
 from tests.support import rpc as rpc_nodes
 from tests.support.grants import SaidPrices
 from tests.support.localnet import StillClock
@@ -25,6 +28,7 @@ from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.support import jsontext
 from solward.types.guardrail import SOL
+from solward.vault.money.judge.versions import Versions
 from solward_cli import main
 from solward_cli.doctor import home, ledger
 from solward_cli.doctor.report import Line, Status, text
@@ -139,6 +143,59 @@ async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(
     assert "; until they are measured (getRecentPerformanceSamples: " in found
     assert "consensus unknown (getAgGenesisCert: " in found
     assert "software unknown (getVersion: " in found
+
+
+@pytest.mark.parametrize(
+    ("setting", "nodes_take", "version", "status"),
+    [
+        ("auto", [True, True], 1, Status.OK),
+        ("auto", [True, None], 1, Status.OK),
+        ("auto", [True, False], 0, Status.OK),
+        ("auto", [None], 0, Status.OK),
+        (0, [True], 0, Status.OK),
+        (1, [True], 1, Status.OK),
+        (1, [True, False], 1, Status.FAIL),
+    ],
+)
+async def test_it_says_in_which_version_swaps_are_built(
+    localnet: Localnet,
+    tmp_path: Path,
+    setting: Any,
+    nodes_take: list[bool | None],
+    version: int,
+    status: Status,
+) -> None:
+    """As the engine builds them with the same nodes."""
+
+    async def refuses(method: str, params: Sequence[Any]) -> Any:
+        transaction = VersionedTransaction.from_bytes(base64.b64decode(params[0]))
+        if isinstance(transaction.message, MessageV1):
+            raise RpcError(-32602, "failed to deserialize")
+        return await localnet.call(method, params)
+
+    answers = [rpc_nodes.answers_of(localnet)] * len(nodes_take)
+    async with rpc_nodes.listening(*answers) as nodes:
+        for each, takes in zip(nodes, nodes_take, strict=True):
+            if not takes:
+                each.faults["simulateTransaction"] = 500 if takes is None else refuses
+        given = settings(tmp_path, *(each.url for each in nodes), transaction_version=setting)
+        async with Subject(given) as subject:
+            lines = await ledger.rpc(subject)
+            versions = Versions((await subject.cluster()).ledger, setting)
+            assert await versions.of_swaps(str(Keypair().pubkey())) == version
+    [line] = [each for each in lines if each.name == "Swaps"]
+    assert line.found.startswith(f"built in version {version} (TRANSACTION_VERSION={setting})")
+    assert line.status is status
+
+
+@pytest.mark.parametrize(("takes", "version"), [("on", 1), ("off", 0)])
+async def test_it_says_the_version_of_swaps_of_the_embedded_ledger(
+    tmp_path: Path, takes: str, version: int
+) -> None:
+    lines = await rpc(tmp_path, localnet_version_1=takes)
+    assert (
+        of(lines, Status.OK)[1] == f"Swaps: built in version {version} (TRANSACTION_VERSION=auto)"
+    )
 
 
 async def test_what_a_node_refuses_is_named_with_what_it_is_needed_for(
@@ -464,7 +521,7 @@ def test_the_exit_code_and_json_say_whether_anything_would_not_work(
     good = CliRunner(env=env).invoke(main, ["doctor", "rpc", "settings", "--json"])
     told = jsontext.loads(good.output)
     assert (good.exit_code, told["ok"]) == (0, True)
-    assert [line["check"] for line in told["lines"]] == ["rpc"] + ["settings"] * 4
+    assert [line["check"] for line in told["lines"]] == ["rpc"] * 2 + ["settings"] * 4
     env |= {"SOLANA_RPC_URL": "http://127.0.0.1:9", "SOLANA_NETWORK": "devnet"}
     bad = CliRunner(env=env).invoke(main, ["doctor", "rpc", "--json"])
     assert (bad.exit_code, jsontext.loads(bad.output)["ok"]) == (1, False)

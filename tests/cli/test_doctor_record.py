@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,6 +32,7 @@ from solward_cli.doctor.recording import decoded_base64, placeholder, recorded
 from solward_cli.doctor.report import Status
 from solward_cli.doctor.subject import Subject
 from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
 
 # Each in another place; none of the patterns of the log would know them.
@@ -163,10 +164,15 @@ async def test_addresses_are_replaced_everywhere_by_the_same_ones(
     assert raw == b"before" + b58decode(asker) + b"after"
 
 
+@pytest.mark.parametrize("takes_v1", [True, False])
 async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
-    tmp_path: Path, localnet: Localnet
+    tmp_path: Path, takes_v1: bool
 ) -> None:
-    async with rpc_nodes.listening(rpc_nodes.answers_of(localnet)) as (node,):
+    async with AsyncExitStack() as stack:
+        localnet = await Localnet.open(None, LocalnetOptions(takes_version_1=takes_v1))
+        stack.push_async_callback(localnet.close)
+        answers = rpc_nodes.answers_of(localnet)
+        (node,) = await stack.enter_async_context(rpc_nodes.listening(answers))
         node.faults["getProgramAccounts"] = -32010
         given = settings(tmp_path, node.url.replace("127.0.0.1", "localhost"))
         async with (
@@ -180,6 +186,8 @@ async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
     assert [(line.status, line.name) for line in live] == [
         (line.status, line.name.replace("127.0.0.1", "localhost")) for line in again
     ]
+    [swaps] = {line.found for line in (*live, *again) if line.name == "Swaps"}
+    assert swaps == f"built in version {int(takes_v1)} (TRANSACTION_VERSION=auto)"
     [refused] = [line.found for line in again if line.status is Status.FAIL]
     assert "code -32010" in refused
 

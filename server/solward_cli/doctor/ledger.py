@@ -48,15 +48,19 @@ _ANSWER_S: Final = 60.0
 
 
 async def rpc(subject: Subject) -> list[Line]:
-    """Each address of SOLANA_RPC_URL: its cluster, its lag, the methods that the product calls."""
+    """Each address of SOLANA_RPC_URL: its cluster, its lag, the methods that the product calls; and
+    the version that swaps are built in."""
     if subject.is_embedded:
-        return [ok("Ledger", _EMBEDDED)]
+        takes_v1 = subject.settings.localnet_version_1 == "on"
+        return [ok("Ledger", _EMBEDDED), _swaps(subject.settings, takes_v1=takes_v1)]
     urls = subject.settings.rpc_urls
     real = tuple(map(subject.real_url, urls))
     nodes = [_Node.of(number, *each) for number, each in enumerate(zip(urls, real, strict=True), 1)]
     try:
         lines = [line for node in nodes for line in await node.check(subject)]
-        return [*lines, *_lags(nodes), _operators(real, subject.settings.mainnet)]
+        takes_v1 = {node.takes_v1 for node in nodes} - {None} == {True}
+        lines += [*_lags(nodes), _operators(real, subject.settings.mainnet)]
+        return [*lines, _swaps(subject.settings, takes_v1=takes_v1)]
     finally:
         for node in nodes:
             await node.transport.close()
@@ -64,7 +68,11 @@ async def rpc(subject: Subject) -> list[Line]:
 
 @dataclass(slots=True)
 class _Node:
-    """One address, asked by the product's own client, without another node in its place."""
+    """One address, asked by the product's own client, without another node in its place.
+
+    Attributes:
+        takes_v1: whether it takes transactions of version 1; None where it does not say.
+    """
 
     name: str
     url: str
@@ -72,6 +80,7 @@ class _Node:
     ledger: RpcLedger
     tip: Tip | None = None
     slot_s: float = UNMEASURED_SLOT_MS / 1000
+    takes_v1: bool | None = None
 
     @classmethod
     def of(cls, number: int, url: str, real: str) -> _Node:
@@ -147,6 +156,7 @@ class _Node:
     async def _consensus(self, somebody: str) -> Line:
         """When a block is final, and which transactions the node takes."""
         from solward.vault.ledger.finality import CONFIRMED, FINALIZED, has_certificate
+        from solward.vault.money.judge.versions import Versions
 
         certificate, why = await self._said("getAgGenesisCert")
         is_alpenglow = has_certificate(certificate)
@@ -157,13 +167,10 @@ class _Node:
         version, why = await self._said("getVersion")
         core = version.get("solana-core") if isinstance(version, Mapping) else None
         software = f"software {core}" if isinstance(core, str) else f"software unknown ({why})"
-        try:
-            await _simulate(self, somebody, is_v1=True)
-            takes = "legacy, 0 and 1"
-        except LedgerRejected:
-            takes = "legacy and 0"
-        except LedgerError as error:
-            takes = f"legacy and 0; of 1 it does not say ({error})"
+        self.takes_v1 = await Versions(self.ledger).ask(somebody)
+        takes = "legacy, 0 and 1" if self.takes_v1 else "legacy and 0"
+        if self.takes_v1 is None:
+            takes += "; of 1 it does not say"
         word = FINALIZED if is_alpenglow else CONFIRMED
         found = f"{consensus}, asked for what is {word}; {software}; versions {takes}"
         return ok(self.name, found)
@@ -226,11 +233,11 @@ _NEEDED: Final = {
 _Call = Callable[[_Node, str], Awaitable[Any]]
 
 
-async def _simulate(node: _Node, somebody: str, *, is_v1: bool = False) -> Any:
+async def _simulate(node: _Node, somebody: str) -> Any:
     """A payment of nothing to oneself. An account that holds nothing is refused, which is an
     answer too."""
     from solders.hash import Hash
-    from solders.message import MessageV0, MessageV1, TransactionConfig
+    from solders.message import MessageV0
     from solders.pubkey import Pubkey
     from solders.signature import Signature
     from solders.system_program import TransferParams, transfer
@@ -240,13 +247,7 @@ async def _simulate(node: _Node, somebody: str, *, is_v1: bool = False) -> Any:
     key = Pubkey.from_string(somebody)
     nothing = transfer(TransferParams(from_pubkey=key, to_pubkey=key, lamports=0))
     blockhash = Hash.from_string(latest.blockhash)
-    message = (
-        MessageV1.try_compile(
-            key, [nothing], blockhash, TransactionConfig(compute_unit_limit=1_000)
-        )
-        if is_v1
-        else MessageV0.try_compile(key, [nothing], [], blockhash)
-    )
+    message = MessageV0.try_compile(key, [nothing], [], blockhash)
     wire = bytes(VersionedTransaction.populate(message, [Signature.default()]))
     return await node.ledger.simulate(wire, [somebody])
 
@@ -322,6 +323,17 @@ def _lags(nodes: list[_Node]) -> list[Line]:
         make = warn if lag < _LAG_FAIL else fail
         lines.append(make(node.name, f"{lag} blocks behind the others", "use another node"))
     return lines
+
+
+def _swaps(settings: Settings, *, takes_v1: bool) -> Line:
+    """Which version swaps by a venue's instruction are built in."""
+    setting = settings.transaction_version
+    version = int(takes_v1) if setting == "auto" else setting
+    found = f"built in version {version} (TRANSACTION_VERSION={setting})"
+    if version and not takes_v1:
+        lacks = f"{found}, which not every node takes, so they are refused"
+        return fail("Swaps", lacks, "set TRANSACTION_VERSION=auto")
+    return ok("Swaps", found)
 
 
 def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:

@@ -81,7 +81,7 @@ class Versions:
             return self._setting
         async with self._asking:
             if time.monotonic() >= self._until:
-                found = await self._ask(payer)
+                found = await self.ask(payer)
                 self._note(found, REMEMBERED_S if found is not None else _UNKNOWN_S)
         return 1 if self._known else 0
 
@@ -94,8 +94,9 @@ class Versions:
             _log.info("transaction_version_found", version=int(found), remembered_s=for_s)
         self._known, self._until = found, time.monotonic() + for_s
 
-    async def _ask(self, payer: str) -> bool | None:
-        """Whether every node that answers takes version 1; None where none says."""
+    async def ask(self, payer: str) -> bool | None:
+        """Whether every node that answers takes version 1; None where none says. Asks the nodes
+        each time."""
         try:
             async with asyncio.timeout(_ANSWER_S):
                 latest = await self._ledger.latest_blockhash()
