@@ -25,11 +25,14 @@ from spl.token.instructions import (
 from spl.token.models import FreezeAccountParams, SetAuthorityParams, TransferCheckedParams
 from tests.operations.test_token_transfer import mint_with
 from tests.promises import promise
+from tests.support.approvals import KEY, Desk, guardrails
 from tests.support.engine import by_hand
+from tests.support.grants import grant, limit
 from tests.support.tokens import (
     FEE,
     RENT,
     RENT_2022,
+    SOL,
     TOKEN,
     TOKEN_2022,
     TokenBench,
@@ -42,12 +45,17 @@ from tests.vault.money.test_reconcile import Died, die_at, restarted
 from solward.client.wallets import until_done
 from solward.operations import reclaim
 from solward.operations.declared.rent import MOST_AT_ONCE
+from solward.operations.policies.changes import replace_set
 from solward.operations.reclaim import Reclaimable, read_reclaimable
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, MOST_RENT_PER_BYTE, rent_of
-from solward.types.errors import GuardrailBlocked
+from solward.support.durations import DAY_MS
+from solward.types.errors import GuardrailBlocked, Held
+from solward.types.guardrail import Hold as Ask
+from solward.types.guardrail import Intent, TransactionEffects
 from solward.types.money import lamports_to_sol
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import HoldState, TransactionRecord, TransactionStatus
+from solward.vault.grants.model import NewRecipient, Window
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.money.request import ADMIN, Actor
@@ -348,6 +356,61 @@ async def test_a_key_that_may_spend_nothing_reclaims_nothing(tokens: TokenBench)
     with pytest.raises(GuardrailBlocked, match="signs nothing"):
         await reclaim_rent(tokens, nothing)
     assert tokens.sent() == 0
+
+
+@promise("reclaim-is-an-operation")
+@pytest.mark.parametrize("changes", [False, True])
+async def test_a_guardrail_holds_it_and_it_goes_on_as_it_was_shown(
+    tmp_path: Path, changes: bool
+) -> None:
+    def asks(_intent: Intent, _effects: TransactionEffects) -> Ask:
+        return Ask("somebody is to look")
+
+    async with open_tokens(tmp_path, plugin_guardrails=guardrails(asks)) as opened:
+        await opened.fund(await opened.mint(), 0)
+        desk = Desk(opened.bench, opened.operations)
+        with pytest.raises(Held) as held:
+            await reclaim_rent(opened, KEY)
+        hold = held.value.hold
+        assert "take back 0.00148844 SOL of rent, by closing 1 empty token acc" in hold.sentence
+        assert hold.sentence.endswith("somebody is to look")
+        assert opened.sent() == 0
+        if changes:
+            await opened.fund(await opened.mint(), 0)
+        before = await opened.lamports()
+        after = await desk.approvals.approve(hold.id, "admin")
+        [record] = await opened.bench.history()
+        assert after.transaction_id == record.id
+        if changes:
+            assert (after.state, opened.sent()) == (HoldState.REFUSED, 0)
+            assert "reclaimed is 0.00297688 now, and 0.00148844 was shown" in str(record.error)
+            return
+        assert (after.state, record.status) == (HoldState.EXECUTED, TransactionStatus.CONFIRMED)
+        assert await opened.lamports() == before + RENT - FEE
+        assert (await there(opened)).accounts == ()
+
+
+@promise("no-takings-still-costs")
+async def test_no_grant_holds_what_takes_no_asset_and_pays_nobody(tokens: TokenBench) -> None:
+    """However little a person is to be asked about: its costs and its slot count all the same."""
+    mint = await tokens.mint()
+    await tokens.fund(mint, 0)
+    asks = grant(
+        KEY.principal,
+        **{asset: limit(asset, 2 * SOL, hold=0) for asset in ("SOL", mint)},
+        new=NewRecipient.HOLD,
+        costs=FEE,
+        rates=(Window(DAY_MS, 1),),
+    )
+    await replace_set(tokens.bench.database, KEY.principal, [asks])
+    with pytest.raises(Held):
+        await tokens.operations.perform(
+            "transfer", tokens.wallet, KEY, {"to": tokens.bench.recipient, "amount": 1}
+        )
+    assert (await reclaim_rent(tokens, KEY)).status is TransactionStatus.CONFIRMED
+    await tokens.fund(await tokens.mint(), 0)
+    with pytest.raises(GuardrailBlocked, match="transaction"):
+        await reclaim_rent(tokens, KEY)
 
 
 async def test_it_is_repeated_only_while_less_is_left() -> None:
