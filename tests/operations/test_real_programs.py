@@ -20,7 +20,9 @@ import pytest
 from solders.account import Account
 from solders.instruction import Instruction
 from solders.keypair import Keypair
+from solders.message import MessageV0, MessageV1
 from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID
 from spl.token.constants import WRAPPED_SOL_MINT as SOL_MINT
 from spl.token.instructions import create_idempotent_associated_token_account
@@ -58,11 +60,13 @@ from tests.support.swaps import (
 
 from solward.operations.venues import Venue
 from solward.plugins import load_registry
+from solward.solana.message import required_signers
 from solward.types.errors import TransactionFailed
 from solward.types.record import TransactionRecord
 from solward.types.venue import Quote, VenueContext
 from solward.vault.guardrails import Policy
 from solward.vault.money.request import ADMIN
+from solward.vault.store import attempts, pockets
 from solward_plugins.venues.raydium_cpmm import swapped
 
 USDC_MINT, BONK_MINT = USDC_POOL.mint, BONK_POOL.mint
@@ -110,7 +114,25 @@ async def swapped_by(
 ) -> TransactionRecord:
     params = {"inputToken": NAMES[sold], "outputToken": NAMES[bought], "amount": amount}
     operations = swaps.bench.operations(venues=[venue])
-    return await operations.perform("swap", swaps.bench.wallet.id, ADMIN, params)
+    record = await operations.perform("swap", swaps.bench.wallet.id, ADMIN, params)
+    await is_one_transaction(swaps, record)
+    return record
+
+
+async def is_one_transaction(swaps: SwapBench, record: TransactionRecord) -> None:
+    """What landed has the signatures of wallet and pocket, and the version that is set; in version
+    1 all accounts stand in its bytes."""
+    assert record.signature is not None
+    wire = await swaps.bench.ledger.transaction_wire(record.signature)
+    assert wire is not None
+    async with swaps.bench.database.read() as connection:
+        [attempt] = await attempts.of_transaction(connection, record.id)
+        pocket = (await pockets.of_transactions(connection, [record.id]))[record.id]
+    assert attempt.wire == wire
+    message = VersionedTransaction.from_bytes(wire).message
+    is_v0 = swaps.bench.engine._options.transaction_version == 0
+    assert isinstance(message, MessageV0 if is_v0 else MessageV1)
+    assert required_signers(message) == (swaps.address, pocket.address)
 
 
 async def has(swaps: SwapBench, mint: Pubkey) -> int:
@@ -119,7 +141,10 @@ async def has(swaps: SwapBench, mint: Pubkey) -> int:
 
 async def nothing_is_left(swaps: SwapBench) -> None:
     """No pocket holds lamports or an account."""
-    for pocket in await swaps.bench.wallets.pockets(swaps.bench.wallet.id):
+    async with swaps.bench.database.read() as connection:
+        used = await pockets.of_wallet(connection, swaps.bench.wallet.id)
+    assert used
+    for pocket in used:
         assert await swaps.bench.lamports(pocket.address) == 0
         for mint in DECIMALS:
             key = Pubkey.from_string(pocket.address)
@@ -130,15 +155,20 @@ async def nothing_is_left(swaps: SwapBench) -> None:
 
 
 @asynccontextmanager
-async def direct(folder: Path, market: Market) -> AsyncIterator[tuple[SwapBench, Venue]]:
-    async with open_swaps(folder, genesis=market.genesis(CPMM)) as swaps:
+async def direct(
+    folder: Path, market: Market, **options: Any
+) -> AsyncIterator[tuple[SwapBench, Venue]]:
+    async with open_swaps(folder, genesis=market.genesis(CPMM), **options) as swaps:
         pools = tuple(str(pool.address) for pool in market.pools)
         context = VenueContext(swaps.http, ledger=swaps.bench.ledger, pools=pools)
         yield swaps, Venue(raydium_venue(), context)
 
 
-@promise("raydium-quotes-exact")
-async def test_a_pool_gives_to_the_unit_what_was_quoted_in_both_directions(tmp_path: Path) -> None:
+@promise("raydium-quotes-exact", "swap-in-version-1")
+@pytest.mark.parametrize("version", ["auto", 0])
+async def test_a_pool_gives_to_the_unit_what_was_quoted_in_both_directions(
+    tmp_path: Path, version: Any
+) -> None:
     """With fees and reserves of any size, each trade at the price that the one before left."""
     choose = random.Random(7)
     pools = []
@@ -149,7 +179,8 @@ async def test_a_pool_gives_to_the_unit_what_was_quoted_in_both_directions(tmp_p
         }
         owed = tuple(choose.randrange(0, 10**9) for _ in range(4))
         pools.append(pool_of(reserves, fee=choose.randrange(0, 50_000), owed=owed))
-    async with direct(tmp_path, Market.of(*pools)) as (swaps, venue):
+    market = Market.of(*pools)
+    async with direct(tmp_path, market, transaction_version=version) as (swaps, venue):
         for pool in pools:
             here = Venue(venue.plugin, VenueContext(
                 swaps.http, ledger=swaps.bench.ledger, pools=(str(pool.address),)
@@ -226,7 +257,9 @@ async def test_a_mint_with_a_transfer_fee_trades_net_of_it_in_both_directions(
 
         async def swap(sold: str, bought: str, amount: Decimal) -> TransactionRecord:
             params = {"inputToken": sold, "outputToken": bought, "amount": amount}
-            return await operations.perform("swap", swaps.bench.wallet.id, ADMIN, params)
+            record = await operations.perform("swap", swaps.bench.wallet.id, ADMIN, params)
+            await is_one_transaction(swaps, record)
+            return record
 
         record = await swap("SOL", str(mint), Decimal(1))
         gross = swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
@@ -316,26 +349,30 @@ FORMS = {
 
 
 @asynccontextmanager
-async def routed(folder: Path, form: str) -> AsyncIterator[tuple[SwapBench, Venue, Router]]:
+async def routed(
+    folder: Path, form: str, **options: Any
+) -> AsyncIterator[tuple[SwapBench, Venue, Router]]:
     """The built-in plugin `jupiter` on an API whose instructions are the real router's."""
     market = Market.of(
         pool_of({SOL_MINT: 10**14, USDC_MINT: 15 * 10**12}),
         pool_of({USDC_MINT: 15 * 10**12, BONK_MINT: 75 * 10**15}, fee=10_000),
     )
     router = Router(market, *FORMS[form])
-    async with open_swaps(folder, genesis=market.genesis(CPMM, JUPITER)) as swaps:
+    async with open_swaps(folder, genesis=market.genesis(CPMM, JUPITER), **options) as swaps:
         transport = httpx.MockTransport(router.answer)
         async with httpx.AsyncClient(transport=transport, base_url="http://router") as http:
             plugin = load_registry(entry_points=built_ins("jupiter")).venues["jupiter"]
             yield swaps, Venue(plugin, VenueContext(http)), router
 
 
-@promise("jupiter-router-swaps")
+@promise("jupiter-router-swaps", "swap-in-version-1")
+@pytest.mark.parametrize("version", ["auto", 0])
 @pytest.mark.parametrize("form", FORMS)
 async def test_the_real_router_swaps_both_ways_over_one_pool_and_over_two(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: str, version: Any
 ) -> None:
-    async with routed(tmp_path, form) as (swaps, venue, router):
+    options = {"transaction_version": version}
+    async with routed(tmp_path, form, **options) as (swaps, venue, router):
         for sold, bought, amount in (
             (SOL_MINT, USDC_MINT, 10**9),
             (USDC_MINT, SOL_MINT, 50 * 10**6),
