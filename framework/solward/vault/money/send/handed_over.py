@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
@@ -86,6 +86,14 @@ _PLAIN_MEMO: Final = re.compile(r"[A-Za-z0-9 ._:-]{1,64}")
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class _ProofTimes:
+    """When nodes are asked again for a proof, in monotonic seconds, and how many slots after it."""
+
+    next_at: float = 0.0
+    wait_slots: float = PROOF
+
+
 @dataclass(slots=True, eq=False)
 class Live:
     """A sponsored payment whose end is open.
@@ -103,6 +111,9 @@ class Live:
         found: the transaction's signature, once it is known.
         unknown: whether its state `unknown` is stored already.
         done: the settlement, once stored.
+        death: the proof that it never landed.
+        failure: the proof that it failed as `found`. Its tries are its own: a name that one node
+            calls failed would put the other off for ever.
     """
 
     transaction_id: str
@@ -129,10 +140,8 @@ class Live:
     looked_slot: int = 0
     look_at: float = 0.0
     look_slots: float = LOOK
-    proof_at: float = 0.0
-    proof_slots: float = PROOF
-    named_at: float = 0.0
-    named_slots: float = PROOF
+    death: _ProofTimes = field(default_factory=_ProofTimes)
+    failure: _ProofTimes = field(default_factory=_ProofTimes)
 
     def is_named_by(self, signature: str) -> bool:
         """Whether a signature is the fee payer's over exactly these bytes."""
@@ -241,6 +250,13 @@ class Watcher:
         """As long as so many slots take, at its own pace."""
         return slots * self._ledger.slot_s * self.pace
 
+    def _put_off(self, proofs: Iterable[_ProofTimes]) -> None:
+        """Ask for these proofs later, and wait longer each time."""
+        now = time.monotonic()
+        for proof in proofs:
+            proof.next_at = now + self._slots_s(proof.wait_slots)
+            proof.wait_slots = min(proof.wait_slots * 1.5, MOST_PROOF)
+
     def find(self, transaction_id: str) -> Live | None:
         """A payment that is watched here."""
         return self._live.get(transaction_id)
@@ -344,14 +360,10 @@ class Watcher:
 
     async def _end_failed(self, items: Sequence[Live]) -> None:
         """Ask every node about what one calls failed: that gives money back."""
-        now = time.monotonic()
-        items = [item for item in items if item.named_at <= now]
+        items = [item for item in items if item.failure.next_at <= time.monotonic()]
         if not items:
             return
-        # Not the time of the proof: a name that one node calls failed would put that off for ever.
-        for item in items:
-            item.named_at = now + self._slots_s(item.named_slots)
-            item.named_slots = min(item.named_slots * 1.5, MOST_PROOF)
+        self._put_off(item.failure for item in items)
         named = {item.found: item for item in items if item.found is not None}
         fates = await find_fates(
             self._ledger,
@@ -368,16 +380,14 @@ class Watcher:
     async def _end_expired(self) -> None:
         """Prove of what has expired that it never landed, or find that it did."""
         now = time.monotonic()
-        items = [item for item in self._live.values() if item.proof_at <= now]
+        items = [item for item in self._live.values() if item.death.next_at <= now]
         if not items:
             return
         height = await self._ledger.block_height()
         items = [item for item in items if height > item.last_valid_block_height]
         if not items:
             return
-        for item in items:
-            item.proof_at = now + self._slots_s(item.proof_slots)
-            item.proof_slots = min(item.proof_slots * 1.5, MOST_PROOF)
+        self._put_off(item.death for item in items)
         answers = await self._ask_nodes(items)
         alone = not is_enough(self._ledger.origins())
         ended = [
