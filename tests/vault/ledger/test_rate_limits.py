@@ -229,7 +229,7 @@ async def test_a_faucets_limit_is_said_to_be_the_faucets_and_asked_once(refusal:
         assert asked.count("requestAirdrop") == 1
 
 
-# State of no earlier than what landed.
+# Reads after what landed.
 
 
 @promise("reads-after-own-landing")
@@ -248,7 +248,7 @@ async def test_a_read_is_not_of_before_what_landed() -> None:
 
     async with provider(say) as (ledger, _):
         await ledger.statuses(["signature"])
-        assert ledger.landed_slot == 9
+        assert ledger.newest_landed_slot == 9
         with within(5):
             assert await ledger.balance(GENESIS) == 5
         assert len(calls) == 4
@@ -272,7 +272,7 @@ async def test_a_slot_that_no_node_can_read_is_not_sent_to_any(slot: int) -> Non
     async with provider(say) as (ledger, _):
         with pytest.raises(LedgerUnavailable, match="unexpected shape"):
             await ledger.statuses(["signature"])
-        assert ledger.landed_slot == 0
+        assert ledger.newest_landed_slot == 0
         assert await ledger.balance(GENESIS) == 5
 
 

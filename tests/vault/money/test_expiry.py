@@ -283,7 +283,7 @@ async def test_a_node_that_is_behind_is_waited_for_while_the_caller_waits(
     """More often than any count of tries: behind one address most nodes may lag."""
     fast_slots(bench.ledger)
     await bench.transfer(HALF)
-    slot = bench.engine._assessor._ledger.landed_slot
+    slot = bench.engine._assessor._ledger.newest_landed_slot
     assert slot > 0
     lagging_tries = 10
 

@@ -78,7 +78,7 @@ class _Known:
     Attributes:
         is_alpenglow: whether each node showed the certificate; one alone would have the others show
             what was there thirty slots ago.
-        landed_slot: the last in which a node said that a transaction landed.
+        newest_landed_slot: in which a node said that a transaction landed.
         given_up_slot: that no node reached in time; it may have been a lie.
         landed: how often a node said that a transaction landed.
     """
@@ -86,7 +86,7 @@ class _Known:
     slot_times: dict[Transport, SlotTime] = field(default_factory=dict)
     is_alpenglow: bool = False
     looked_at: float = float("-inf")
-    landed_slot: int = 0
+    newest_landed_slot: int = 0
     given_up_slot: int = 0
     landed: int = 0
 
@@ -189,9 +189,9 @@ class RpcLedger:
             return False
 
     @property
-    def landed_slot(self) -> int:
-        """The last slot in which a node said that a transaction landed, 0 for none."""
-        return self._known.landed_slot
+    def newest_landed_slot(self) -> int:
+        """See `Ledger.newest_landed_slot`."""
+        return self._known.newest_landed_slot
 
     @property
     def changes(self) -> int:
@@ -426,7 +426,7 @@ class RpcLedger:
         ended = [each for each in found if each and is_final(each.confirmation)]
         self._known.landed += len(ended)
         slots = (each.slot for each in ended)
-        self._known.landed_slot = max(self._known.landed_slot, *slots, 0)
+        self._known.newest_landed_slot = max(self._known.newest_landed_slot, *slots, 0)
         return found
 
     async def signatures_for(
@@ -494,13 +494,15 @@ class RpcLedger:
         await self._transport.close()
 
     async def _read(self, method: str, *params: Any, min_slot: int = 0) -> Any:
-        """A read of state from no earlier than what landed: a node that is behind would show a
-        payment's sender what he had before it. From `min_slot` on where no node gets there in time.
+        """Reads state from a node that has reached the newest landed slot. A node that is behind
+        would show a payment's sender the balance from before the payment.
+
+        Where no node reaches that slot in time, a node that has reached `min_slot` is enough.
 
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node gets to `min_slot` in time.
         """
-        known, slot = self._known, self._known.landed_slot
+        known, slot = self._known, self._known.newest_landed_slot
         if slot > max(known.given_up_slot, min_slot):
             began = time.monotonic()
             try:
@@ -513,7 +515,7 @@ class RpcLedger:
         return await self._read_from(min_slot, method, *params)
 
     async def _read_from(self, min_slot: int, method: str, *params: Any) -> Any:
-        """A read at `min_slot` or later, for which nodes that are behind are waited for."""
+        """Reads state at `min_slot` or later, and waits for nodes that are behind."""
         *others, options = params
         ends = time.monotonic() + _BEHIND_S
         while True:

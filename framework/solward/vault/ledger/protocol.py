@@ -36,11 +36,12 @@ class Blockhash:
     others_slots: tuple[int, ...] = ()
 
     @property
-    def first_slot(self) -> int:
-        """Before it nothing that is signed now has landed: the lower median of what the nodes say.
+    def earliest_landing_slot(self) -> int:
+        """The first slot in which bytes that are signed now can land: the lower median of the
+        nodes' slots.
 
-        Of two the lower; of more, one alone makes it neither later than an honest one's, which
-        would hide what landed, nor so early that no history reaches it.
+        Of two slots it is the lower. Of more, no single node can make it later than an honest
+        node's, which would hide what landed, or so early that no history reaches back to it.
         """
         slots = sorted((self.context_slot, *self.others_slots))
         return slots[(len(slots) - 1) // 2]
@@ -145,9 +146,9 @@ class Ledger(ReadLedger, Protocol):
         reached a `min_slot`; where none answers, again within the caller's deadline."""
 
     @property
-    def landed_slot(self) -> int:
-        """The last slot in which a node said that a transaction landed, 0 for none: a node that has
-        not reached it shows the wallets as they were."""
+    def newest_landed_slot(self) -> int:
+        """The newest slot in which a node told this process that a transaction landed, 0 for none.
+        A node that has not reached it shows the wallets as they were before."""
 
     @property
     def changes(self) -> int:

@@ -607,7 +607,7 @@ class Assessor:
             contents = {a: account.data for a, account in found.items() if account is not None}
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
-        min_slot = max(blockhash.context_slot, self._ledger.landed_slot)
+        min_slot = max(blockhash.context_slot, self._ledger.newest_landed_slot)
         # The mints that a pocket's call shall bring move in no transaction that is judged; those
         # that a plugin's own transaction shall bring may be minted in it.
         bought = set() if draft.pocket is None else set(draft.pocket.returns)
@@ -730,8 +730,8 @@ async def read_and_simulate(
     ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
 ) -> tuple[int, dict[str, Account | None], SimulationResult]:
     """The slot and the state of `read` before, and the simulation with the state of `addresses`
-    after it, both of one node, and neither of before `min_slot`; of any slot where the nodes do not
-    reach it, which fails nothing.
+    after it, both of one node that has reached `min_slot`. Where no node has, any node is asked,
+    which fails nothing.
 
     Raises:
         LedgerError: the ledger did not answer.

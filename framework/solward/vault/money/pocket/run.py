@@ -354,7 +354,7 @@ class PocketRuns:
         addresses = [each for each in named if each in wanted]
         tries, lag_s = 0, LAG_SLOTS * self._ledger.slot_s
         while True:
-            min_slot = self._ledger.landed_slot
+            min_slot = self._ledger.newest_landed_slot
             _, before, result = await read_and_simulate(
                 self._ledger, bytes(transaction), addresses, addresses, min_slot
             )

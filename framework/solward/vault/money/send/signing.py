@@ -127,7 +127,7 @@ class Signing:
             wire=bytes(signed),
             blockhash=str(message.recent_blockhash),
             last_valid_block_height=assessment.blockhash.last_valid_block_height,
-            context_slot=assessment.blockhash.first_slot,
+            context_slot=assessment.blockhash.earliest_landing_slot,
             max_debit=debit,
             step=step,
             # Of a sponsored payment neither fee nor signature is the wallet's.
@@ -214,7 +214,7 @@ def step_attempt(
         wire=bytes(signed),
         blockhash=str(message.recent_blockhash),
         last_valid_block_height=blockhash.last_valid_block_height,
-        context_slot=blockhash.first_slot,
+        context_slot=blockhash.earliest_landing_slot,
         max_debit=bound,
         step=step.value,
         spent=spent_by(message, units),
