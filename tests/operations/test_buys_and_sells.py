@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from solders.transaction import VersionedTransaction
 from sqlalchemy import func, select
 from tests.promises import promise
-from tests.support.engine import front_run, put_accounts
+from tests.support.engine import fast_slots, front_run, put_accounts
 from tests.support.programs import takes_tokens_of
 from tests.support.swaps import (
     FEE,
@@ -199,6 +200,7 @@ async def lagging(swaps: SwapBench, *, with_blockhash: bool = True) -> AsyncIter
 
 
 async def no_purchase_is_sent(swaps: SwapBench) -> None:
+    fast_slots(swaps.bench.ledger)
     held, sent = await swaps.units(USDC_POOL.mint), await swaps.sent()
     with pytest.raises(TransactionFailed, match=r"have not reached what landed.*nothing was sent"):
         await swaps.swap("SOL", "USDC", 1)
@@ -212,7 +214,7 @@ async def test_no_purchase_is_based_on_what_was_there_before_another_one(
 ) -> None:
     """A node that lags shows what the account held before the last purchase. On that a market that
     takes everything would have brought enough."""
-    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+    monkeypatch.setattr(client, "_BEHIND_S", 0.05)
     await swaps.swap("SOL", "USDC", 1)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(lagging(swaps))
@@ -227,7 +229,7 @@ async def test_what_landed_long_ago_is_older_than_the_blockhash(
     swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its slot is not read any more; a node that has the blockhash has it too."""
-    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+    monkeypatch.setattr(client, "_BEHIND_S", 0.05)
     monkeypatch.setattr(reservation, "_LANDED_LATELY_MS", 0)
     await swaps.swap("SOL", "USDC", 1)
     async with lagging(swaps, with_blockhash=False), restarted(swaps):
@@ -238,7 +240,7 @@ async def test_what_landed_long_ago_is_older_than_the_blockhash(
 async def test_a_slot_that_was_a_lie_stops_no_purchase_for_ever(
     swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_BEHIND_S", 0.2)
+    monkeypatch.setattr(client, "_BEHIND_S", 0.05)
 
     async def lies(method: str, params: Sequence[Any]) -> Any:
         answer = await swaps.bench.wire.direct(method, params)
@@ -268,3 +270,37 @@ async def test_a_purchase_in_steps_is_known_by_the_slot_in_which_it_came_home(
         last = await last_landed_slot(connection, swaps.bench.wallet.id, 0)
     assert slots.keys() == {"fund", "call", "sweep"}
     assert 0 < slots["fund"] <= slots["call"] <= slots["sweep"] == last <= slot
+
+
+@promise("swap-minimum-asserted", "purchases-follow-each-other")
+async def test_what_a_purchase_in_steps_brings_home_does_not_count_for_another(
+    swaps: SwapBench,
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    swaps.answer(lambda quote, user: swaps.honest(quote, user))
+    bench, sent = swaps.bench, list[str]()
+    sweeping, goes_home = asyncio.Event(), asyncio.Event()
+
+    async def in_order(method: str, params: Sequence[Any]) -> Any:
+        if params[0] not in sent:
+            sent.append(params[0])
+        number = sent.index(params[0])
+        if number == 2:
+            sweeping.set()
+            await goes_home.wait()
+        if number == 3 and not goes_home.is_set():
+            # The market takes everything of the other one, and the sweep lands before it.
+            await upgrade(swaps, THIEF.file())
+            goes_home.set()
+            await in_steps
+        return await bench.wire.direct(method, params)
+
+    bench.wire.faults["sendTransaction"] = in_order
+    in_steps = asyncio.create_task(swaps.swap("SOL", "USDC", 1))
+    await sweeping.wait()
+    swaps.plugin.build = None
+    with pytest.raises(TransactionFailed, match=r"Another swap into .* has not ended yet"):
+        await swaps.swap("SOL", "USDC", 1)
+    goes_home.set()
+    assert (await in_steps).status is TransactionStatus.CONFIRMED
+    assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED

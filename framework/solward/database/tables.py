@@ -454,7 +454,7 @@ pockets = Table(
     Column("program", Text),  # with `position`: a position that stays
     Column("position", Text),
     Column("mints", JSON, nullable=False),  # whose tokens it may hold beside SOL
-    Column("output_mint", Text),  # what the wallet's own account gets, by an assertion of its sum
+    Column("output_mint", Text),  # of a swap: what the wallet's own account gets
     Column("state", Text, nullable=False),  # single, open, empty
     Column("at_risk", JSON, nullable=False),  # asset -> units put in and not taken home
     Column("created_ms", BigInteger, nullable=False),

@@ -457,6 +457,7 @@ def _in_steps(
         PocketUse(
             pocket,
             mints=(source.mint, target.mint),
+            output_mint=None if target.is_sol else target.mint,
             leaves=True,
             venue=venue.name,
         ),

@@ -148,9 +148,9 @@ class PocketUse:
 
     Attributes:
         mints: tokens it may hold on the way.
-        output_mint: the mint whose sum on the wallet's own account the transaction asserts. Two of
-            one wallet and mint at once would each count what the other brings, so the second is
-            refused. None where nothing of the wallet's state is asserted.
+        output_mint: what a swap brings to the wallet's own account; None for SOL, and for what is
+            no swap. A swap in one transaction asserts the account's sum. Two of one wallet and mint
+            at once would count what the other brings, so the second is refused.
         asserted: with `output_mint`: that account, and the units it held when it was read. Where it
             holds more once no other purchase is open, one has ended meanwhile, and what it brought
             would count for this one.
