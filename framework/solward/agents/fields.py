@@ -10,12 +10,12 @@ from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
 from solward.agents.templates.template import Filled
 from solward.resources.agents import Guardrails, LlmBudget, NewAgent
-from solward.resources.declare import annotated, fields_of
+from solward.resources.declare import declared_fields, fields_of
 from solward.resources.fields import Field, Sol, Text
 from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.money import sol_to_lamports
 
-_FIELDS = annotated(NewAgent)
+_FIELDS = declared_fields(NewAgent)
 INTERVAL = _FIELDS["loop_interval_ms"]
 BUDGET_FIELDS = {each.json: each for each in fields_of(LlmBudget)}
 GUARDRAIL_FIELDS = {each.json: each for each in fields_of(Guardrails)}

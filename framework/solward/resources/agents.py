@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
 from solward.resources import examples
 from solward.resources.answers import Answer
-from solward.resources.declare import Call, Part, Request
+from solward.resources.declare import Call, Part, Request, declared, resource
 from solward.resources.fields import (
     Flag,
     GrantList,
@@ -29,20 +29,19 @@ from solward.resources.schema import ref
 _MOST_TOKENS = 10**12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class Guardrails(Request):
     """An agent's own limits; what is left out is the service's."""
 
-    max_sol_per_transaction: Annotated[
-        Decimal | int | None,
+    max_sol_per_transaction: Decimal | int | None = declared(
         Sol(
             "SOL in one transaction.",
             title="Most SOL in a transaction",
             example=0.5,
         ),
-    ] = None
-    max_transactions_per_minute: Annotated[
-        int | None,
+        default=None,
+    )
+    max_transactions_per_minute: int | None = declared(
         Whole(
             "Transactions in any 60 seconds.",
             least=1,
@@ -50,58 +49,59 @@ class Guardrails(Request):
             title="Most transactions in a minute",
             example=5,
         ),
-    ] = None
-    daily_spending_limit_sol: Annotated[
-        Decimal | int | None,
+        default=None,
+    )
+    daily_spending_limit_sol: Decimal | int | None = declared(
         Sol(
             "SOL in any 24 hours.",
             title="Most SOL in 24 hours",
             example=10,
         ),
-    ] = None
-    max_costs_sol_per_day: Annotated[
-        Decimal | int | None,
+        default=None,
+    )
+    max_costs_sol_per_day: Decimal | int | None = declared(
         Sol(
             "SOL of fees and rent in any 24 hours; without one, the wallet's ceiling holds.",
             title="Most SOL of fees and rent in 24 hours",
             example=0.02,
         ),
-    ] = None
+        default=None,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class LlmBudget(Request):
     """What an agent's model may use; null is no limit."""
 
-    max_tokens_per_cycle: Annotated[
-        int | None,
+    max_tokens_per_cycle: int | None = declared(
         Whole(
             "Tokens of prompt and answer in a cycle.",
             least=1,
             most=_MOST_TOKENS,
             title="Most tokens in a cycle",
         ),
-    ] = None
-    max_tokens_per_day: Annotated[
-        int | None,
+        default=None,
+    )
+    max_tokens_per_day: int | None = declared(
         Whole(
             "Tokens of prompt and answer in a day.",
             least=1,
             most=_MOST_TOKENS,
             title="Most tokens in a day",
         ),
-    ] = None
-    max_usd_per_day: Annotated[
-        Decimal | int | None,
+        default=None,
+    )
+    max_usd_per_day: Decimal | int | None = declared(
         Usd(
             "Estimated US dollars in a day; 5 where nobody chooses.",
             most=10**6,
             title="Most US dollars of the model in a day",
         ),
-    ] = None
+        default=None,
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class Agent(Answer):
     """An agent.
 
@@ -109,22 +109,17 @@ class Agent(Answer):
         guardrails: its own limits, in SOL.
     """
 
-    id: Annotated[str, Id("The agent.", example=examples.AGENT)]
-    name: Annotated[str, Text("For people.", example="saver")]
-    wallet_id: Annotated[str, Id("The wallet it uses.", example=examples.WALLET)]
-    status: Annotated[
-        str,
-        Shape("See docs/agents.md.", form=ref("AgentStatus"), example="idle"),
-    ]
-    llm_provider: Annotated[str, Text("The provider's name.", example="rules")]
-    llm_model: Annotated[str, Text("The model's name.", example="rules")]
-    strategy: Annotated[str, Text("What it is to do.", example="always do wait")]
-    loop_interval_ms: Annotated[
-        int,
-        Whole("From the start of a cycle to the next.", least=1_000, most=2**31 - 1, example=5_000),
-    ]
-    guardrails: Annotated[
-        Mapping[str, Any],
+    id: str = declared(Id("The agent.", example=examples.AGENT))
+    name: str = declared(Text("For people.", example="saver"))
+    wallet_id: str = declared(Id("The wallet it uses.", example=examples.WALLET))
+    status: str = declared(Shape("See docs/agents.md.", form=ref("AgentStatus"), example="idle"))
+    llm_provider: str = declared(Text("The provider's name.", example="rules"))
+    llm_model: str = declared(Text("The model's name.", example="rules"))
+    strategy: str = declared(Text("What it is to do.", example="always do wait"))
+    loop_interval_ms: int = declared(
+        Whole("From the start of a cycle to the next.", least=1_000, most=2**31 - 1, example=5_000)
+    )
+    guardrails: Mapping[str, Any] = declared(
         Shape(
             "Its own limits.",
             form=ref("Guardrails"),
@@ -133,16 +128,15 @@ class Agent(Answer):
                 "maxTransactionsPerMinute": 5,
                 "dailySpendingLimitSol": 10,
             },
-        ),
-    ]
-    llm_options: Annotated[Mapping[str, Any], Json("By the provider's own schema.", example={})]
-    llm_budget: Annotated[
-        Mapping[str, Any],
-        Shape("What is absent has no limit.", form=ref("LlmBudget"), example={"maxUsdPerDay": 5}),
-    ]
-    is_llm: Annotated[bool, Flag("False for the rule-based demo provider.", example=False)]
-    created_at: Annotated[datetime, Time("When it was made.", example="2026-11-21T10:49:52.500Z")]
-    error: Annotated[str | None, Text("Why its last cycle failed; only then.")] = None
+        )
+    )
+    llm_options: Mapping[str, Any] = declared(Json("By the provider's own schema.", example={}))
+    llm_budget: Mapping[str, Any] = declared(
+        Shape("What is absent has no limit.", form=ref("LlmBudget"), example={"maxUsdPerDay": 5})
+    )
+    is_llm: bool = declared(Flag("False for the rule-based demo provider.", example=False))
+    created_at: datetime = declared(Time("When it was made.", example="2026-11-21T10:49:52.500Z"))
+    error: str | None = declared(Text("Why its last cycle failed; only then."), default=None)
 
 
 _NAME = Text("For people.", most=100, example="saver")
@@ -167,53 +161,47 @@ _BUDGET = Part("What its model may use.", kind=LlmBudget)
 _GRANTS = GrantList("What it may do; `[]`: it only reads.", cli="--grant")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class NewAgent(Guardrails):
     """An agent that is to be made. Guardrails may stand at the top level or in `guardrails`."""
 
-    name: Annotated[str, _NAME]
-    wallet_id: Annotated[
-        str | None,
+    name: str = declared(_NAME)
+    wallet_id: str | None = declared(
         WalletId("The wallet it uses; without one it gets a new one.", most=100, cli="--wallet"),
-    ] = None
-    llm_provider: Annotated[str | None, _PROVIDER] = None
-    llm_model: Annotated[str | None, _MODEL] = None
-    strategy: Annotated[str | None, _STRATEGY] = None
-    loop_interval_ms: Annotated[int, _INTERVAL] = 60_000
-    llm_options: Annotated[Mapping[str, Any] | None, _OPTIONS] = None
-    llm_budget: Annotated[Mapping[str, Any] | None, _BUDGET] = None
-    guardrails: Annotated[
-        Mapping[str, Any] | None,
-        _RAILS,
-    ] = None
-    grants: Annotated[Sequence[Any] | None, _GRANTS] = None
-    template: Annotated[
-        str | None, Text("Gives what is left out; `solward agent templates` lists them.")
-    ] = None
-    template_parameters: Annotated[
-        Mapping[str, Any] | None, Json("By the template's schema.", cli="--set")
-    ] = None
+        default=None,
+    )
+    llm_provider: str | None = declared(_PROVIDER, default=None)
+    llm_model: str | None = declared(_MODEL, default=None)
+    strategy: str | None = declared(_STRATEGY, default=None)
+    loop_interval_ms: int = declared(_INTERVAL, default=60_000)
+    llm_options: Mapping[str, Any] | None = declared(_OPTIONS, default=None)
+    llm_budget: Mapping[str, Any] | None = declared(_BUDGET, default=None)
+    guardrails: Mapping[str, Any] | None = declared(_RAILS, default=None)
+    grants: Sequence[Any] | None = declared(_GRANTS, default=None)
+    template: str | None = declared(
+        Text("Gives what is left out; `solward agent templates` lists them."), default=None
+    )
+    template_parameters: Mapping[str, Any] | None = declared(
+        Json("By the template's schema.", cli="--set"), default=None
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class AgentChange(Guardrails):
     """What is to change of an agent; what is left out stays."""
 
-    name: Annotated[str | None, _NAME] = None
-    llm_provider: Annotated[str | None, _PROVIDER] = None
-    llm_model: Annotated[str | None, _MODEL] = None
-    strategy: Annotated[str | None, _STRATEGY] = None
-    loop_interval_ms: Annotated[int | None, _INTERVAL] = None
-    llm_options: Annotated[Mapping[str, Any] | None, _OPTIONS] = None
-    llm_budget: Annotated[Mapping[str, Any] | None, _BUDGET] = None
-    guardrails: Annotated[
-        Mapping[str, Any] | None,
-        _RAILS,
-    ] = None
-    grants: Annotated[
-        Sequence[Any] | None,
+    name: str | None = declared(_NAME, default=None)
+    llm_provider: str | None = declared(_PROVIDER, default=None)
+    llm_model: str | None = declared(_MODEL, default=None)
+    strategy: str | None = declared(_STRATEGY, default=None)
+    loop_interval_ms: int | None = declared(_INTERVAL, default=None)
+    llm_options: Mapping[str, Any] | None = declared(_OPTIONS, default=None)
+    llm_budget: Mapping[str, Any] | None = declared(_BUDGET, default=None)
+    guardrails: Mapping[str, Any] | None = declared(_RAILS, default=None)
+    grants: Sequence[Any] | None = declared(
         replace(_GRANTS, left_out={"dashboard": "the page of the policy changes them"}),
-    ] = None
+        default=None,
+    )
 
 
 AGENT_CALLS = (

@@ -1,9 +1,9 @@
 """The base of the service's answers: each is read from its JSON by the types of its attributes, and
-described by the fields that annotate them.
+described by the fields that they are declared as.
 
-    id: Annotated[str, Id("The key's record.")]
-    last_used_at: Annotated[datetime | None, Time("Null before its first use.")]
-    grants: Annotated[tuple[Raw, ...] | None, Shape("What it may do.", form=...)] = None
+    id: str = declared(Id("The key's record."))
+    last_used_at: datetime | None = declared(Time("Null before its first use."))
+    sentences: tuple[str, ...] = declared(Texts("What they say.", each="A sentence."), default=())
 
 The second may be null, the third may be absent.
 """
@@ -19,7 +19,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from solward.resources.declare import annotated
+from solward.resources.declare import declared_fields
 from solward.resources.fields import REQUIRED, Schema, camel, nullable
 
 Raw: TypeAlias = Mapping[str, Any]
@@ -107,10 +107,10 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def answer_schema(kind: type[Answer]) -> Schema:
-    """The JSON Schema of its JSON: closed, with a field for each annotated attribute."""
+    """The JSON Schema of its JSON: closed, with a field for each declared_fields attribute."""
     made: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
     for each in _fields(kind):
-        declared = annotated(kind).get(each.name)
+        declared = declared_fields(kind).get(each.name)
         if not each.path:
             # More of the same JSON, there where it was asked for.
             made["properties"] |= answer_schema(each.kind)["properties"]
@@ -129,7 +129,7 @@ def answer_example(kind: type[Answer]) -> dict[str, Any]:
     """Its JSON by the examples of its fields."""
     found: dict[str, Any] = {}
     for each in _fields(kind):
-        declared = annotated(kind).get(each.name)
+        declared = declared_fields(kind).get(each.name)
         if not each.path:
             found |= answer_example(each.kind)
         elif declared is not None and declared.example is not REQUIRED:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from solward.resources import examples
-from solward.resources.answers import Answer, Raw, named, whole
-from solward.resources.declare import Call, Request
+from solward.resources.answers import Answer, Raw, whole
+from solward.resources.declare import Call, Request, declared, resource
 from solward.resources.fields import (
     Choice,
     Flag,
@@ -44,27 +44,26 @@ _ADMIN_NAME = Text(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class NewKey(Request):
     """An API key that is to be made."""
 
     excludes: ClassVar = {"read_only": ("spending_limit_sol", "max_costs_sol_per_day", "grants")}
 
-    name: Annotated[str, Text("What uses it, for people.", most=100, example="ci")]
-    wallet_id: Annotated[
-        str | None,
+    name: str = declared(Text("What uses it, for people.", most=100, example="ci"))
+    wallet_id: str | None = declared(
         WalletId("The only wallet it may use; without one, all.", title="May use", cli="--wallet"),
-    ] = None
-    permissions: Annotated[
-        Sequence[str],
+        default=None,
+    )
+    permissions: Sequence[str] = declared(
         Texts(
             "Stored, not enforced.",
             each="A permission.",
             left_out={"cli": _UNBOUND, "dashboard": _UNBOUND},
         ),
-    ] = ("read", "write")
-    rate_limit: Annotated[
-        int,
+        default=("read", "write"),
+    )
+    rate_limit: int = declared(
         Whole(
             "Transaction-producing requests in any 60 seconds.",
             least=1,
@@ -72,39 +71,39 @@ class NewKey(Request):
             title="Transactions a minute",
             example=2,
         ),
-    ] = 10
-    spending_limit_sol: Annotated[
-        Decimal | int,
+        default=10,
+    )
+    spending_limit_sol: Decimal | int = declared(
         Sol(
             "SOL in any 24 hours over all wallets; at most 9 decimals.",
             zero=True,
             title="Daily limit in SOL",
             example=1,
         ),
-    ] = 5
-    max_costs_sol_per_day: Annotated[
-        Decimal | int,
+        default=5,
+    )
+    max_costs_sol_per_day: Decimal | int = declared(
         Sol(
             "SOL of fees and rent in any 24 hours over all wallets.",
             default=Setting.MAX_COSTS_SOL_PER_DAY,
             title="Fees and rent a day in SOL",
-        ),
-    ]
-    grants: Annotated[
-        Sequence[Any] | None, GrantList("What it may do; `[]`: it only reads.", cli="--grant")
-    ] = None
-    read_only: Annotated[
-        bool, Flag("It spends nothing and changes nothing; then without limits and grants.")
-    ] = False
-    expires_at: Annotated[str | None, _ENDS] = None
+        )
+    )
+    grants: Sequence[Any] | None = declared(
+        GrantList("What it may do; `[]`: it only reads.", cli="--grant"), default=None
+    )
+    read_only: bool = declared(
+        Flag("It spends nothing and changes nothing; then without limits and grants."),
+        default=False,
+    )
+    expires_at: str | None = declared(_ENDS, default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class NewSecret(Request):
     """Another secret for an API key."""
 
-    overlap_seconds: Annotated[
-        int,
+    overlap_seconds: int = declared(
         Whole(
             "How long the secret it had goes on working.",
             least=0,
@@ -113,73 +112,68 @@ class NewSecret(Request):
             left_out={"dashboard": "there the secret works for one hour more, which it says"},
             example=600,
         ),
-    ] = 3_600
+        default=3_600,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@resource
 class NewAdmin(Request):
     """An admin credential that is to be made."""
 
-    name: Annotated[str, _ADMIN_NAME]
-    role: Annotated[str, _ROLE]
-    expires_at: Annotated[str | None, _ENDS] = None
+    name: str = declared(_ADMIN_NAME)
+    role: str = declared(_ROLE)
+    expires_at: str | None = declared(_ENDS, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class KeyDetails(Answer):
     """When a key ends, its limits, and what is used of each."""
 
-    expires_at: Annotated[
-        datetime | None,
-        Time("When it ends by itself; null is never.", example="2026-12-31T00:00:00.000Z"),
-    ]
-    rotated_at: Annotated[
-        datetime | None,
-        Time("When it got its present secret; null: it is its first.", example=None),
-    ]
-    previous_secret_until: Annotated[
-        datetime | None,
-        Time("Until when the secret before its present one works, or worked.", example=None),
-    ]
-    rate_limit: Annotated[
-        Mapping[str, Any],
+    expires_at: datetime | None = declared(
+        Time("When it ends by itself; null is never.", example="2026-12-31T00:00:00.000Z")
+    )
+    rotated_at: datetime | None = declared(
+        Time("When it got its present secret; null: it is its first.", example=None)
+    )
+    previous_secret_until: datetime | None = declared(
+        Time("Until when the secret before its present one works, or worked.", example=None)
+    )
+    rate_limit: Mapping[str, Any] = declared(
         Shape(
             "Requests of the last minute that make transactions.",
             form=RATE,
             example={"limit": 2, "used": 1, "left": 1},
-        ),
-    ]
-    spending_limit_sol: Annotated[
-        Mapping[str, Any],
+        )
+    )
+    spending_limit_sol: Mapping[str, Any] = declared(
         Shape(
             "SOL of the last 24 hours, over all wallets.",
             form=day("SOL in any 24 hours, over all wallets."),
             example={"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
-        ),
-    ]
-    max_costs_sol_per_day: Annotated[
-        Mapping[str, Any],
+        )
+    )
+    max_costs_sol_per_day: Mapping[str, Any] = declared(
         Shape(
             "Fees and rent of the last 24 hours, over all wallets.",
             form=day("SOL of fees and rent in any 24 hours, over all wallets."),
             example={"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
-        ),
-    ]
-    grants: Annotated[
-        tuple[Raw, ...] | None, GrantList("Null where it is not under grants.", example=[])
-    ]
-    read_only: Annotated[bool, Flag("Whether it changes nothing.", example=False)] = False
-    sentences: Annotated[
-        tuple[str, ...],
+        )
+    )
+    grants: tuple[Raw, ...] | None = declared(
+        GrantList("Null where it is not under grants.", example=[])
+    )
+    read_only: bool = declared(Flag("Whether it changes nothing.", example=False), default=False)
+    sentences: tuple[str, ...] = declared(
         Texts("What they say, one each.", each="A sentence.", example=["Key ci may only read."]),
-    ] = ()
+        default=(),
+    )
 
 
 def _details(raw: Raw) -> KeyDetails | None:
     return KeyDetails.of(raw) if "rateLimit" in raw else None
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class ApiKey(Answer):
     """An API key's record, without the key.
 
@@ -187,75 +181,70 @@ class ApiKey(Answer):
         details: with `keys.list(details=True)`, else None.
     """
 
-    id: Annotated[str, Id("The key's record.", example=examples.KEY)]
-    name: Annotated[str, Text("For people.", example="ci")]
-    wallet_id: Annotated[str | None, Text("The only wallet it may use; null is all.", example=None)]
-    permissions: Annotated[
-        tuple[str, ...],
-        Texts("Stored, not enforced.", each="A permission.", example=["read", "write"]),
-    ]
-    created_at: Annotated[datetime, _SINCE]
-    last_used_at: Annotated[datetime | None, _USED]
+    id: str = declared(Id("The key's record.", example=examples.KEY))
+    name: str = declared(Text("For people.", example="ci"))
+    wallet_id: str | None = declared(Text("The only wallet it may use; null is all.", example=None))
+    permissions: tuple[str, ...] = declared(
+        Texts("Stored, not enforced.", each="A permission.", example=["read", "write"])
+    )
+    created_at: datetime = declared(_SINCE)
+    last_used_at: datetime | None = declared(_USED)
     details: KeyDetails | None = field(metadata=whole(_details))
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class CreatedKey(Answer):
     """A new API key. `api_key` is returned only here; `raw` has it too."""
 
-    api_key: Annotated[
-        str,
+    api_key: str = declared(
         Text("The key.", pattern="sk-[0-9a-f]{32}", example="sk-9b25e816aa19446cb7440a0cc2fdf510"),
-    ] = field(repr=False)
-    id: Annotated[str, Id("Its record.", example=examples.KEY)]
-    name: Annotated[str, Text("As given.", example="ci")]
+        secret=True,
+    )
+    id: str = declared(Id("Its record.", example=examples.KEY))
+    name: str = declared(Text("As given.", example="ci"))
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class RotatedKey(CreatedKey):
     """A key's new secret; its record stays."""
 
-    previous_secret_until: Annotated[
-        datetime | None,
-        Time(
-            "When the secret it had ends; null: it has ended.", example="2026-11-21T10:45:00.000Z"
-        ),
-    ]
+    previous_secret_until: datetime | None = declared(
+        Time("When the secret it had ends; null: it has ended.", example="2026-11-21T10:45:00.000Z")
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class AdminCredential(Answer):
     """An admin credential's record, without its secret."""
 
-    id: Annotated[str, Id("The credential's.", example=examples.CREDENTIAL)]
-    name: Annotated[str, _ADMIN_NAME]
-    role: Annotated[Role, _ROLE]
-    created_by: Annotated[
-        str,
+    id: str = declared(Id("The credential's.", example=examples.CREDENTIAL))
+    name: str = declared(_ADMIN_NAME)
+    role: Role = declared(_ROLE)
+    created_by: str = declared(
         Text(
             f"`{ADMIN}`, the admin secret, or `admin:<id>` of the one that made it.", example=ADMIN
-        ),
-    ]
-    created_at: Annotated[datetime, _SINCE]
-    last_used_at: Annotated[datetime | None, _USED]
-    expires_at: Annotated[
-        datetime | None,
-        Time("When it ends by itself; null: never.", example="2027-01-01T00:00:00.000Z"),
-    ]
+        )
+    )
+    created_at: datetime = declared(_SINCE)
+    last_used_at: datetime | None = declared(_USED)
+    expires_at: datetime | None = declared(
+        Time("When it ends by itself; null: never.", example="2027-01-01T00:00:00.000Z")
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@resource
 class CreatedAdmin(Answer):
     """A new admin credential. `secret` is returned only here; `raw` has it too."""
 
-    secret: Annotated[
-        str,
+    secret: str = declared(
         Text(
             "The secret, shown this once.",
             pattern="sa-[0-9a-f]{48}",
             example="sa-" + "2f0c95d0a6c4" * 4,
         ),
-    ] = field(repr=False, metadata=named("adminSecret"))
+        secret=True,
+        named="adminSecret",
+    )
     credential: AdminCredential = field(metadata=whole(AdminCredential.of))
 
 

@@ -1,19 +1,19 @@
-"""Requests as classes, whose annotated attributes are their fields.
+"""Requests and answers as classes, whose attributes are their fields.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RotateKey(Request):
+@resource
+class NewSecret(Request):
     \"\"\"Another secret for an API key.\"\"\"
 
-    overlap_seconds: Annotated[int, Whole("How long ...", least=0, most=86_400)] = 3_600
+    overlap_seconds: int = declared(Whole("How long ...", least=0, most=86_400), default=3_600)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cache
-from typing import Any, ClassVar, Self, get_args, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from solward.resources.fields import (
     REQUIRED,
@@ -26,22 +26,50 @@ from solward.resources.fields import (
 )
 from solward.types.errors import InvalidRequest
 
+T = TypeVar("T")
 
-def annotated(kind: Any) -> Mapping[str, Field]:
-    """The fields that a class's attributes are annotated with, by the attribute's name."""
-    return _annotated(kind)
+
+def declared(
+    kind: Field,
+    *,
+    default: Any = MISSING,
+    named: str = "",
+    read: Callable[[Any], Any] | None = None,
+    secret: bool = False,
+) -> Any:
+    """An attribute that is a field of this kind.
+
+    Args:
+        default: of a request, what stands in where it is left out; with one, an answer may lack it.
+        named: its name in JSON where that is another one; `a.b` is the field `b` of `a`.
+        read: reads it from JSON where its type does not say how.
+        secret: whether it is left out of what `repr` shows.
+    """
+    path = {"path": tuple(named.split("."))} if named else {}
+    metadata = {"declared": kind, "read": read} | path
+    return field(default=default, repr=not secret, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(declared, field))
+def resource(kind: type[T]) -> type[T]:
+    """The class as a frozen dataclass."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+def declared_fields(kind: Any) -> Mapping[str, Field]:
+    """The declared fields of a class, by the attribute's name."""
+    return _found(kind)
 
 
 @cache
-def _annotated(kind: Any) -> Mapping[str, Field]:
-    hints = get_type_hints(kind, include_extras=True)
+def _found(kind: Any) -> Mapping[str, Field]:
     found = {}
     for each in fields(kind):
-        for declared in get_args(hints[each.name])[1:]:
-            if isinstance(declared, Field):
-                stated = declared.default is REQUIRED and each.default is not MISSING
-                default: Any = each.default if stated else declared.default
-                found[each.name] = replace(declared, name=each.name, default=default)
+        known = each.metadata.get("declared")
+        if known is not None:
+            stated = known.default is REQUIRED and each.default is not MISSING
+            default = each.default if stated else known.default
+            found[each.name] = replace(known, name=each.name, default=default)
     return found
 
 
@@ -95,7 +123,7 @@ class Call:
 
 def fields_of(kind: type[Request]) -> tuple[Field, ...]:
     """The fields of a request, in their order."""
-    return tuple(annotated(kind).values())
+    return tuple(declared_fields(kind).values())
 
 
 def request_schema(kind: type[Request]) -> Schema:

@@ -7,12 +7,12 @@ from typing import Any
 
 from solward.client import Plugin
 from solward.resources.agents import Guardrails, LlmBudget, NewAgent
-from solward.resources.declare import annotated, fields_of
+from solward.resources.declare import declared_fields, fields_of
 from solward_dashboard.forms.request_form import form_schema
 
 _MAX_SECONDS = 2_147_483
-NAME: Mapping[str, Any] = form_schema([annotated(NewAgent)["name"]])
-GRANTS: Mapping[str, Any] = form_schema([annotated(NewAgent)["grants"]])
+NAME: Mapping[str, Any] = form_schema([declared_fields(NewAgent)["name"]])
+GRANTS: Mapping[str, Any] = form_schema([declared_fields(NewAgent)["grants"]])
 INTERVAL: Mapping[str, Any] = {
     "type": "object",
     "properties": {
