@@ -120,9 +120,10 @@ async def sent(call: ServiceCall, kind: type[Request], values: Mapping[str, Any]
     for each in fields_of(kind):
         value = values.get(each.name)
         if isinstance(each, Part):
-            parts = fields_of(each.kind)
-            value = {part.json: values[part.name] for part in parts if values.get(part.name)}
-        if value in (None, (), False, {}):
+            given = {part.json: values[part.name] for part in fields_of(each.kind)}
+            value = {name: of for name, of in given.items() if of is not None}
+        # Not by `in`: 0 equals False, and a limit of 0 is one.
+        if value is None or value is False or value == () or value == {}:
             continue
         found[each.name] = (await call.wallet(value)).id if isinstance(each, WalletId) else value
     return found

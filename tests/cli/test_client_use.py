@@ -217,8 +217,11 @@ def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
     assert "spending_limit_check" in live.error(
         "wallet", "transfer", wallet, STRANGER, "0.6", SOLWARD_API_KEY=key
     )
-    made = live.json("key", "create", "programs")
+    made = live.json("key", "create", "programs", "--spending-limit-sol", "0")
     assert made["apiKey"].startswith("sk-")
+    # A limit of 0 is one.
+    (kept,) = (each for each in live.json("key", "list")["keys"] if each["id"] == made["id"])
+    assert kept["spendingLimitSol"]["limit"] == 0
     assert made["apiKey"] not in live.run("key", "list", "--json")
 
 
