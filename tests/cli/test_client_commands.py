@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "agent stop": (lambda live: [live.agent(start=True)], "stopped"),
     "agent change": (
         lambda live: [live.agent(), "--max-tokens-per-day", "1000", "--loop-interval-ms", "3000"],
-        "1,000",
+        "model tokens in 24 hours",
     ),
     "agent pause": (lambda live: [live.agent(start=True)], "paused"),
     "agent delete": (lambda live: [live.agent(), "--yes"], "deleted"),

@@ -40,7 +40,13 @@ def record(**given: Any) -> Transaction:
         "guardrails_applied": (),
         "timestamp": datetime(2026, 11, 21, 12, tzinfo=UTC),
         "error": None,
-        "fee": NetworkFee(10_250, 450, 1_450, 3_621_000, raw={}),
+        "fee": NetworkFee(
+            lamports=10_250,
+            compute_units=450,
+            compute_unit_limit=1_450,
+            priority_fee_micro_lamports=3_621_000,
+            raw={},
+        ),
         "raw": {},
     }
     return Transaction(**(fields | given))
@@ -102,12 +108,28 @@ def test_a_recipient_is_called_by_its_name_and_a_look_alike_by_what_it_is() -> N
 def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
     assert row(record(), "w", TOKENS)["fee"] == "0.00001025 SOL"
     assert row(record(fee=None), "w", TOKENS)["fee"] == ""
-    assert fee_facts(NetworkFee(10_250, 450, 1_450, 3_621_000, raw={})) == [
+    assert fee_facts(
+        NetworkFee(
+            lamports=10_250,
+            compute_units=450,
+            compute_unit_limit=1_450,
+            priority_fee_micro_lamports=3_621_000,
+            raw={},
+        )
+    ) == [
         ("Network fee", "0.00001025 SOL"),
         ("Compute units", "450 of 1,450"),
         ("Priority fee", "3,621,000 micro-lamports a compute unit"),
     ]
-    assert fee_facts(NetworkFee(5_000, None, None, 0, raw={})) == [("Network fee", "0.000005 SOL")]
+    assert fee_facts(
+        NetworkFee(
+            lamports=5_000,
+            compute_units=None,
+            compute_unit_limit=None,
+            priority_fee_micro_lamports=0,
+            raw={},
+        )
+    ) == [("Network fee", "0.000005 SOL")]
 
 
 @pytest.mark.parametrize(

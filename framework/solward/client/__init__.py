@@ -12,8 +12,6 @@ from __future__ import annotations
 from solward.client.agent_models import (
     AcceptedPlugin,
     AgentTemplate,
-    Decision,
-    Memory,
     Plugin,
     PluginDistribution,
     PluginProblem,
@@ -50,17 +48,13 @@ from solward.client.models import (
     FrozenWallet,
     Health,
     Judged,
-    NetworkFee,
     Refusals,
     Setting,
-    Stake,
     Switch,
     TokenBalance,
-    Transaction,
     TransactionFilter,
     TransactionPage,
     Trial,
-    Wallet,
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, Payment, PaymentQuote
@@ -74,7 +68,7 @@ from solward.client.webhook import (
     verify_alerts,
     verify_delivery,
 )
-from solward.resources.agents import Agent
+from solward.resources.agents import Agent, Decision, Memory
 from solward.resources.credentials import (
     AdminCredential,
     ApiKey,
@@ -83,6 +77,8 @@ from solward.resources.credentials import (
     KeyDetails,
     RotatedKey,
 )
+from solward.resources.transactions import NetworkFee, Transaction
+from solward.resources.wallets import Stake, Wallet
 
 __all__ = [
     "AcceptedPlugin",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from solward.resources.answers import Answer, Raw, named, whole
@@ -50,31 +49,6 @@ class AgentTemplate(Answer):
     missing_skills: tuple[str, ...]
     parameters: Mapping[str, Any]
     example: TemplatePreview | None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision(Answer):
-    """One cycle of an agent; `action` is the skill and its parameters, None where it waited."""
-
-    agent_id: str
-    cycle: int
-    observations: Mapping[str, Any]
-    reasoning: str
-    action: str | None
-    outcome: str
-    timestamp: datetime
-    usage: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory(Answer):
-    """An agent's memory of one cycle."""
-
-    cycle: int
-    reasoning: str
-    action: str | None
-    outcome: str
-    timestamp: datetime
 
 
 @dataclass(frozen=True, slots=True)

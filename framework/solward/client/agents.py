@@ -6,18 +6,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from solward.client.agent_models import (
-    AgentTemplate,
-    Decision,
-    Memory,
-    TemplatePreview,
-)
+from solward.client.agent_models import AgentTemplate, TemplatePreview
 from solward.client.arguments import json_fields, segment
 from solward.client.errors import BadAnswer, ServerError
 from solward.client.http import read_answer
 from solward.client.requests import AgentRequests
 from solward.client.wallets import find_one
-from solward.resources.agents import Agent
+from solward.resources.agents import Agent, Decision, Memory
 
 # A model may think long before its first word; the provider's deadline bounds it.
 _CHAT_SILENCE_S = 300.0

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from solward.client.arguments import json_fields, moment_text
 from solward.resources.answers import Answer, Raw, answer_of, decimal, named, sol, whole
+from solward.resources.transactions import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +26,6 @@ class Health(Answer):
     network: str = field(metadata=named("solana.network"))
     slot: int | None = field(metadata=named("solana.slot"))
     agents: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Wallet(Answer):
-    """A wallet; `address` is its base58 public key.
-
-    Attributes:
-        created_by: `admin`, `admin:<id>` or `key:<id>`, in a list; otherwise None.
-    """
-
-    id: str
-    name: str
-    address: str = field(metadata=named("publicKey"))
-    tags: tuple[str, ...]
-    created_at: datetime
-    created_by: str | None = None
-
-    @classmethod
-    def created(cls, raw: Raw, tags: tuple[str, ...]) -> Self:
-        """From the answer to its creation, which names fields otherwise and leaves out tags."""
-        return answer_of(cls, raw, id=raw["walletId"], address=raw["address"], tags=tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,74 +63,6 @@ class Balance(Answer):
             usd=worth and {name: decimal(each) for name, each in worth["assets"].items()},
             unpriced=worth["unpriced"] if worth else {},
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Stake(Answer):
-    """A stake account in an API answer, with its SOL (`solward.Stake` is read from the ledger).
-
-    Attributes:
-        state: activating, active, deactivating or inactive.
-        locked: a lockup forbids to withdraw it, inactive or not.
-    """
-
-    address: str
-    balance: Decimal
-    state: str
-    locked: bool = False
-
-    @property
-    def can_be_withdrawn(self) -> bool:
-        """Whether all it holds can come back to the wallet now."""
-        return self.state == "inactive" and not self.locked
-
-    @property
-    def shown_state(self) -> str:
-        """The state, and whether it is locked."""
-        return f"{self.state}, locked" if self.locked else self.state
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkFee(Answer):
-    """What a transaction costs at the network.
-
-    Attributes:
-        lamports: at most this much until it has landed, then what was charged.
-        compute_units: used; None where nobody knows.
-        compute_unit_limit: None where its bytes set none.
-        priority_fee_micro_lamports: for each unit of the limit.
-    """
-
-    lamports: int
-    compute_units: int | None
-    compute_unit_limit: int | None
-    priority_fee_micro_lamports: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction(Answer):
-    """A stored transaction; `status` is pending, confirmed, failed or blocked.
-
-    Attributes:
-        principal: who requested it: `admin`, `key:<id>` or `agent:<id>`.
-        details: by type, amounts in whole units (docs/transactions.md).
-        guardrails_applied: the rules evaluated, in order; where one refused, it is the last.
-        error: why it is blocked or failed.
-        fee: None before it is signed, and of what is blocked.
-    """
-
-    id: str
-    wallet_id: str
-    principal: str
-    type: str
-    status: str
-    signature: str | None
-    agent_id: str | None
-    details: Mapping[str, Any]
-    guardrails_applied: tuple[str, ...]
-    timestamp: datetime
-    error: str | None
-    fee: NetworkFee | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

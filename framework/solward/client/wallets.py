@@ -15,15 +15,14 @@ from solward.client.models import (
     Balance,
     Judged,
     Refusals,
-    Stake,
-    Transaction,
     TransactionFilter,
     TransactionPage,
     Trial,
-    Wallet,
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, PaymentQuote
+from solward.resources.transactions import Transaction
+from solward.resources.wallets import Stake, Wallet
 from solward.types.roles import is_key
 
 

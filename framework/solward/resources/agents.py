@@ -9,13 +9,14 @@ from decimal import Decimal
 from typing import Any
 
 from solward.resources import examples
-from solward.resources.answers import Answer
+from solward.resources.answers import Answer, answer_schema
 from solward.resources.declare import Call, Part, Request, declared, resource
 from solward.resources.fields import (
     Flag,
     GrantList,
     Id,
     Json,
+    Number,
     Shape,
     Sol,
     Text,
@@ -201,6 +202,46 @@ class AgentChange(Guardrails):
     grants: Sequence[Any] | None = declared(
         replace(_GRANTS, left_out={"dashboard": "the page of the policy changes them"}),
         default=None,
+    )
+
+
+@resource
+class Memory(Answer):
+    """An agent's memory of one cycle."""
+
+    cycle: int = declared(Whole("From 1.", least=1, most=2**53, example=9))
+    reasoning: str = declared(
+        Text(
+            "The model's.",
+            example="Matched rule: always do wait (rule-based demo, not a language model).",
+        )
+    )
+    action: str | None = declared(
+        Text("The skill with its parameters; null where none ran.", example="wait({})")
+    )
+    outcome: str = declared(Text("What came of it.", example="Waited: no action this cycle."))
+    timestamp: datetime = declared(
+        Time("When the cycle ended.", example="2026-11-21T10:34:50.412Z")
+    )
+
+
+@resource
+class ModelUsage(Answer):
+    """What a cycle's model used."""
+
+    input_tokens: int = declared(Whole("Of the prompt.", most=2**53))
+    output_tokens: int = declared(Whole("Of the answer.", most=2**53))
+    cost_usd: Decimal | None = declared(Number("Estimated; null where the price is not known."))
+
+
+@resource
+class Decision(Memory):
+    """One cycle of an agent."""
+
+    agent_id: str = declared(Id("The agent.", example=examples.AGENT))
+    observations: Mapping[str, Any] = declared(Shape("What it saw.", form=ref("Observation")))
+    usage: Mapping[str, Any] | None = declared(
+        Shape("What its model used.", form=answer_schema(ModelUsage)), default=None
     )
 
 

@@ -84,6 +84,7 @@ class _Field(NamedTuple):
     kind: Any
     is_optional: bool
     is_required: bool
+    is_null: bool
 
 
 def _fields(kind: Any) -> tuple[_Field, ...]:
@@ -101,6 +102,7 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
             kind=_some(types[each.name]),
             is_optional=NoneType in get_args(types[each.name]),
             is_required=each.default is MISSING and each.default_factory is MISSING,
+            is_null=each.metadata.get("nullable", False),
         )
         for each in fields(kind)
     )
@@ -118,7 +120,7 @@ def answer_schema(kind: type[Answer]) -> Schema:
         if declared is None:
             continue
         shown = _shown(each.kind, declared.shown())
-        is_null = each.is_optional and each.is_required
+        is_null = each.is_null or (each.is_optional and each.is_required)
         _put(made["properties"], each.path, nullable(shown) if is_null else shown)
         if each.is_required:
             made.setdefault("required", []).append(each.path[0])

@@ -36,6 +36,7 @@ def declared(
     named: str = "",
     read: Callable[[Any], Any] | None = None,
     secret: bool = False,
+    nullable: bool = False,
 ) -> Any:
     """An attribute that is a field of this kind.
 
@@ -44,9 +45,11 @@ def declared(
         named: its name in JSON where that is another one; `a.b` is the field `b` of `a`.
         read: reads it from JSON where its type does not say how.
         secret: whether it is left out of what `repr` shows.
+        nullable: whether an answer that has it may say null. One without a default may where its
+            type says so.
     """
     path = {"path": tuple(named.split("."))} if named else {}
-    metadata = {"declared": kind, "read": read} | path
+    metadata = {"declared": kind, "read": read, "nullable": nullable} | path
     return field(default=default, repr=not secret, metadata=metadata)
 
 

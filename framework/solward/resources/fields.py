@@ -284,7 +284,9 @@ class Time(Text):
 
 @dataclass(frozen=True, slots=True)
 class Flag(Field):
-    """True or false."""
+    """True or false; `const`: an answer that has it says this."""
+
+    const: bool | None = None
 
     argument = "bool"
     _type = "boolean"
@@ -294,6 +296,9 @@ class Flag(Field):
         if not isinstance(value, bool):
             raise InvalidRequest(f"{self.json} must be true or false")
         return value
+
+    def _form(self) -> Schema:
+        return {} if self.const is None else {"const": self.const}
 
 
 @dataclass(frozen=True, slots=True)

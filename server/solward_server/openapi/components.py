@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solward.agents.agent import AgentStatus
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
-from solward.resources.agents import Agent
+from solward.resources.agents import Agent, Decision, Memory
 from solward.resources.answers import answer_schema
 from solward.resources.credentials import ApiKey
 from solward.resources.fields import Schema, nullable
@@ -25,44 +25,18 @@ from solward.resources.schema import (
     units,
     whole,
 )
-from solward.solana.stakes import StakeState
+from solward.resources.transactions import Transaction
+from solward.resources.wallets import Stake, Wallet
 from solward.types.events import EventKind
 from solward.types.record import HoldState, TransactionStatus, TransactionType
 from solward.vault.grants.model import NewRecipient
 
-RECORD: dict[str, Schema] = {
-    "id": identifier("The record."),
-    "walletId": identifier("The wallet it belongs to."),
-    "agentId": identifier("The agent that caused it; absent where none did."),
-    "principal": text("Who asked for it: `admin`, `key:<id>`, `agent:<id>` or `schedule:<id>`."),
-    "type": text(
-        "What it is; a plugin may give a transaction of its own another type.",
-        examples=[kind.value for kind in TransactionType],
-    ),
-    "status": ref("TransactionStatus"),
-    "signature": address("The ledger's signature, base58; absent until it is signed.")
-    | {"pattern": "^[1-9A-HJ-NP-Za-km-z]{64,88}$"},
-    "details": {"type": "object", "description": "By type; amounts are in whole units."},
-    "guardrailsApplied": array(
-        text("A rule's name."), "The rules evaluated, in order; one that refused is the last."
-    ),
-    "timestamp": timestamp("When it was judged."),
-    "fee": response_object(
-        {
-            "lamports": whole(
-                "The network's fee: at most this until it has landed, then what was charged; of a"
-                " swap in steps that of all steps.",
-                0,
-            ),
-            "computeUnits": whole("Compute units it used; see docs/transactions.md.", 0),
-            "computeUnitLimit": whole("How many it may use; absent where it sets none.", 0),
-            "priorityFeeMicroLamports": whole("Micro-lamports for each unit of the limit.", 0),
-        },
-        optional=("computeUnits", "computeUnitLimit", "priorityFeeMicroLamports"),
-    ),
-    "error": text("Why it is blocked or failed; only there."),
+_TRANSACTION = answer_schema(Transaction)
+RECORD: dict[str, Schema] = _TRANSACTION["properties"] | {
+    "type": _TRANSACTION["properties"]["type"]
+    | {"examples": [kind.value for kind in TransactionType]}
 }
-RECORD_OPTIONAL = ("agentId", "signature", "fee", "error")
+RECORD_OPTIONAL = tuple(RECORD.keys() - set(_TRANSACTION["required"]))
 
 
 _LIMITS: dict[str, Schema] = {
@@ -185,14 +159,6 @@ GRANT = response_object(
     optional=[name for name in _GRANT if name != "may"],
     description="One permission, as docs/grants.md has it; `who` where nothing else says it.",
 )
-_MEMORY: dict[str, Schema] = {
-    "cycle": whole("From 1.", 1),
-    "reasoning": text("The model's."),
-    "action": nullable(text("The skill with its parameters; null where none ran.")),
-    "outcome": text("What came of it."),
-    "timestamp": timestamp("When the cycle ended."),
-}
-
 _LINE = response_object(
     {
         "operation": text("Such as `transfer`."),
@@ -326,17 +292,7 @@ SCHEMAS: dict[str, Schema] = {
         optional=("webhooks",),
     ),
     "Key": answer_schema(ApiKey),
-    "Wallet": response_object(
-        {
-            "id": identifier("The wallet."),
-            "name": text("For people."),
-            "publicKey": address("Its address."),
-            "createdAt": timestamp("When it was made."),
-            "tags": array(text("A tag."), "In the order they were given."),
-            "createdBy": nullable(text("The principal that made it, where that was asked for.")),
-        },
-        optional=["createdBy"],
-    ),
+    "Wallet": answer_schema(Wallet),
     "Balance": response_object(
         {
             "sol": sol("SOL."),
@@ -466,15 +422,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=["rule", "held", "reason", "numbers", "effects"],
     ),
-    "Stake": response_object(
-        {
-            "address": address("The stake account."),
-            "balance": sol("SOL, rent included."),
-            "state": choice("Activation.", *StakeState),
-            "locked": flag("A lockup forbids to withdraw it, inactive or not.", const=True),
-        },
-        optional=["locked"],
-    ),
+    "Stake": answer_schema(Stake),
     "AuditEntry": response_object(
         {
             "seq": whole("Its number in the log, rising; in one process's log from 1.", 1),
@@ -510,7 +458,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "AgentStatus": choice("See docs/agents.md.", *AgentStatus),
     "Agent": answer_schema(Agent),
-    "MemoryEntry": response_object(_MEMORY),
+    "MemoryEntry": answer_schema(Memory),
     "Observed": response_object(
         {
             "walletName": text("The wallet's."),
@@ -539,18 +487,5 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "Observation": {"oneOf": [ref("Observed"), ref("NotObserved")]},
-    "Decision": response_object(
-        {"agentId": identifier("The agent."), "observations": ref("Observation")}
-        | _MEMORY
-        | {
-            "usage": response_object(
-                {
-                    "inputTokens": whole("Of the prompt.", 0),
-                    "outputTokens": whole("Of the answer.", 0),
-                    "costUsd": nullable(number("Estimated; null where the price is not known.")),
-                }
-            )
-        },
-        optional=["usage"],
-    ),
+    "Decision": answer_schema(Decision),
 }

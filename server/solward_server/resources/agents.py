@@ -9,7 +9,7 @@ from quart import Blueprint
 
 from solward.agents.agent import AgentStatus
 from solward.agents.templates import TEMPLATES
-from solward.resources.agents import Agent, AgentChange, NewAgent
+from solward.resources.agents import Agent, AgentChange, Memory, NewAgent
 from solward.resources.answers import answer_example
 from solward.resources.declare import fields_of, request_schema
 from solward.resources.examples import AGENT, WALLET
@@ -120,13 +120,7 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 
 _AGENT = answer_example(Agent)
-_MEMORY = {
-    "cycle": 9,
-    "reasoning": "Matched rule: always do wait (rule-based demo, not a language model).",
-    "action": "wait({})",
-    "outcome": "Waited: no action this cycle.",
-    "timestamp": "2026-11-21T10:34:50.412Z",
-}
+_MEMORY = answer_example(Memory)
 _OBSERVATION = {
     "walletName": "docs",
     "walletAddress": "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh",
