@@ -160,7 +160,14 @@ class Text(Field):
     @property
     def takes(self) -> str:
         """See `Field.takes`."""
-        return f"text of 1 to {self.most} characters"
+        return (
+            f"1 to {self.most} {self.form}" if self.form else f"text of 1 to {self.most} characters"
+        )
+
+    def labelled(self) -> Schema:
+        """See `Field.labelled`."""
+        takes = {"description": f"{self.text} It takes {self.takes}."} if self.form else {}
+        return Field.labelled(self) | takes
 
     def _read(self, value: object) -> Any:
         if not isinstance(value, str) or not 0 < len(value) <= self.most:
