@@ -92,6 +92,15 @@ def test_guardrails_begin_with_what_the_service_allows() -> None:
     }
 
 
+def test_without_a_wallet_they_begin_with_the_settings() -> None:
+    set_to = {"MAX_SOL_PER_TRANSACTION": "0.5", "MAX_TRANSACTIONS_PER_MINUTE": "3"}
+    settings = set_to | {"DAILY_SPENDING_LIMIT_SOL": None, "MAX_COSTS_SOL_PER_DAY": "0.01"}
+    assert fields.limits_set(settings) == {
+        "maxSolPerTransaction": Decimal("0.5"),
+        "maxTransactionsPerMinute": 3,
+    }
+
+
 def test_a_new_agent_is_sent_with_all_that_was_filled_in() -> None:
     assert fields.create_parameters(VALUES, None) == {
         "name": "saver",

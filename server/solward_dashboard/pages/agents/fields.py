@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from solward.client import Plugin
@@ -27,8 +28,9 @@ INTERVAL: Mapping[str, Any] = {
     "required": ["seconds"],
 }
 _RAILS = fields_of(Guardrails)
-# An agent with a wallet of its own needs this one.
-GUARDRAILS: Mapping[str, Any] = form_schema(_RAILS) | {"required": ["maxSolPerTransaction"]}
+# Nothing that is left empty may seem to be no limit; without costs of its own the wallet's hold.
+_REQUIRED = [each.json for each in _RAILS if each.name != "max_costs_sol_per_day"]
+GUARDRAILS: Mapping[str, Any] = form_schema(_RAILS) | {"required": _REQUIRED}
 BUDGET: Mapping[str, Any] = form_schema(fields_of(LlmBudget))
 _RULES = (
     "This provider is no language model: its strategy is rules, one a line, and the first that"
@@ -72,9 +74,14 @@ def milliseconds(seconds: Any) -> int | None:
 def limits_now(limits: Mapping[str, Any]) -> dict[str, Any]:
     """The limits of a wallet that hold for its agents too, where there are some; its ceiling of
     costs holds without being said again."""
-    said = [each.json for each in _RAILS if each.name != "max_costs_sol_per_day"]
-    found = {name: limits.get(name, {}).get("limit") for name in said}
+    found = {name: limits.get(name, {}).get("limit") for name in _REQUIRED}
     return {name: each for name, each in found.items() if each is not None}
+
+
+def limits_set(settings: Mapping[str, str | None]) -> dict[str, Any]:
+    """The same of settings by their names, which are those of the fields."""
+    found = {each.json: settings.get(each.name.upper()) for each in _RAILS}
+    return {name: Decimal(found[name] or 0) for name in _REQUIRED if found[name]}
 
 
 def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:

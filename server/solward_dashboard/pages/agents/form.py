@@ -4,6 +4,7 @@ that can leave by it; or change one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -401,13 +402,11 @@ async def _providers() -> dict[str, Plugin]:
 
 
 async def _limits(wallets: tuple[Wallet, ...]) -> Mapping[str, Any]:
-    """The service's limits, read from any wallet."""
-    if not wallets:
-        return {}
-    try:
-        return fields.limits_now(await api().wallets.limits(wallets[0].id))
-    except NotFoundError:
-        return {}
+    """The service's limits, read from any wallet; without one from its settings."""
+    if wallets:
+        with contextlib.suppress(NotFoundError):
+            return fields.limits_now(await api().wallets.limits(wallets[0].id))
+    return fields.limits_set({each.name: each.value for each in await api().settings()})
 
 
 async def _start(agent: Agent) -> None:
