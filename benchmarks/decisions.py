@@ -21,7 +21,6 @@ from solward.database.database import Database
 from solward.database.tables import reservations
 from solward.operations.policies.changes import replace_policy
 from solward.types.guardrail import COSTS, SOL, Intent, Outflow, TransactionEffects
-from solward.vault.grants.document import BookEntry
 from solward.vault.grants.model import Grant
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.money.request import Actor
@@ -34,7 +33,7 @@ SCOUT = "agent:scout"
 ACTOR = Actor(SCOUT, via=("skill:pay",), limits=((SCOUT, ScopeLimits()),))
 PAYEE = str(PAID.owner)
 ROOM = 10**9
-VENDORS = {"vendors": [BookEntry(address(number)) for number in range(3, 60)]}
+VENDORS = {"vendors": [address(number) for number in range(3, 60)]}
 
 Sets = Mapping[str, Sequence[Grant]]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def contacts() -> None:
-    """Names for recipients, in lists and forms; they allow nothing, and need the admin secret."""
+    """Names for recipients; they allow nothing, and need the admin secret."""
 
 
 @contacts.command()
@@ -34,13 +34,13 @@ async def add(call: ServiceCall, name: str, address: str) -> RenderableType:
 @contacts.command("list")
 @service_call
 async def listing(call: ServiceCall) -> RenderableType:
-    """List the contacts, and behind them the address book of the policy, as @name."""
+    """List the contacts, and behind them the groups of the policy, as @name."""
     from solward_cli.render import moment, table, visible
 
     def named(at: datetime | None) -> str:
         return "" if at is None else moment(at)
 
-    found = await call.client.contacts.known()
+    found = await call.client.contacts.list()
     rows = [(visible(each.name), each.address, named(each.created_at)) for each in found]
     return table(("NAME", "ADDRESS", "NAMED (UTC)"), rows, "There are no contacts yet.")
 
@@ -55,7 +55,9 @@ async def remove(call: ServiceCall, contact: str, yes: bool) -> RenderableType:
     from solward_cli.render import plain, visible
 
     found = [
-        each for each in await call.client.contacts.list() if contact in (each.name, each.address)
+        each
+        for each in await call.client.contacts.list()
+        if contact in (each.name, each.address) and each.created_at is not None
     ]
     if not found:
         raise NotFoundError(404, f"No contact has the name or the address {contact!r}")

@@ -22,8 +22,9 @@ from solward_cli.completed_names import wallet_names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Agent, ClientError, Contact, Event, Held, SolwardClient, Wallet
+    from solward.client import Agent, ClientError, Event, Held, SolwardClient, Wallet
     from solward.settings import Settings
+    from solward.support.known_addresses import NamedAddress
     from solward_cli.recording_transport import RecordingTransport
 
 EXIT_FAILED = 1
@@ -35,7 +36,7 @@ Command: TypeAlias = "Callable[..., Coroutine[Any, Any, RenderableType | None]]"
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """A recipient, and the name of a wallet by which it was given."""
+    """A recipient, and the name by which it was given."""
 
     address: str
     name: str | None = None
@@ -66,30 +67,28 @@ class ServiceCall:
         return await self.client.wallets.find(named)
 
     async def recipient(self, text: str) -> Paid:
-        """Who is paid: an address as it is; anything else names a wallet of the service."""
-        from solward.client import NotFoundError
-        from solward.client.wallets import ADDRESS
+        """Who is paid: an address as it is; else a contact, which an admin may name, or a wallet of
+        the service, also by the beginning of its id."""
+        from solward.client import Unauthorized
+        from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
+        from solward.support.known_addresses import KnownAddress
+        from solward.types.recipient_names import RecipientNames
 
         if ADDRESS.fullmatch(text):
             return Paid(text)
         try:
+            known: list[NamedAddress] = [*await self.client.contacts.list()]
+        except Unauthorized:
+            # Names are the operator's; a key names the wallets that it sees.
             found = await self.wallet(text)
-        except NotFoundError:
-            await self._refuse_contact(text)
-            raise
-        return Paid(found.address, found.name)
-
-    async def _refuse_contact(self, text: str) -> None:
-        """Raise `NotFoundError` where this is a contact, which the caller may see."""
-        from solward.client import ApiError, NotFoundError
-
-        contacts: tuple[Contact, ...] = ()
-        with contextlib.suppress(ApiError):
-            contacts = await self.client.contacts.list()
-        for each in contacts:
-            if each.name == text:
-                told = f"{text!r} is a contact; those are not paid by name: give {each.address}"
-                raise NotFoundError(404, told) from None
+            return Paid(found.address, found.name)
+        wallets = await self.client.wallets.list()
+        if len(text) >= MIN_ID_PREFIX:
+            begun = (each for each in wallets if each.id.startswith(text))
+            known += [KnownAddress(each.address, text) for each in begun]
+        address = RecipientNames.of(wallets, known).address(text, f"TO {text!r}")
+        own = {each.address: each.name for each in wallets}
+        return Paid(address, own.get(address, text))
 
     async def agent(self, named: str) -> Agent:
         """The agent of this name, id, or beginning of an id."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solward.client import Agent, ApiKey, Contact, Wallet
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.support.known_addresses import KnownAddress, KnownAddresses, NamedAddress
 from solward.types.roles import key_principal
 
 _OF_ADMIN = "you (admin)"
@@ -83,6 +83,6 @@ class People:
             return "no own wallet and no contact"
         return f"NOT {taken.name}: it looks alike, and is another address than {taken.address}"
 
-    def _taken_for(self, address: str) -> KnownAddress | None:
+    def _taken_for(self, address: str) -> NamedAddress | None:
         known = KnownAddresses(KnownAddress(*each) for each in self.addresses.items())
         return known.taken_for(address)

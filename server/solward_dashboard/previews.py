@@ -58,7 +58,7 @@ async def surroundings(wallet_id: str) -> Surroundings:
     health, wallets, contacts, limits, balance = await asyncio.gather(
         api().health(),
         api().wallets.list(),
-        api().contacts.known(),
+        api().contacts.list(),
         api().wallets.limits(wallet_id),
         api().wallets.balance(wallet_id),
     )

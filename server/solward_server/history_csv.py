@@ -12,7 +12,7 @@ from typing import Final
 
 from solward.solana.token_list import TokenList, known_decimals
 from solward.support.clock import iso
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.support.known_addresses import KnownAddresses
 from solward.types.errors import InvalidRequest
 from solward.types.money import SOL_DECIMALS, format_sol, to_units
 from solward.types.record import (
@@ -74,7 +74,7 @@ class Naming:
 
     def counterpart(self, address: str) -> str:
         """The name of an address, or whose it only looks like."""
-        other: KnownAddress | None = self.known.taken_for(address)
+        other = self.known.taken_for(address)
         if other is not None:
             return f"not {other.name}, looks like it"
         return self.known.name_of(address) or ""

@@ -15,7 +15,7 @@ from solward.agents.prompt import system_prompt
 from solward.operations.policies.changes import replace_policy, replace_set
 from solward.service.service import Solward
 from solward.settings import Settings
-from solward.vault.grants.document import BookEntry, read_grants
+from solward.vault.grants.document import read_grants
 from solward.vault.grants.sentences import DEFAULTS_SENTENCE
 from solward.vault.money.judge.principal_names import KnownNames
 
@@ -60,7 +60,7 @@ async def test_without_grants_the_prompt_says_what_holds_then_and_no_token_skill
 async def test_grants_are_said_in_their_sentences_as_soon_as_they_change(service: Solward) -> None:
     agent, read = await hired(service)
     assert not offers(service, await read(agent))
-    await replace_policy(service.database, {}, {"vendors": (BookEntry(agent.wallet_id),)})
+    await replace_policy(service.database, {}, {"vendors": (agent.wallet_id,)})
     await put(
         service, f"agent:{agent.id}", {"may": ["transfer"], "assets": USDC, "to": ["@vendors"]}
     )

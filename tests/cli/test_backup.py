@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from solders.pubkey import Pubkey
 from tests.promises import promise
 from tests.support.cli import (
     KEYSTORE,
@@ -33,6 +34,8 @@ from solward.credentials.credential import hash_of
 from solward.credentials.credentials import Credentials
 from solward.database.database import Database
 from solward.database.schema import schema_of
+from solward.operations.contacts import Contacts
+from solward.operations.policies.changes import replace_policy
 from solward.resources.credentials import NewAdmin
 from solward.settings import Settings
 from solward.settings.home import Home
@@ -193,6 +196,41 @@ def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
     assert solward(elsewhere, "restore", file, typed=f"{PASSPHRASE}\n").exit_code == 0
     assert set(asyncio.run(next_counters(home))) == {8}
     assert set(asyncio.run(next_counters(elsewhere))) == {1008}
+
+
+@promise("naming-widens-nothing")
+def test_a_restored_home_has_the_names_and_the_groups_of_the_backup(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    async def changed(of: Path, names: list[tuple[str, str]], group: list[str]) -> None:
+        database = await Database.open(None, of)
+        try:
+            # Whoever writes to the audit log has its key.
+            await Wallets.open(database, Settings(_env_file=None, solward_home=of), of)
+            for address, name in names:
+                await Contacts(database).put(address, name)
+            await replace_policy(database, {}, {"vendors": group})
+        finally:
+            await database.close()
+
+    async def book(of: Path) -> list[tuple[str, str]]:
+        database = await Database.open(None, of)
+        try:
+            return [(each.name, each.address) for each in await Contacts(database).listed()]
+        finally:
+            await database.close()
+
+    one, other = (str(Pubkey(bytes([each] * 32))) for each in (7, 8))
+    home_with_wallets(home, 1)
+    asyncio.run(changed(home, [(one, "Landlord"), (other, "Baker")], [one]))
+    before = [("Baker", other), ("Landlord", one), ("@vendors", one)]
+    assert asyncio.run(book(home)) == before
+    backed_up(home, file)
+    # The names change hands, and the group is another: nothing of it is in the backup.
+    asyncio.run(changed(home, [(one, "Host"), (other, "Landlord")], [other]))
+    elsewhere = tmp_path / "elsewhere"
+    assert solward(elsewhere, "restore", file, typed=ONCE).exit_code == 0
+    assert asyncio.run(book(elsewhere)) == before
 
 
 @pytest.mark.more

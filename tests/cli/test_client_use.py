@@ -19,11 +19,14 @@ from typing import Any
 
 import click
 import pytest
+from tests.promises import promise
 from tests.support.cli import STRANGER, Live
 from tests.support.processes import SECRET, free_port
 
 from solward.support import jsontext
 from solward_cli.plugins.skill_run import parameters
+
+OTHER = "Fb73vWgaqFqrgQhw8siHhR5txdYdMaMnSQVMfvyES5YV"
 
 
 def sol_of(live: Live, wallet: str) -> Decimal:
@@ -350,11 +353,20 @@ def test_the_name_of_another_case_and_a_short_id_are_told(live: Live) -> None:
     assert short.endswith("; of an id at least 4 characters are needed")
 
 
-def test_a_contact_is_told_that_it_is_not_paid_by_name(live: Live) -> None:
+@promise("recipient-by-name-everywhere")
+def test_a_contact_is_paid_by_its_name(live: Live) -> None:
     wallet = live.wallet()
     live.run("contacts", "add", "Baker", STRANGER)
-    told = live.error("wallet", "transfer", wallet, "Baker", "0.1")
-    assert told == f"'Baker' is a contact; those are not paid by name: give {STRANGER}"
+    paid = live.json("wallet", "transfer", wallet, "Baker", "0.1")
+    assert paid["details"]["to"] == STRANGER
+    shown = live.run("wallet", "transfer", wallet, "Baker", "0.1", "--dry-run")
+    assert re.search(rf"^To +Baker \({STRANGER}\)$", shown, re.M), shown
+    # A name that is the beginning of a wallet's id too is neither.
+    begins = live.id_of(live.wallet(0))[:8]
+    live.run("contacts", "add", begins, OTHER)
+    told = live.error("wallet", "transfer", wallet, begins, "0.1")
+    assert told.startswith(f"TO '{begins}' is the name of 2 addresses; give one of them: ")
+    live.run("contacts", "remove", begins, "--yes")
     _, secret = live.asker()
     told = live.error("wallet", "transfer", wallet, "Baker", "0.1", SOLWARD_API_KEY=secret)
     assert told.startswith("No wallet is named 'Baker'")

@@ -9,7 +9,9 @@ from tests.promises import promise
 
 from solward.client import Contact
 from solward.support.base58 import b58encode
-from solward_dashboard.recipients import Recipients
+from solward.types.errors import InvalidRequest
+from solward.types.recipient_names import RecipientNames
+from solward_dashboard.recipients import suggested
 
 ONE, OTHER, THIRD = (b58encode(bytes([each] * 32)) for each in (1, 2, 3))
 
@@ -19,7 +21,7 @@ def _contact(name: str, address: str) -> Contact:
     return Contact(address=address, name=name, created_at=now, raw={})
 
 
-RECIPIENTS = Recipients.of(
+RECIPIENTS = RecipientNames.of(
     (),
     [
         _contact("Landlord", ONE),
@@ -32,7 +34,7 @@ RECIPIENTS = Recipients.of(
 
 
 def test_a_name_is_its_address() -> None:
-    assert RECIPIENTS.address(" Landlord ") == ONE
+    assert RECIPIENTS.address("Landlord") == ONE
 
 
 @promise("name-becomes-address-once")
@@ -42,14 +44,18 @@ def test_an_address_is_itself_whoever_is_called_so() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("@vendors", "2 have this name"), ("landlord", "no name of a wallet"), ("", "No address")],
+    [
+        ("@vendors", "^to is the name of 2 addresses; give one of them: "),
+        ("landlord", "^to must be an address, or the name of a contact"),
+        ("", "^to must be an address"),
+    ],
 )
 def test_what_is_not_one_address_is_an_error(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        RECIPIENTS.address(text)
+    with pytest.raises(InvalidRequest, match=why):
+        RECIPIENTS.address(text, "to")
 
 
 def test_names_are_suggested_in_their_order_and_not_without_end() -> None:
-    assert RECIPIENTS.suggested == sorted([THIRD, "@vendors", "Landlord"])
-    many = Recipients.of((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
-    assert many.suggested[-1] == "n0499"
+    assert suggested(RECIPIENTS) == sorted([THIRD, "@vendors", "Landlord"])
+    many = RecipientNames.of((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
+    assert suggested(many)[-1] == "n0499"

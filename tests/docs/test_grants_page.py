@@ -153,10 +153,7 @@ def _case(policy: GrantPolicy, who: str, text: str) -> tuple[Case, dict[str, int
         ),
         own=frozenset({ADDRESSES["another wallet"]}),
         paid=frozenset(address for whom, address in ADDRESSES.items() if whom not in NEW),
-        book={
-            name: frozenset(each.address for each in entries)
-            for name, entries in policy.book.items()
-        },
+        book={name: frozenset(addresses) for name, addresses in policy.book.items()},
         dollars=dollars,
     ), used
 

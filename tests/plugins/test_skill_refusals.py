@@ -33,7 +33,7 @@ async def skills(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Skil
     ("name", "params", "text"),
     [
         ("transfer", {"to": "0" * 40, "amount": 1}, "to must be a base58 Solana address"),
-        ("transfer", {"to": "short", "amount": 1}, "to: must have at least 32 characters"),
+        ("transfer", {"to": "short", "amount": 1}, "to must be a base58 Solana address"),
         ("stake_sol", {}, "amount"),
         ("stake_sol", {"amount": 1}, f"^amount must be at least {LEAST_STAKE} SOL"),
         ("stake_sol", {"amount": 2, "validator": "me"}, r"^validator: "),

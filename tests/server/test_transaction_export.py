@@ -279,7 +279,7 @@ async def test_a_long_history_is_read_and_written_a_page_at_a_time(api: Api, pag
     assert len(pages.sizes) == 10
     # What was launched, contacts and address book once; of each page its ids, its records and its
     # wallets; and that there is no other page.
-    assert len([each for each in seen if each.startswith("SELECT")]) == 3 + 3 * 10 + 1
+    assert len([each for each in seen if each.startswith("SELECT")]) == 2 + 3 * 10 + 1
 
 
 @promise("exports-let-others-through")

@@ -67,20 +67,14 @@ class Keys(KeyRequests):
 
 
 class Contacts:
-    """What recipients are called, for people alone; needs the admin secret."""
+    """The address book: what recipients are called; needs the admin secret."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
     async def list(self) -> tuple[Contact, ...]:
-        """Every contact, by name."""
+        """Every contact, by name, and behind them the members of the policy's groups."""
         return self._http.read_list(Contact.of, await self._http.get("/contacts"), "contacts")
-
-    async def known(self) -> tuple[Contact, ...]:
-        """Every contact, and behind them the names of the policy's address book, as `@name`."""
-        raw = await self._http.get("/contacts")
-        contacts = self._http.read_list(Contact.of, raw, "contacts")
-        return contacts + self._http.read_list(Contact.of, raw, "book")
 
     async def put(self, address: str, name: str) -> Contact:
         """Name an address, or rename it; raises `BadRequest`, naming the field."""

@@ -70,8 +70,8 @@ class TransactionFilter:
     """What the records of a list have in common; None asks for nothing.
 
     Attributes:
-        recipient: an address; with the admin secret also the name of a contact, of a wallet or, as
-            `@name`, of the address book.
+        recipient: an address; with the admin secret also a wallet's id, or the name of a contact,
+            of a wallet or, as `@name`, of a group of the policy's address book.
         since: only records of this moment or later, a time with a zone.
         until: only records before this moment, a time with a zone.
     """
@@ -107,7 +107,7 @@ class Contact(Answer):
     """What a recipient is called.
 
     Attributes:
-        created_at: when it was named; None of a name of the policy's address book.
+        created_at: when it was named; None of a member of the policy's group `@name`.
     """
 
     address: str

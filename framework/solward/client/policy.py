@@ -134,7 +134,7 @@ class Policy(Answer):
 
     Attributes:
         version: None in the answer to a check of a document that says none.
-        book: name -> addresses, each a text or `{"address": ..., "note": ...}`.
+        book: name of a group -> its addresses.
         grants: as JSON (docs/grants.md).
         read_only: principals that are under grants and have none.
         sentences: what it says, one for each grant and then one for each of `read_only`.

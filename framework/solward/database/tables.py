@@ -315,16 +315,15 @@ grant_sets = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-# Names for the recipients of grants.
+# The groups of the policy, which grants name as `@name`; only changes of the policy write them.
 address_book = Table(
     "address_book",
     metadata,
     Column("name", Text, primary_key=True),
     Column("address", Text, primary_key=True),
-    Column("note", Text),
 )
 
-# What people call recipients, for tables and forms alone: no grant and no plugin reads it.
+# What people call recipients. A table of its own, so that no name can become a member of a group.
 contacts = Table(
     "contacts",
     metadata,

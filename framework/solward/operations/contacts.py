@@ -1,7 +1,7 @@
-"""Contacts: names for recipients, shown in tables and given in an operator's forms.
+"""Contacts: names for recipients, which people give for their addresses, and see in tables.
 
 A contact allows nothing: no grant, guardrail, agent or plugin reads it. Grants name addresses, or
-names of the policy's own address book, whose changes are changes of the policy.
+groups of the policy's own address book, whose changes are changes of the policy.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from solward.database.database import Database, lock_exclusive
 from solward.solana.token_list import skeleton
 from solward.support.base58 import is_address
 from solward.support.clock import now_ms
-from solward.support.known_addresses import KnownAddress, KnownAddresses
+from solward.support.known_addresses import KnownAddress, KnownAddresses, NamedAddress
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
-from solward.vault.custody.model import has_address
+from solward.types.recipient_names import RecipientNames
+from solward.vault.custody.model import begins_as_group, has_address_or_id
 from solward.vault.store import contacts as store
-from solward.vault.store import grants, recipients
+from solward.vault.store import recipients
 from solward.vault.store.contacts import ContactRow
 
 MAX_CONTACTS: Final = 1_000
@@ -37,7 +38,7 @@ class Contacts:
     database: Database
 
     async def listed(self) -> list[ContactRow]:
-        """Every one, by name."""
+        """Every one, by name, and behind them the members of the policy's groups."""
         async with self.database.read() as connection:
             return await store.listed(connection)
 
@@ -75,55 +76,25 @@ class Contacts:
             await store.remove(connection, address)
             _record(connection, address, before.name, None)
 
-    async def address_of(self, recipient: str) -> str:
-        """The address that an operator means: an address itself, or the name of a contact, of a
-        wallet, or `@name` of the address book.
-
-        Raises:
-            InvalidRequest: nobody is called that, or several are.
-        """
+    async def address_of(self, recipient: str, field: str = "recipient") -> str:
+        """The address that an operator means, as `RecipientNames.address` has it."""
         if is_address(recipient):
             return recipient
         async with self.database.read() as connection:
-            found = await store.addresses_named(connection, recipient)
-        if not found:
-            raise InvalidRequest(
-                "recipient must be an address, or the name of a contact, of a wallet or, as @name, "
-                "of the address book"
-            )
-        if len(found) > 1:
-            shown = ", ".join(found[:3]) + (" and others" if len(found) > 3 else "")
-            raise InvalidRequest(
-                f"recipient is the name of {len(found)} addresses; give one of them: {shown}"
-            )
-        return found[0]
-
-    async def book(self) -> list[KnownAddress]:
-        """The names of the policy's address book, as `@name`."""
-        async with self.database.read() as connection:
-            return await _book(connection)
-
-
-async def known(connection: AsyncConnection) -> list[KnownAddress]:
-    """Contacts and the address book, in this order; wallets are named by themselves."""
-    named = [KnownAddress(each.address, each.name) for each in await store.listed(connection)]
-    return named + await _book(connection)
-
-
-async def _book(connection: AsyncConnection) -> list[KnownAddress]:
-    return [KnownAddress(each.address, f"@{each.name}") for each in await grants.book(connection)]
+            named = RecipientNames.of(*await store.called(connection, recipient))
+        return named.address(recipient, field)
 
 
 def _checked(name: str) -> str:
     """What a name looks like; raises `InvalidRequest`."""
     looks = skeleton(name)
-    is_plain = name.isprintable() and name == name.strip() and not name.startswith("@")
+    is_plain = name.isprintable() and name == name.strip() and not begins_as_group(name)
     # A list shows an address without a name as its ends around this sign.
-    is_address_like = "\u2026" in name or has_address(name)
+    is_address_like = "\u2026" in name or has_address_or_id(name)
     if not (0 < len(name) <= MAX_NAME and is_plain and looks) or is_address_like:
         raise InvalidRequest(
             f"name must be 1 to {MAX_NAME} printable characters with a letter or a digit, without "
-            "@ or a space first, and no address"
+            "@ or a space first, and no address or id"
         )
     if skeleton(name.split()[0]) == _OWN:
         raise InvalidRequest(
@@ -135,10 +106,11 @@ def _checked(name: str) -> str:
 async def _check_address(connection: AsyncConnection, address: str) -> None:
     if await recipients.own(connection, [address]):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")
-    other = KnownAddresses(await known(connection)).taken_for(address)
+    known: list[NamedAddress] = [*await store.listed(connection)]
     own = await store.wallet_like(connection, address)
-    if other is None and own is not None:
-        other = KnownAddress(own, "a wallet of this service")
+    if own is not None:
+        known.append(KnownAddress(own, "a wallet of this service"))
+    other = KnownAddresses(known).taken_for(address)
     if other is not None:
         raise InvalidRequest(
             f"address looks like {other.name} ({other.address}) and is another: compare every "

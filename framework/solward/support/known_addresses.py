@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 SHOWN = 4
 """First and last characters of an address that people compare."""
 
 
+class NamedAddress(Protocol):
+    """An address and what people call it."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KnownAddress:
-    """An address and what people call it."""
+    """A `NamedAddress` that is listed nowhere, such as an own wallet under the word for it."""
 
     address: str
     name: str
@@ -25,10 +35,10 @@ class KnownAddress:
 class KnownAddresses:
     """Looks names up by address."""
 
-    def __init__(self, known: Iterable[KnownAddress] = ()) -> None:
+    def __init__(self, known: Iterable[NamedAddress] = ()) -> None:
         """Of an address with several names the first holds."""
-        self._by_address: dict[str, KnownAddress] = {}
-        self._by_ends: dict[str, KnownAddress] = {}
+        self._by_address: dict[str, NamedAddress] = {}
+        self._by_ends: dict[str, NamedAddress] = {}
         for each in known:
             self._by_address.setdefault(each.address, each)
             self._by_ends.setdefault(_ends(each.address), each)
@@ -38,7 +48,7 @@ class KnownAddresses:
         found = self._by_address.get(address)
         return None if found is None else found.name
 
-    def taken_for(self, address: str) -> KnownAddress | None:
+    def taken_for(self, address: str) -> NamedAddress | None:
         """The known address that one without a name can be taken for: another one whose first and
         last `SHOWN` characters are the same, upper and lower case alike."""
         if address in self._by_address:

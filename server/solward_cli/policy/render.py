@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from solward_cli.render import plain, short, table, together, visible
+from solward_cli.render import plain, short, table, together
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,8 +24,7 @@ def render_policy(policy: Policy) -> RenderableType:
     rows += [("", sentence) for sentence in policy.sentences[len(policy.grants) :]]
     parts = [table((">", "GRANTED"), rows, "Nobody is under grants.")]
     if policy.book:
-        book = [(f"@{name}", *entry) for name, entry in _addresses(policy.book)]
-        parts += [plain(""), table(("BOOK", "ADDRESS", "NOTE"), book, "")]
+        parts += [plain(""), table(("BOOK", "ADDRESS"), [*_addresses(policy.book)], "")]
     if policy.version is not None:
         parts += [plain(""), plain(f"Version {policy.version}.", "dim")]
     return together(*parts)
@@ -71,16 +70,12 @@ def render_replay(report: Mapping[str, Any]) -> RenderableType:
 
 def _policy_lines(policy: Policy) -> Iterator[str]:
     yield from policy.sentences
-    for name, (address, note) in _addresses(policy.book):
-        yield f"@{name} is {address}" + (f" ({visible(note)})" if note else "")
+    yield from (f"{name} is {address}" for name, address in _addresses(policy.book))
 
 
 def _principals(policy: Policy) -> list[str]:
     return [*(each["who"] for each in policy.grants), *policy.read_only]
 
 
-def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
-    for name, entries in book.items():
-        for each in entries:
-            entry = {"address": each} if isinstance(each, str) else each
-            yield name, (entry["address"], entry.get("note", ""))
+def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((f"@{name}", each) for name, addresses in book.items() for each in addresses)

@@ -58,7 +58,7 @@ def filter_options(command: F) -> F:
         click.option(
             "--to",
             metavar="RECIPIENT",
-            help="Only what pays this address, contact or wallet, or @name of the address book.",
+            help="Only what pays this address, contact or wallet, or @name of the policy.",
         ),
         click.option("--type", "type_", metavar="TYPE", help="Only this type, such as transfer."),
         click.option(

@@ -92,7 +92,7 @@ def _help(declared: Operation) -> str:
     shown = {field.name: argument(field) for field in declared.fields}
     text = re.sub(r"`(\w+)`", lambda found: shown.get(found[1], found[1]), declared.does)
     named = any(isinstance(field, Recipient) for field in declared.fields)
-    return f"{text} TO may name a wallet of the service." if named else text
+    return f"{text} TO may name a contact or a wallet of the service." if named else text
 
 
 def _with_defaults(declared: Operation, values: Mapping[str, Any]) -> dict[str, Any]:

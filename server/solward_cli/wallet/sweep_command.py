@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 async def sweep(
     call: ServiceCall, wallet: str, to: str, dry_run: bool, yes: bool
 ) -> RenderableType:
-    """Send all that WALLET holds to TO, an address or a wallet, within the guardrails.
+    """Send all that WALLET holds to TO, an address, contact or wallet, within the guardrails.
 
     Empties the wallet's pockets, withdraws inactive stakes, unwraps SOL, sends every token, closes
     the emptied accounts, and then sends all SOL but the fees, in as many transfers as the limits

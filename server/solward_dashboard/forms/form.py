@@ -22,8 +22,9 @@ from nicegui.elements.mixins.validation_element import ValidationElement
 
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
+from solward.types.recipient_names import RecipientNames
 from solward_dashboard.forms.fields import Field, Kind, fields_of
-from solward_dashboard.recipients import HINT, Recipients
+from solward_dashboard.recipients import HINT, suggested
 
 Path: TypeAlias = tuple[str | int, ...]
 """The path of a value: `("payments", 0, "amount")`."""
@@ -48,7 +49,7 @@ class Form:
     def __init__(self, schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
         self._fields = fields_of(schema, values)
-        self._recipients: dict[str, Recipients] = {}
+        self._recipients: dict[str, RecipientNames] = {}
         with ui.element("div").classes("sw-form") as self.element:
             self._group = _Group(self._fields, ())
             self._error = ui.label().classes("sw-error").props("role=alert")
@@ -72,10 +73,10 @@ class Form:
             raise FormError(errors)
         return values
 
-    def take_names(self, field: str, recipients: Recipients) -> None:
+    def take_names(self, field: str, recipients: RecipientNames) -> None:
         """Let the text field `field` take names, which it completes; its value is the address."""
         self._recipients[field] = recipients
-        self._group.suggest(field, recipients.suggested)
+        self._group.suggest(field, suggested(recipients))
 
     def _read(self) -> tuple[dict[str, Any], Errors]:
         content = self._group.content()
@@ -83,8 +84,8 @@ class Form:
         for field, recipients in self._recipients.items():
             if str(content[field] or "").strip():
                 try:
-                    content[field] = recipients.address(content[field])
-                except ValueError as error:
+                    content[field] = recipients.address(content[field].strip(), field)
+                except InvalidRequest as error:
                     unknown[(field,)] = str(error)
         values, errors = read(self._schema, self._fields, content)
         return values, errors | unknown

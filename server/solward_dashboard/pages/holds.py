@@ -57,7 +57,7 @@ async def display_context(holds: Sequence[Hold]) -> DisplayContext:
         api().wallets.list(),
         api().agents.list(),
         api().keys.list(),
-        api().contacts.known(),
+        api().contacts.list(),
     )
     people = People.of(wallets, agents, keys, contacts)
     known = {each.id for each in wallets}

@@ -55,17 +55,17 @@ def page() -> None:
             place.clear()
             with place:
                 _grants(policy, people, editor)
-                _book(policy)
+                _book(policy, people)
 
         poll = Poll(freshness, EVERY_S, _fetch, show)
         editor.changed = poll.refresh
 
 
 async def _fetch() -> tuple[Policy, People]:
-    policy, agents, keys = await asyncio.gather(
-        api().policy.get(), api().agents.list(), api().keys.list()
+    policy, agents, keys, contacts = await asyncio.gather(
+        api().policy.get(), api().agents.list(), api().keys.list(), api().contacts.list()
     )
-    return policy, People.of(agents=agents, keys=keys)
+    return policy, People.of(agents=agents, keys=keys, contacts=contacts)
 
 
 class _Editor:
@@ -209,7 +209,7 @@ def _grants(policy: Policy, people: People, editor: _Editor) -> None:
                 ui.label(sentence).classes("sw-text")
 
 
-def _book(policy: Policy) -> None:
+def _book(policy: Policy, people: People) -> None:
     with ui.element("section").classes("sw-card").props('data-testid="book"'):
         heading("Address book")
         with ui.element("div").classes("sw-list"):
@@ -217,16 +217,17 @@ def _book(policy: Policy) -> None:
                 ui.label("No name yet; a grant's @name stands for addresses here.").classes(
                     "sw-dim"
                 )
-            for name, entries in policy.book.items():
+            for name, addresses in policy.book.items():
                 with ui.element("div"):
                     ui.label(f"@{name}").classes("sw-strong")
-                    for each in entries:
-                        is_plain = isinstance(each, str)
-                        address = each if is_plain else each["address"]
+                    for address in addresses:
                         with ui.element("div").classes("sw-row"):
                             ui.label(address).classes("sw-mono")
                             copy_button(address, "Address")
-                            ui.label("" if is_plain else each.get("note", "")).classes("sw-dim")
+                            called = people.addresses.get(address, "")
+                            # Without a contact it has the group's name, which is there already.
+                            is_contact = not called.startswith("@")
+                            ui.label(called if is_contact else "").classes("sw-dim")
 
 
 async def _new_grant(policy: Policy) -> dict[str, Any] | None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from solward.agents.agent import Agent
 from solward.credentials.rates import Taking, traffic_limiter
+from solward.operations.contacts import Contacts
+from solward.operations.declared import recipient_fields
 from solward.service.service import Solward
-from solward.types.errors import AgentNotFound
+from solward.support.base58 import is_address
+from solward.types.errors import AgentNotFound, InvalidRequest
 from solward.types.roles import Role
 from solward.vault.custody import Wallet
 from solward.vault.store.grants import sets_of
@@ -49,6 +54,29 @@ class RouteContext:
         if caller().wallet_id not in (None, agent.wallet_id):
             raise AgentNotFound
         return agent
+
+    async def recipient(self, text: str, field: str) -> str:
+        """The address that the caller means: an admin may give it as `RecipientNames.address` has
+        it, an API key as the address alone. Names are the operator's: no key is told of them.
+
+        Raises:
+            InvalidRequest: naming the field.
+        """
+        if caller().key is None:
+            return await Contacts(self.service.database).address_of(text, field)
+        if not is_address(text):
+            raise InvalidRequest(f"{field} must be an address, base58 of 32 bytes")
+        return text
+
+    async def addressed(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of an operation or of its skill, with the addresses of those who are paid;
+        as `recipient`. Those of any other skill stay as they are."""
+        found = dict(params)
+        for field in recipient_fields(name):
+            given = found.get(field.json)
+            if isinstance(given, str):
+                found[field.json] = await self.recipient(given, field.json)
+        return found
 
     async def count_request(self) -> None:
         """Count a transaction-producing request or a chat; raises `TooManyRequests`."""

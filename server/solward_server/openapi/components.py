@@ -208,19 +208,8 @@ _HOLD: dict[str, Schema] = {
 _HOLD_OPTIONAL = ("agentId", "decidedBy", "decidedAt", "note", "transactionId")
 
 _BOOK = mapping(
-    array(
-        {
-            "anyOf": [
-                address("An address."),
-                response_object(
-                    {"address": address("An address."), "note": text("For people.", 200)},
-                    optional=["note"],
-                ),
-            ]
-        },
-        "The name's addresses.",
-    ),
-    "Address book: names that `to` of a grant says as `@name`.",
+    array(address("An address."), "The group's."),
+    "Address book: groups that `to` of a grant says as `@name`.",
 )
 SAID_GRANT: Schema = {"anyOf": [ref("Grant"), text("The sentence of one.", 20_000)]}
 POLICY = {

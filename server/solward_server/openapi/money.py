@@ -8,7 +8,7 @@ from typing import Any
 from solward.operations.declared import Field
 from solward.operations.declared import Operation as Declared
 from solward.resources.examples import WALLET
-from solward.resources.fields import ADDRESS, Address, Schema, camel
+from solward.resources.fields import ADDRESS, Address, Recipient, Schema, camel
 from solward.resources.schema import JSON, examples, flag, ref, request_object, response_object
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails import RULES
@@ -122,6 +122,9 @@ def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Opera
 
 def _parameter(field: Field) -> Schema:
     """A field of a request."""
+    if isinstance(field, Recipient):
+        named = "From an admin also a wallet's id, or the name of a contact or wallet."
+        return field.schema() | {"description": f"{field.text} {named}"}
     pattern = {"pattern": ADDRESS} if isinstance(field, Address) else {}
     return field.schema() | pattern
 

@@ -102,8 +102,8 @@ FILTERS = (
     query(
         "recipient",
         text(
-            "Only what pays this address; from the admin also the name of a contact, of a wallet "
-            "or, as `@name`, of the address book."
+            "Only what pays this address; from the admin also a wallet's id, or the name of a "
+            "contact, of a wallet or, as `@name`, of a group of the policy's address book."
         ),
     ),
     query("type", choice("Only this type.", *TransactionType)),

@@ -1,4 +1,4 @@
-"""Contacts: what the operator calls recipients."""
+"""The address book: what the operator calls recipients, and the groups of the policy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.operations.contacts import MAX_CONTACTS, MAX_NAME, Contacts
+from solward.credentials.credential import time_json
+from solward.operations.contacts import MAX_NAME, Contacts
+from solward.resources.fields import nullable
 from solward.resources.schema import (
     address,
     array,
@@ -16,7 +18,6 @@ from solward.resources.schema import (
     text,
     timestamp,
 )
-from solward.support.clock import iso
 from solward.types.roles import Role
 from solward.vault.store.contacts import ContactRow
 from solward_server.http.auth import Access, admin
@@ -34,12 +35,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.get("/contacts")
     @admin(Role.READ)
     async def listing() -> dict[str, Any]:
-        return {
-            "contacts": [_shown(each) for each in await contacts.listed()],
-            "book": [
-                {"address": each.address, "name": each.name} for each in await contacts.book()
-            ],
-        }
+        return {"contacts": [_shown(each) for each in await contacts.listed()]}
 
     @routes.post("/contacts")
     @admin(Role.POLICY)
@@ -58,47 +54,33 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 
 def _shown(row: ContactRow) -> dict[str, Any]:
-    return {"address": row.address, "name": row.name, "createdAt": iso(row.created_ms)}
+    return {"address": row.address, "name": row.name, "createdAt": time_json(row.created_ms)}
 
 
 _EXAMPLE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-_ADDRESS = path_parameter("contactId", address("The recipient."), _EXAMPLE)
-_CONTACT = {
+_NAMED = {
     "address": address("The recipient."),
     "name": text("What it is called.", MAX_NAME),
-    "createdAt": timestamp("When it was named."),
 }
-_SHOWN_EXAMPLE = {
-    "address": _EXAMPLE,
-    "name": "Landlord",
-    "createdAt": "2026-11-21T10:34:55.152Z",
-}
+_CONTACT = response_object(
+    _NAMED
+    | {"createdAt": nullable(timestamp("When it was named; null: a member of the group `@name`."))}
+)
+_LANDLORD = {"address": _EXAMPLE, "name": "Landlord", "createdAt": "2026-11-21T10:34:55.152Z"}
+_VENDORS = {"address": _EXAMPLE, "name": "@vendors", "createdAt": None}
 
 PATHS = {
     "/contacts": {
         "get": operation(
             "listContacts",
-            "Names of recipients",
+            "The address book: names of recipients",
             tag="contacts",
             access=Access.ADMIN,
-            description="For tables and forms of people: a contact allows nothing, and no grant "
-            "reads it. `book` has the names of the policy's address book, which is changed there.",
+            description="Contacts by name, which allow nothing and which no grant reads, and behind"
+            " them the members of the policy's groups, which are changed there.",
             response=success(
-                response_object(
-                    {
-                        "contacts": array(response_object(_CONTACT), "By name.", MAX_CONTACTS),
-                        "book": array(
-                            response_object(
-                                {
-                                    "address": address("The recipient."),
-                                    "name": text("`@name` of the policy's address book."),
-                                }
-                            ),
-                            "By name.",
-                        ),
-                    }
-                ),
-                {"contacts": [_SHOWN_EXAMPLE], "book": [{"address": _EXAMPLE, "name": "@vendors"}]},
+                response_object({"contacts": array(_CONTACT, "By name.")}),
+                {"contacts": [_LANDLORD, _VENDORS]},
             ),
         ),
         "post": operation(
@@ -109,21 +91,14 @@ PATHS = {
             description="Or rename it. No two names look alike, and no address that has a name "
             "can be taken for another one by its first and last characters.",
             body=request_body(
-                request_object(
-                    {
-                        "address": address("The recipient."),
-                        "name": text("What it is called.", MAX_NAME),
-                    },
-                    required=["address", "name"],
-                ),
+                request_object(_NAMED, required=[*_NAMED]),
                 {"address": _EXAMPLE, "name": "Landlord"},
             ),
-            response=success(response_object(_CONTACT), _SHOWN_EXAMPLE),
+            response=success(_CONTACT, _LANDLORD),
             errors={
                 400: [
                     "address must be an address, base58 of 32 bytes",
-                    "name is, or looks like, that of the contact Landlord "
-                    "(9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g)",
+                    f"name is, or looks like, that of the contact Landlord ({_EXAMPLE})",
                 ]
             },
         ),
@@ -134,7 +109,7 @@ PATHS = {
             "Take a recipient's name away",
             tag="contacts",
             access=Access.ADMIN,
-            parameters=[_ADDRESS],
+            parameters=[path_parameter("contactId", address("The recipient."), _EXAMPLE)],
             response=success(
                 response_object({"address": text("As given."), "removed": flag("Always true.")}),
                 {"address": _EXAMPLE, "removed": True},

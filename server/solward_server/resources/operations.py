@@ -42,7 +42,9 @@ def _view(context: RouteContext, declared: Operation) -> Any:
         params = {name: value for name, value in body.items() if value is not None}
 
         async def run(actor: Actor) -> TransactionRecord:
-            return await context.service.operations.perform(declared.name, wallet_id, actor, params)
+            # Here, so that a request that is sent again is answered whatever a name means by now.
+            paying = await context.addressed(declared.name, params)
+            return await context.service.operations.perform(declared.name, wallet_id, actor, paying)
 
         return await money_response(context, wallet_id, body, run, partial(_to_json, declared))
 

@@ -84,7 +84,7 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 _EXAMPLE = {
     "version": 3,
-    "book": {"vendors": [{"address": WALLET_ADDRESS, "note": "hosting"}]},
+    "book": {"vendors": [WALLET_ADDRESS]},
     "grants": [
         {
             "who": f"agent:{AGENT}",

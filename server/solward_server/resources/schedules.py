@@ -27,7 +27,7 @@ from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest, NotFound, ScheduleBusy, SkillNotFound
 from solward.types.roles import Role
 from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import json_response, query_limit, query_text, read_body
+from solward_server.http.body import Body, json_response, query_limit, query_text, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
@@ -61,6 +61,13 @@ def blueprint(context: RouteContext) -> Blueprint:
             raise Forbidden(NOT_YOURS)
         return schedule.id
 
+    async def addressed(skill: object, body: Body) -> Body:
+        """The body with the addresses of who is paid: later the names may be others'."""
+        parameters = body.get("parameters")
+        if not isinstance(skill, str) or not isinstance(parameters, dict):
+            return body
+        return {**body, "parameters": await context.addressed(skill, parameters)}
+
     @routes.get("")
     @keyed(Role.READ)
     async def listing(wallet_id: str) -> dict[str, Any]:
@@ -75,6 +82,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         wallet = await context.wallet(wallet_id)
         await context.may_change()
         await context.count_request()
+        body = await addressed(body.get("skill"), body)
         return (await schedules.create(wallet.id, body, _maker())).to_json()
 
     @routes.get("/<schedule_id>")
@@ -89,6 +97,7 @@ def blueprint(context: RouteContext) -> Blueprint:
         own_id = await own(wallet_id, schedule_id)
         # The audit log keeps what it was and what it is.
         await context.count_request()
+        body = await addressed((await schedules.get(own_id)).skill, body)
         return (await schedules.update(own_id, body, _maker())).to_json()
 
     @routes.delete("/<schedule_id>")

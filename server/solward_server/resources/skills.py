@@ -18,7 +18,13 @@ from solward.types.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
 from solward_server.http.errors import SPENDS_NOTHING, refused_response
-from solward_server.http.idempotency import action_key, finish, idempotency_key, replay
+from solward_server.http.idempotency import (
+    action_key,
+    finish,
+    first_use,
+    idempotency_key,
+    replay,
+)
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.manifest import MANIFEST
@@ -65,15 +71,19 @@ def blueprint(context: RouteContext) -> Blueprint:
             await context.may_change()
         reads = not spends and is_built_in
         caller().needs(Role.READ if reads and caller().key is not None else Role.POLICY)
+        database = context.service.database
+        key = idempotency_key(body) if spends else None
+        stored = None if key is None else await first_use(database, key)
+        if stored is not None and stored.body is not None:
+            # Before names are read, which may mean somebody else by now.
+            return replay(stored)
         # Bad parameters neither claim the key nor count as a request.
-        params = skills[name].validate(dict(body))
+        params = skills[name].validate(await context.addressed(name, body))
         if not spends:
             return await _run(context, wallet_id, name, params, None)
-        key = idempotency_key(body)
         if key is None:
             await context.count_request()
             return await _run(context, wallet_id, name, params, None)
-        database = context.service.database
         async with context.skill_calls.claim(database, key) as stored:
             if stored is not None:
                 return replay(stored)

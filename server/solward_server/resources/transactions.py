@@ -10,18 +10,17 @@ from collections.abc import AsyncGenerator, Sequence
 
 from quart import Blueprint, Response, request
 
-from solward.operations.contacts import Contacts, known
 from solward.resources.examples import WALLET
 from solward.resources.fields import nullable
 from solward.resources.schema import array, identifier, ref, response_object
 from solward.service.record_filter import RecordFilter
-from solward.support.base58 import is_address
 from solward.support.clock import iso, now_ms
 from solward.support.known_addresses import KnownAddress, KnownAddresses
 from solward.types.errors import InvalidRequest, NotFound, WalletNotFound
 from solward.types.record import TransactionRecord, TransactionStatus, TransactionType, recipient_of
 from solward.types.roles import Role
 from solward.vault.store import contacts as contact_store
+from solward.vault.store import names as name_store
 from solward.vault.store import transactions as transaction_store
 from solward_server import history_csv
 from solward_server.history_csv import Naming
@@ -140,7 +139,7 @@ async def _exported(
     service = context.service
     async with service.database.read() as connection:
         decimals = await transaction_store.launched_decimals(connection)
-        called = await known(connection) if named else []
+        called = await contact_store.listed(connection) if named else []
     yield history_csv.header()
     page: Sequence[TransactionRecord] | None = first
     async with contextlib.aclosing(others):
@@ -176,12 +175,12 @@ async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
 
 async def _wallets_of(
     context: RouteContext, page: Sequence[TransactionRecord]
-) -> list[contact_store.WalletName]:
+) -> list[name_store.WalletName]:
     paid = (recipient_of(each.type, each.details) for each in page)
     addresses = {each for each in paid if each is not None}
     async with context.service.database.read() as connection:
         ids = {each.wallet_id for each in page}
-        return await contact_store.wallet_names(connection, ids, addresses)
+        return await name_store.wallet_names(connection, ids, addresses)
 
 
 async def read_filter(context: RouteContext, wallet_id: str | None) -> RecordFilter:
@@ -209,21 +208,12 @@ async def read_filter(context: RouteContext, wallet_id: str | None) -> RecordFil
     return RecordFilter(
         wallet_id=wallet_id if asked is None else asked,
         agent_id=None if agent_id is None else agent_id.lower(),
-        recipient=None if recipient is None else await _address(context, recipient),
+        recipient=None if recipient is None else await context.recipient(recipient, "recipient"),
         type=type_,
         status=status,
         since_ms=since_ms,
         until_ms=until_ms,
     )
-
-
-async def _address(context: RouteContext, recipient: str) -> str:
-    # Names are the operator's: a key that is confined to a wallet is not told of another's.
-    if caller().key is not None:
-        if not is_address(recipient):
-            raise InvalidRequest("recipient must be an address, base58 of 32 bytes")
-        return recipient
-    return await Contacts(context.service.database).address_of(recipient)
 
 
 _LIST = success(

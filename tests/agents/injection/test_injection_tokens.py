@@ -23,7 +23,6 @@ from tests.agents.injection.scripts import TOKEN_SCRIPTS, Script
 from tests.promises import promise
 
 from solward.operations.policies.changes import replace_policy
-from solward.vault.grants.document import BookEntry
 
 pytestmark = pytest.mark.more
 
@@ -50,7 +49,7 @@ MOST = {"USDC to anybody": USDC_A_DAY}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
     async with open_lab(tmp_path_factory.mktemp("tokens"), max_costs_lamports_per_day=SOL) as made:
-        await replace_policy(made.service.database, {}, {"vendors": (BookEntry(VENDOR, None),)})
+        await replace_policy(made.service.database, {}, {"vendors": (VENDOR,)})
         yield made
 
 

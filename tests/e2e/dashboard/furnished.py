@@ -48,7 +48,7 @@ def furnish(service: Service) -> dict[str, str]:
         _done(api, f"/holds/{holds[0]}/approve", {"note": "as agreed"})
         _done(api, f"/holds/{holds[1]}/deny", {"note": "not ours"})
         agent = _agents(api, wallet)
-        book = {"book": {"vendors": [{"address": address, "note": "the shop"}]}}
+        book = {"book": {"vendors": [address]}}
         _put(api, "/policy", _got(api, "/policy")["policy"] | book)
         _done(api, "/freeze", {"walletId": frozen, "reason": "lost laptop"})
     return {

@@ -125,7 +125,7 @@ def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]
     browser.fill("Amount", "0.1")
     browser.press("run-transfer")
     # Nobody is called so, and what was filled in stays there as text.
-    browser.wait_for("No address, and no name of a wallet or a contact.")
+    browser.wait_for("to must be an address, or the name of a contact")
     field = browser.one('input[aria-label="To"]')
     assert field.get_attribute("value") == recipient
     harmless(browser)

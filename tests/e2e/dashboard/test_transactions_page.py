@@ -164,7 +164,7 @@ def test_it_is_filtered_by_recipient_and_day_and_exported(
     browser.open("/transactions")
     browser.wait_for("5 transactions")
     browser.fill("To", "Nobody")
-    browser.wait_for("No address, and no name of a wallet or a contact.")
+    browser.wait_for("To must be an address, or the name of a contact")
     browser.fill("To", "Landlord")
     browser.wait_for("1 of 5 transactions")
     assert "0.01 SOL" in rows(browser)[0]

@@ -20,7 +20,6 @@ from solward.support.durations import DAY_MS, MINUTE_MS
 from solward.types.errors import PolicyChanged
 from solward.types.guardrail import Line, Operation
 from solward.vault.grants import judged as judged_form
-from solward.vault.grants.document import BookEntry
 from solward.vault.grants.judged import ALLOWED, Judged
 from solward.vault.grants.model import Case
 from solward.vault.store import spending, window_sums
@@ -42,7 +41,7 @@ async def entries(database: Database) -> list[Mapping[str, Any]]:
 
 async def test_a_policy_is_replaced_as_a_whole(database: Database) -> None:
     one, two = grant(WHO, SOL=limit("SOL", 5)), grant("key:k", **{MINT: limit(MINT, 7)})
-    book = {"shops": (BookEntry(SHOP, "corner"), BookEntry(OTHER))}
+    book = {"shops": (SHOP, OTHER)}
     assert await replace_policy(database, {WHO: [one], "key:k": [two], "key:r": []}, book) == 1
     async with database.read() as connection:
         found = await read_policy(connection)

@@ -25,7 +25,6 @@ from solward.operations.policies.replay import (
 )
 from solward.types.guardrail import Line, Operation
 from solward.vault.grants.decide import Need, decide, needed
-from solward.vault.grants.document import BookEntry
 from solward.vault.grants.dollars import Price, line_dollars
 from solward.vault.grants.judged import ALLOWED, GRANTS_RULE, HELD, REFUSED, Judged, grants_outcome
 from solward.vault.grants.model import (
@@ -56,8 +55,7 @@ def grant(who: str = AGENT, name: str = "g", **changes: Any) -> Grant:
 
 def policy(*grants: Grant, book: Mapping[str, Sequence[str]] | None = None) -> CompiledPolicy:
     sets = {who: [each for each in grants if each.who == who] for who in {g.who for g in grants}}
-    named = (book or {}).items()
-    return CompiledPolicy.of(sets, {name: list(map(BookEntry, found)) for name, found in named})
+    return CompiledPolicy.of(sets, book or {})
 
 
 @dataclass(slots=True)

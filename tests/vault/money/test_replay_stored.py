@@ -30,7 +30,7 @@ from solward.solana.token_list import token_list
 from solward.types.errors import GuardrailBlocked, Held, InvalidRequest
 from solward.types.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, TransactionEffects
 from solward.types.record import HoldState, TransactionRecord, TransactionStatus
-from solward.vault.grants.document import BookEntry, GrantPolicy
+from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.model import ANY_ASSET, AssetLimit, Grant, NewRecipient, Window
 from solward.vault.grants.stored_form import grant_id
 from solward.vault.guardrails import Policy as Rules
@@ -167,7 +167,7 @@ def grant(who: str = AGENT, most: int = 100, **changes: Any) -> Grant:
     return replace(made, id=grant_id(made))
 
 
-def policy(*grants: Grant, book: dict[str, tuple[BookEntry, ...]] | None = None) -> GrantPolicy:
+def policy(*grants: Grant, book: dict[str, tuple[str, ...]] | None = None) -> GrantPolicy:
     sets: dict[str, tuple[Grant, ...]] = {}
     for each in grants:
         sets[each.who] = (*sets.get(each.who, ()), each)
@@ -212,7 +212,7 @@ def random_policy(rng: random.Random) -> GrantPolicy:
         )
         made = replace(made, id=grant_id(made))
         found[made.scope] = made
-    book = {"vendors": tuple(map(BookEntry, sorted(rng.sample(PEOPLE, 2))))}
+    book = {"vendors": tuple(sorted(rng.sample(PEOPLE, 2)))}
     return policy(*found.values(), book=book)
 
 

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from solward.operations.declared import rent, sol, staking, swap, tokens
 from solward.operations.declared.operation import Operation
-from solward.resources.fields import Field, Schema
+from solward.resources.fields import Field, Recipient, Schema
 
-__all__ = ["OPERATIONS", "Field", "Operation", "operation_parameters"]
+__all__ = [
+    "OPERATIONS",
+    "Field",
+    "Operation",
+    "operation_parameters",
+    "recipient_fields",
+]
 
 OPERATIONS: dict[str, Operation] = {
     declared.name: declared
@@ -30,3 +36,10 @@ def operation_parameters(name: str) -> Schema:
         KeyError: there is no such operation.
     """
     return OPERATIONS[name].schema()
+
+
+def recipient_fields(name: str) -> tuple[Recipient, ...]:
+    """The fields of an operation, or of the built-in skill of its name, that say who is paid; none
+    of any other skill."""
+    fields = OPERATIONS[name].fields if name in OPERATIONS else ()
+    return tuple(each for each in fields if isinstance(each, Recipient))

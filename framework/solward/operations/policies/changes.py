@@ -7,7 +7,7 @@ have covered, so that writing a grant anew gives back nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,19 +20,18 @@ from solward.types.events import EventKind
 from solward.types.guardrail import COSTS, SOL
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import covers, is_in_time, is_via
-from solward.vault.grants.document import BookEntry, GrantPolicy
+from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import line_dollars
 from solward.vault.grants.model import ANY_ASSET, COSTS_WINDOW_MS, USD, Case, Grant
 from solward.vault.grants.stored_form import from_stored, stored_form
 from solward.vault.money.judge.grant_case import addresses, funded
+from solward.vault.store import contacts, recipients, window_sums
 from solward.vault.store import grants as store
 from solward.vault.store import judged as judged_store
-from solward.vault.store import recipients, window_sums
-from solward.vault.store.grants import BookRow
 from solward.vault.store.judged import Counting
 from solward.vault.store.spending import SERVICE_SCOPE
 
-Entries = Mapping[str, Sequence[BookEntry]]
+Groups = Mapping[str, Sequence[str]]
 
 
 async def read_policy(
@@ -46,12 +45,9 @@ async def read_policy(
     sets = await (
         store.all_sets(connection) if principals is None else store.sets_of(connection, principals)
     )
-    book: dict[str, tuple[BookEntry, ...]] = {}
-    for row in await store.book(connection):
-        book[row.name] = (*book.get(row.name, ()), BookEntry(row.address, row.note))
     return GrantPolicy(
         {who: tuple(map(from_stored, grants)) for who, grants in sets.items()},
-        book,
+        await contacts.book(connection),
         await store.version(connection),
     )
 
@@ -59,7 +55,7 @@ async def read_policy(
 async def replace_policy(
     database: Database,
     sets: Mapping[str, Sequence[Grant]],
-    book: Entries,
+    book: Groups,
     *,
     if_version: int | None = None,
 ) -> int:
@@ -166,30 +162,13 @@ def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
     return {"grants": None if grants is None else [stored_form(grant) for grant in grants]}
 
 
-async def _put_book(connection: AsyncConnection, before: Entries, after: Entries) -> None:
-    was, now = _book_rows(before), _book_rows(after)
-    if set(was) == set(now):
-        return
-    await store.put_book(connection, now)
-    record_act(
-        connection, EventKind.POLICY_CHANGED, {"who": "book"}, _names_of(was), _names_of(now)
-    )
-
-
-def _book_rows(book: Entries) -> list[BookRow]:
-    return [
-        BookRow(name, entry.address, entry.note)
-        for name, entries in sorted(book.items())
-        for entry in entries
-    ]
-
-
-def _names_of(rows: Iterable[BookRow]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for row in rows:
-        note = {} if row.note is None else {"note": row.note}
-        found.setdefault(row.name, []).append({"address": row.address} | note)
-    return {"book": found}
+async def _put_book(connection: AsyncConnection, before: Groups, after: Groups) -> None:
+    was, now = ({name: sorted(each[name]) for name in sorted(each)} for each in (before, after))
+    if was != now:
+        await contacts.put_book(connection, now)
+        record_act(
+            connection, EventKind.POLICY_CHANGED, {"who": "book"}, {"book": was}, {"book": now}
+        )
 
 
 # What new grants start with.
@@ -204,10 +183,7 @@ async def _seed(
     cases = [judged_form.from_row(each.row) for each in moved]
     named = [address for each in cases for address in addresses(each.case.lines)]
     own = await recipients.own(connection, tuple(dict.fromkeys(named)))
-    book: dict[str, set[str]] = {}
-    for row in await store.book(connection):
-        book.setdefault(row.name, set()).add(row.address)
-    facts = {name: frozenset(found) for name, found in book.items()}
+    facts = {name: frozenset(found) for name, found in (await contacts.book(connection)).items()}
     judged = [
         (
             each,

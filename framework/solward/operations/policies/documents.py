@@ -33,7 +33,7 @@ from solward.vault.grants.document import (
 from solward.vault.grants.model import Grant
 from solward.vault.grants.sentences import grant_sentence, read_only_sentence, read_sentence
 from solward.vault.money.judge.principal_names import KnownNames
-from solward.vault.store.contacts import all_names
+from solward.vault.store.names import all_names
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
 """id -> name of the API keys that this process knows and the database may not."""

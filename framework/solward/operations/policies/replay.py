@@ -36,7 +36,7 @@ from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, Operation
 from solward.vault.grants import judged as judged_form
 from solward.vault.grants.decide import Need, decide, needed
-from solward.vault.grants.document import BookEntry, GrantPolicy
+from solward.vault.grants.document import GrantPolicy
 from solward.vault.grants.dollars import NOT_ASKED, line_dollars
 from solward.vault.grants.judged import ALLOWED, Judged, from_row
 from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Why
@@ -86,12 +86,12 @@ class CompiledPolicy:
 
     @classmethod
     def of(
-        cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[BookEntry]]
+        cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[str]]
     ) -> CompiledPolicy:
-        """A policy as it is read: principal -> its grants in written order, name -> entries."""
+        """A policy as it is read: principal -> its grants in written order, name -> addresses."""
         return cls(
             {who: GrantSet.of(grants) for who, grants in sets.items()},
-            {name: frozenset(each.address for each in book[name]) for name in book},
+            {name: frozenset(addresses) for name, addresses in book.items()},
         )
 
     def of_chain(self, case: Case) -> list[GrantSet]:

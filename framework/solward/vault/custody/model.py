@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,18 +83,23 @@ def check_text(value: object, field: str) -> str:
     return value
 
 
-def has_address(name: str) -> bool:
-    """Whether a word of a name is an address."""
-    return any(map(is_address, _WORDS.findall(name)))
+def has_address_or_id(name: str) -> bool:
+    """Whether a word of a name is an address, or all of it an id."""
+    return any(map(is_address, _WORDS.findall(name))) or _ID.fullmatch(name.strip()) is not None
+
+
+def begins_as_group(name: str) -> bool:
+    """Whether a name begins with `@` as the policy's groups do, also in another script's form."""
+    return unicodedata.normalize("NFKC", name).strip().startswith("@")
 
 
 def check_name(value: object) -> str:
     """A wallet's name: as `check_text`, and nothing by which wallets and recipients are given
     beside their names; raises `InvalidRequest`."""
     name = check_text(value, "name")
-    if name.strip().startswith("@"):
+    if begins_as_group(name):
         raise InvalidRequest("name must not begin with @, as names of the address book do")
-    if has_address(name) or _ID.fullmatch(name.strip()):
+    if has_address_or_id(name):
         raise InvalidRequest("name must have no address in it, and be no id")
     return name
 

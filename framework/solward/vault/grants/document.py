@@ -61,7 +61,6 @@ MAX_RATE: Final = 1_000_000
 """Most transactions that a window of `rate` may say."""
 MAX_ADDRESSES: Final = 1_000
 """Most addresses of one name, and most names, of the address book."""
-MAX_NOTE: Final = 200
 MAX_BPS: Final = 10_000
 
 _KINDS = ("wallet", "agent", "key", "schedule", "plugin", "skill", "site")
@@ -84,26 +83,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class BookEntry:
-    """An address of the address book, with what people noted of it."""
-
-    address: str
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class GrantPolicy:
     """All that is granted.
 
     Attributes:
         sets: principal -> its grants in written order; empty where it may only read. One that is
             missing is not under grants.
-        book: the address book.
+        book: the address book: name of a group -> its addresses.
         version: that the document was made from, None where it does not say.
     """
 
     sets: Mapping[str, tuple[Grant, ...]]
-    book: Mapping[str, tuple[BookEntry, ...]]
+    book: Mapping[str, tuple[str, ...]]
     version: int | None = None
 
 
@@ -138,7 +129,7 @@ def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
     """The document that reads as this policy."""
     document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
     return document | {
-        "book": book_json(policy.book),
+        "book": {name: [*addresses] for name, addresses in policy.book.items()},
         "grants": [grant_json(each, names) for grants in policy.sets.values() for each in grants],
         "readOnly": [who for who, grants in policy.sets.items() if not grants],
     }
@@ -270,23 +261,12 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
     return document
 
 
-def read_book(value: object, path: str) -> dict[str, tuple[BookEntry, ...]]:
+def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
     """The address book of a document; raises `InvalidRequest` naming the path."""
     names = _object(value, path, None)
     if len(names) > MAX_ADDRESSES:
         raise InvalidRequest(f"{path}: at most {MAX_ADDRESSES:,} names are expected")
-    return {name: _entries(each, jsontext.member(path, name), name) for name, each in names.items()}
-
-
-def book_json(book: Mapping[str, Sequence[BookEntry]]) -> dict[str, Any]:
-    """The document that reads as this address book."""
-    return {
-        name: [
-            each.address if each.note is None else {"address": each.address, "note": each.note}
-            for each in entries
-        ]
-        for name, entries in book.items()
-    }
+    return {name: _members(each, jsontext.member(path, name), name) for name, each in names.items()}
 
 
 class _WithBook:
@@ -574,31 +554,23 @@ def _swap(value: object, path: str, names: Names) -> SwapBounds:
     return SwapBounds(bounds["slippageBps"], bounds["impactBps"], frozenset(into))
 
 
-def _entries(value: object, path: str, name: str) -> tuple[BookEntry, ...]:
+def _members(value: object, path: str, name: str) -> tuple[str, ...]:
     if not _BOOK_NAME.fullmatch(name):
         raise InvalidRequest(
             f"{path}: a name of 1 to 32 characters of a-z, 0-9 and - is expected, - not first"
         )
-    found: dict[str, BookEntry] = {}
+    found: dict[str, None] = {}
     for at, each in _items(value, path, MAX_ADDRESSES):
-        fields = {"address": each}
-        where = at
-        if isinstance(each, dict):
-            fields, where = _object(each, at, ("address", "note")), f"{at}.address"
-        address, note = fields.get("address"), fields.get("note")
-        if not isinstance(address, str) or not _is_address(address):
-            raise InvalidRequest(f"{where}: an address, base58 of 32 bytes, is expected")
-        if address in found:
-            raise InvalidRequest(f"{where}: the same address stands twice")
-        if note is not None and (
-            not isinstance(note, str) or not note.isprintable() or not 0 < len(note) <= MAX_NOTE
-        ):
-            raise InvalidRequest(f"{at}.note: 1 to {MAX_NOTE} printable characters are expected")
-        found[address] = BookEntry(address, note)
+        # No contact's name: it may be another's when the document is put again.
+        if not isinstance(each, str) or not _is_address(each):
+            raise InvalidRequest(f"{at}: an address, base58 of 32 bytes, is expected")
+        if each in found:
+            raise InvalidRequest(f"{at}: the same address stands twice")
+        found[each] = None
     if not found:
         # A name is stored with its addresses.
         raise InvalidRequest(f"{path}: at least one address is expected")
-    return tuple(found.values())
+    return tuple(found)
 
 
 def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:

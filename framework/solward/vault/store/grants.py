@@ -1,9 +1,9 @@
-"""The grants of principals and the address book, and how often they were changed."""
+"""The grants of principals, and how often they or the address book were changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import (
     bindparam,
@@ -15,7 +15,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
-from solward.database.tables import address_book, grant_sets, grant_version
+from solward.database.tables import grant_sets, grant_version
 from solward.support import jsontext
 
 VERSION = select(grant_version.c.version).where(grant_version.c.id == 1).scalar_subquery()
@@ -71,24 +71,3 @@ async def put_set(
             "changed_ms": changed_ms,
         }
         await connection.execute(insert(grant_sets), [row])
-
-
-class BookRow(NamedTuple):
-    """One address of the book."""
-
-    name: str
-    address: str
-    note: str | None
-
-
-async def book(connection: AsyncConnection) -> list[BookRow]:
-    """The address book, by names and addresses."""
-    statement = select(address_book).order_by(address_book.c.name, address_book.c.address)
-    return [BookRow(*row) for row in await connection.execute(statement)]
-
-
-async def put_book(connection: AsyncConnection, rows: Iterable[BookRow]) -> None:
-    """Replace the address book."""
-    await connection.execute(delete(address_book))
-    if found := [row._asdict() for row in rows]:
-        await connection.execute(insert(address_book), found)

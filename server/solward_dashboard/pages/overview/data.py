@@ -104,7 +104,7 @@ async def fetch() -> Overview:
         api().transactions.refusals(REFUSALS),
         api().holds.list(is_open=True, limit=_MOST_HOLDS),
         api().keys.list(),
-        api().contacts.known(),
+        api().contacts.list(),
     )
     people = People.of(wallets, agents, keys, contacts)
     active = most_active(wallets, transactions)[:WALLETS]

@@ -78,7 +78,7 @@ async def fetch(transaction_id: str) -> One | None:
         api().wallets.list(),
         api().agents.list(),
         api().keys.list(),
-        api().contacts.known(),
+        api().contacts.list(),
     )
     return One(judged, People.of(wallets, agents, keys, contacts), health.network)
 

@@ -20,12 +20,13 @@ from solward.solana.token_list import token_list
 from solward.support.clock import iso, now_ms
 from solward.support.known_addresses import KnownAddress, KnownAddresses
 from solward.types.errors import InvalidRequest
+from solward.types.recipient_names import RecipientNames
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, titled
 from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
-from solward_dashboard.recipients import HINT, Recipients
+from solward_dashboard.recipients import HINT, suggested
 from solward_dashboard.wording import ASKING, counted
 
 _ALL = TransactionFilter()
@@ -90,8 +91,8 @@ _MOVED = """params => {
 _MOST_EMPTY = 20
 
 _ABOUT = (
-    "What recipients are called in tables and filters. A contact allows nothing: who may be paid "
-    "is said by grants, and @names are those of the address book on the Policy page."
+    "What recipients are called. A contact allows nothing: grants say who may be paid, and @names "
+    "are the groups of the address book on the Policy page."
 )
 
 EXPORT = "/transactions.csv"
@@ -125,7 +126,7 @@ class Table:
         self._agents: dict[str, str] = {}
         self._names = KnownAddresses()
         self._contacts: tuple[Contact, ...] = ()
-        self._recipients = Recipients()
+        self._recipients = RecipientNames()
         self._filter = Filter()
         self._ended = False
         # The id after which older ones begin, in the order of the service's answer to this filter.
@@ -202,7 +203,7 @@ class Table:
             api().health(),
             api().wallets.list(),
             api().agents.list(),
-            api().contacts.known(),
+            api().contacts.list(),
             api().transactions.list(limit=LIMIT),
         )
         records = list(newest)
@@ -241,27 +242,26 @@ class Table:
         if agents != self._agents:
             self._agent.set_options({"": "All agents"} | agents)
         # As no contact is called: who holds a key names wallets too.
-        known = [KnownAddress(each.address, f"wallet {each.name}") for each in answer.wallets]
-        known += [KnownAddress(each.address, each.name) for each in answer.contacts]
-        recipients = Recipients.of(answer.wallets, answer.contacts)
+        own = [KnownAddress(each.address, f"wallet {each.name}") for each in answer.wallets]
+        recipients = RecipientNames.of(answer.wallets, answer.contacts)
         changed_names = wallets != self._wallets or recipients != self._recipients
         if recipients != self._recipients:
-            self._recipient.set_autocomplete(recipients.suggested)
+            self._recipient.set_autocomplete(suggested(recipients))
         self._wallets, self._agents, self._network = wallets, agents, answer.network
-        self._recipients, self._names = recipients, KnownAddresses(known)
+        self._recipients, self._names = recipients, KnownAddresses([*own, *answer.contacts])
         self._contacts = answer.contacts
         return changed_names
 
     def _recipient_error(self, text: str | None) -> str | None:
         try:
             self._address(text)
-        except ValueError as error:
+        except InvalidRequest as error:
             return str(error)
         return None
 
     def _address(self, text: str | None) -> str:
-        """Of the recipient that is searched for; empty where nobody is. Raises `ValueError`."""
-        return self._recipients.address(text) if text and text.strip() else ""
+        """Of the recipient that is searched for; empty where nobody is. Raises `InvalidRequest`."""
+        return self._recipients.address(text.strip(), "To") if text and text.strip() else ""
 
     def _apply(self, records: list[Transaction], shown: Collection[str] = ()) -> None:
         """Take over new and changed records.
@@ -286,7 +286,7 @@ class Table:
     async def _filtered(self) -> None:
         try:
             recipient = self._address(self._recipient.value)
-        except ValueError:
+        except InvalidRequest:
             # Its field says so; the other filters hold.
             recipient = ""
         wanted = Filter(
@@ -428,7 +428,7 @@ async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
                 ui.label("No recipient has a name yet.").classes("sw-dim")
 
     async def changed() -> None:
-        show(await api().contacts.known())
+        show(await api().contacts.list())
 
     async def save() -> None:
         error.set_text("")

@@ -13,17 +13,16 @@ from nicegui import ui
 
 from solward.client import ClientError, Skill, Transaction, Trial, Wallet
 from solward.client.wallets import SKILL_ROUTES
-from solward.operations.declared import Operation, sol, swap, tokens
-from solward.resources.fields import Recipient
+from solward.operations.declared import Operation, recipient_fields, sol, swap, tokens
 from solward.support.jsontext import dumps
 from solward.types.errors import SolwardError
+from solward.types.recipient_names import RecipientNames
 from solward.types.record import TransactionType
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, notify_error
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.people import People
 from solward_dashboard.previews import previewed
-from solward_dashboard.recipients import Recipients
 from solward_dashboard.wording import value_text
 
 # The distribution of built-in skills: another's skill of the same name is another.
@@ -76,10 +75,7 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         return found
 
     schema = declared.schema()
-    recipient = ""
     for field in declared.fields:
-        if isinstance(field, Recipient):
-            recipient = field.json
         if field.title:
             schema["properties"][field.json]["title"] = field.title
         if defaults and field.json in defaults:
@@ -92,7 +88,7 @@ def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None)
         run,
         asks=declared.type != TransactionType.AIRDROP,
         trial=trial,
-        recipient=recipient,
+        recipient=_recipient_of(declared.name),
     )
 
 
@@ -115,7 +111,12 @@ def of_skill(skill: Skill) -> Action:
         run,
         asks=spends,
         trial=trial if spends and is_built_in else None,
+        recipient=_recipient_of(skill.name) if is_built_in else "",
     )
+
+
+def _recipient_of(operation: str) -> str:
+    return next((each.json for each in recipient_fields(operation)), "")
 
 
 AIRDROP, TRANSFER = of_operation(sol.AIRDROP), of_operation(sol.TRANSFER)
@@ -142,7 +143,7 @@ class ActionPanel:
             ui.label(action.about).classes("sw-dim sw-text")
             self._form = schema_form(action.schema)
             if action.recipient:
-                self._form.take_names(action.recipient, Recipients())
+                self._form.take_names(action.recipient, RecipientNames())
             with ui.element("div").classes("sw-row"):
                 self._button = ui.button(action.verb, on_click=self._run)
                 self._button.props("no-caps unelevated")
@@ -196,10 +197,10 @@ class ActionPanel:
         """Let the recipient be given by what the service calls it; where it does not answer, by an
         address and the names known so far."""
         try:
-            wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.known())
+            wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
         except SolwardError:
             return
-        self._form.take_names(self._action.recipient, Recipients.of(wallets, contacts))
+        self._form.take_names(self._action.recipient, RecipientNames.of(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Whether a person confirms it, where one is asked."""
@@ -287,7 +288,7 @@ def _lines(values: Mapping[str, Any]) -> list[str]:
 async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was asked for; addresses with their names, where the service says them."""
     try:
-        wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.known())
+        wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
     except SolwardError:
         people = People()
     else:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.vault.grants.decide import CompiledGrants, compile_grants
 from solward.vault.grants.model import ANY_ASSET, Grant, NewRecipient
 from solward.vault.grants.stored_form import from_stored
+from solward.vault.store import contacts
 from solward.vault.store import grants as store
 
 # Principals remembered; a service has as many as agents, keys and wallets together.
@@ -88,10 +89,8 @@ class GrantSets:
         """The address book: name -> addresses."""
         kept = self._at(version)
         if kept.book is None:
-            names: dict[str, set[str]] = {}
-            for row in await store.book(connection):
-                names.setdefault(row.name, set()).add(row.address)
-            kept.book = {name: frozenset(found) for name, found in names.items()}
+            found = await contacts.book(connection)
+            kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
         return kept.book
 
     def last(self, principals: Collection[str]) -> dict[str, GrantSet]:

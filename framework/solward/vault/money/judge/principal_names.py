@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.solana.token_list import TokenList, known_decimals
 from solward.vault.grants.model import Finding, Why
-from solward.vault.store import contacts as store
+from solward.vault.store import names as store
 
 # Kinds of principals that are rows; what people call the others is their id.
 STORED_KINDS: Final = ("agent", "key", "schedule", "wallet")
