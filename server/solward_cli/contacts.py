@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources.contacts import NewContact
+from solward_cli.declared import request_options, sent
 from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:
@@ -20,14 +22,13 @@ def contacts() -> None:
 
 
 @contacts.command()
-@click.argument("name")
-@click.argument("address")
+@request_options(NewContact)
 @service_call
-async def add(call: ServiceCall, name: str, address: str) -> RenderableType:
+async def add(call: ServiceCall, **values: Any) -> RenderableType:
     """Call ADDRESS by NAME, or rename it."""
     from solward_cli.render import plain, visible
 
-    made = await call.client.contacts.put(address, name)
+    made = await call.client.contacts.put(**await sent(call, NewContact, values))
     return plain(f"{made.address} is called {visible(made.name)}.")
 
 

@@ -74,7 +74,7 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
 
 
 async def _filters_and_contacts(client: SolwardClient, wallet: Wallet) -> None:
-    named = await client.contacts.put(STRANGER, "Landlord")
+    named = await client.contacts.put(address=STRANGER, name="Landlord")
     assert (named.address, named.name) == (STRANGER, "Landlord")
     (sent,) = await client.transactions.list(only=TransactionFilter(recipient="Landlord"))
     assert sent.details["to"] == STRANGER

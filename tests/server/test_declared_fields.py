@@ -14,20 +14,23 @@ import pytest
 from tests.promises import promise
 from tests.support.services import serving_api
 
-from solward.client.administration import Admins, Keys
+from solward.client.administration import Admins, Contacts, Keys
 from solward.client.agents import Agents
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent
+from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
 from solward.resources.declare import Part, Request, fields_of, request_example
 from solward.resources.fields import Field, GrantList, Json, Setting
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_cli.agent.command import agent
+from solward_cli.contacts import contacts
 from solward_cli.credentials import admin, key
 from solward_dashboard.forms.request_form import form_schema
 from solward_dashboard.pages.agents.fields import change_parameters, create_parameters
 from solward_dashboard.pages.credentials import ADMINS, KEYS
+from solward_dashboard.pages.transactions import page as transactions
 
 
 def page(kind: Any) -> set[str]:
@@ -47,6 +50,7 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
     NewKey: ("POST /keys", Keys.create, key.commands["create"], page(KEYS)),
     NewSecret: ("POST /keys/{keyId}/rotate", Keys.rotate, key.commands["rotate"], set()),
     NewAdmin: ("POST /admins", Admins.create, admin.commands["add"], page(ADMINS)),
+    NewContact: ("POST /contacts", Contacts.put, contacts.commands["add"], page(transactions)),
     NewAgent: (
         "POST /agents",
         Agents.create,

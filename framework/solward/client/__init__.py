@@ -42,7 +42,6 @@ from solward.client.models import (
     AuditFilter,
     AuditPage,
     Balance,
-    Contact,
     Event,
     Frozen,
     FrozenWallet,
@@ -69,6 +68,7 @@ from solward.client.webhook import (
     verify_delivery,
 )
 from solward.resources.agents import Agent, Decision, Memory
+from solward.resources.contacts import Contact
 from solward.resources.credentials import (
     AdminCredential,
     ApiKey,

@@ -6,9 +6,9 @@ from typing import Any
 
 from solward.client.arguments import segment
 from solward.client.http import Http
-from solward.client.models import Contact
-from solward.client.requests import AdminRequests, KeyRequests
+from solward.client.requests import AdminRequests, ContactRequests, KeyRequests
 from solward.resources.answers import Raw
+from solward.resources.contacts import Contact
 from solward.resources.credentials import AdminCredential, ApiKey
 from solward.types.roles import Role
 
@@ -66,20 +66,12 @@ class Keys(KeyRequests):
         await self._http.send("DELETE", f"/keys/{segment(key_id, 'key_id')}")
 
 
-class Contacts:
+class Contacts(ContactRequests):
     """The address book: what recipients are called; needs the admin secret."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def list(self) -> tuple[Contact, ...]:
         """Every contact, by name, and behind them the members of the policy's groups."""
         return self._http.read_list(Contact.of, await self._http.get("/contacts"), "contacts")
-
-    async def put(self, address: str, name: str) -> Contact:
-        """Name an address, or rename it; raises `BadRequest`, naming the field."""
-        raw = await self._http.send("POST", "/contacts", {"address": address, "name": name})
-        return self._http.read(Contact.of, raw)
 
     async def remove(self, address: str) -> None:
         """Take an address's name away; raises `NotFoundError`."""

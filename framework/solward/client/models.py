@@ -103,19 +103,6 @@ class TransactionPage(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Contact(Answer):
-    """What a recipient is called.
-
-    Attributes:
-        created_at: when it was named; None of a member of the policy's group `@name`.
-    """
-
-    address: str
-    name: str
-    created_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class DryRun(Answer):
     """What a dry run tells; nothing was stored, reserved or sent.
 

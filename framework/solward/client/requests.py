@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount, requested, segment
 from solward.client.http import Http
-from solward.resources import agents, credentials
+from solward.resources import agents, contacts, credentials
 from solward.resources.answers import A, Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
@@ -224,3 +224,18 @@ class AgentRequests(_Requests):
         )
         answer = await self._http.send("PATCH", f"/agents/{segment(agent_id, 'agent_id')}", body)
         return self._http.read(agents.Agent.of, answer)
+
+
+class ContactRequests(_Requests):
+    """The requests that change one."""
+
+    async def put(self, *, name: str, address: str) -> contacts.Contact:
+        """Name an address, or rename it.
+
+        Args:
+            name: what it is called.
+            address: the recipient.
+        """
+        body = requested(contacts.NewContact, name=name, address=address)
+        answer = await self._http.send("POST", "/contacts", body)
+        return self._http.read(contacts.Contact.of, answer)

@@ -26,7 +26,6 @@ from solward.vault.store import recipients
 from solward.vault.store.contacts import ContactRow
 
 MAX_CONTACTS: Final = 1_000
-MAX_NAME: Final = 64
 # How the dashboard and the export begin what they call a wallet of the service.
 _OWN: Final = skeleton("wallet")
 
@@ -91,10 +90,10 @@ def _checked(name: str) -> str:
     is_plain = name.isprintable() and name == name.strip() and not begins_as_group(name)
     # A list shows an address without a name as its ends around this sign.
     is_address_like = "\u2026" in name or has_address_or_id(name)
-    if not (0 < len(name) <= MAX_NAME and is_plain and looks) or is_address_like:
+    if not (is_plain and looks) or is_address_like:
         raise InvalidRequest(
-            f"name must be 1 to {MAX_NAME} printable characters with a letter or a digit, without "
-            "@ or a space first, and no address or id"
+            "name must be printable, with a letter or a digit, without @ or a space first, and no "
+            "address or id"
         )
     if skeleton(name.split()[0]) == _OWN:
         raise InvalidRequest(

@@ -205,6 +205,11 @@ class Token(Text):
 class Address(Text):
     """A base58 address."""
 
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return "an address"
+
     def _bounds(self) -> Schema:
         return {"minLength": 32, "maxLength": 44}
 

@@ -7,23 +7,16 @@ from typing import Any
 from quart import Blueprint
 
 from solward.credentials.credential import time_json
-from solward.operations.contacts import MAX_NAME, Contacts
-from solward.resources.fields import nullable
-from solward.resources.schema import (
-    address,
-    array,
-    flag,
-    request_object,
-    response_object,
-    text,
-    timestamp,
-)
+from solward.operations.contacts import Contacts
+from solward.resources.answers import answer_example, answer_schema
+from solward.resources.contacts import Contact, NewContact
+from solward.resources.schema import address, array, flag, response_object, text
 from solward.types.roles import Role
 from solward.vault.store.contacts import ContactRow
 from solward_server.http.auth import Access, admin
-from solward_server.http.body import body_text, read_body
+from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.operation import answer_of, body_of, operation, success
 from solward_server.openapi.parameters import path_parameter
 
 
@@ -40,9 +33,8 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/contacts")
     @admin(Role.POLICY)
     async def put() -> dict[str, Any]:
-        body = await read_body()
-        address, name = body_text(body, "address"), body_text(body, "name", longest=MAX_NAME)
-        return _shown(await contacts.put(address, name))
+        new = NewContact.of(await read_body())
+        return _shown(await contacts.put(new.address, new.name))
 
     @routes.delete("/contacts/<contact_id>")
     @admin(Role.POLICY)
@@ -57,17 +49,7 @@ def _shown(row: ContactRow) -> dict[str, Any]:
     return {"address": row.address, "name": row.name, "createdAt": time_json(row.created_ms)}
 
 
-_EXAMPLE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-_NAMED = {
-    "address": address("The recipient."),
-    "name": text("What it is called.", MAX_NAME),
-}
-_CONTACT = response_object(
-    _NAMED
-    | {"createdAt": nullable(timestamp("When it was named; null: a member of the group `@name`."))}
-)
-_LANDLORD = {"address": _EXAMPLE, "name": "Landlord", "createdAt": "2026-11-21T10:34:55.152Z"}
-_VENDORS = {"address": _EXAMPLE, "name": "@vendors", "createdAt": None}
+_CONTACT, _LANDLORD = answer_schema(Contact), answer_example(Contact)
 
 PATHS = {
     "/contacts": {
@@ -80,7 +62,7 @@ PATHS = {
             " them the members of the policy's groups, which are changed there.",
             response=success(
                 response_object({"contacts": array(_CONTACT, "By name.")}),
-                {"contacts": [_LANDLORD, _VENDORS]},
+                {"contacts": [_LANDLORD, _LANDLORD | {"name": "@vendors", "createdAt": None}]},
             ),
         ),
         "post": operation(
@@ -90,15 +72,13 @@ PATHS = {
             access=Access.ADMIN,
             description="Or rename it. No two names look alike, and no address that has a name "
             "can be taken for another one by its first and last characters.",
-            body=request_body(
-                request_object(_NAMED, required=[*_NAMED]),
-                {"address": _EXAMPLE, "name": "Landlord"},
-            ),
-            response=success(_CONTACT, _LANDLORD),
+            body=body_of(NewContact),
+            response=answer_of(Contact),
             errors={
                 400: [
                     "address must be an address, base58 of 32 bytes",
-                    f"name is, or looks like, that of the contact Landlord ({_EXAMPLE})",
+                    "name is, or looks like, that of the contact "
+                    f"{_LANDLORD['name']} ({_LANDLORD['address']})",
                 ]
             },
         ),
@@ -109,10 +89,12 @@ PATHS = {
             "Take a recipient's name away",
             tag="contacts",
             access=Access.ADMIN,
-            parameters=[path_parameter("contactId", address("The recipient."), _EXAMPLE)],
+            parameters=[
+                path_parameter("contactId", address("The recipient."), _LANDLORD["address"])
+            ],
             response=success(
                 response_object({"address": text("As given."), "removed": flag("Always true.")}),
-                {"address": _EXAMPLE, "removed": True},
+                {"address": _LANDLORD["address"], "removed": True},
             ),
             errors={404: "Contact not found"},
         )

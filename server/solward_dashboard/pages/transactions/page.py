@@ -16,6 +16,8 @@ from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
+from solward.resources.contacts import NewContact
+from solward.resources.declare import fields_of
 from solward.solana.token_list import token_list
 from solward.support.clock import iso, now_ms
 from solward.support.known_addresses import KnownAddress, KnownAddresses
@@ -23,6 +25,8 @@ from solward.types.errors import InvalidRequest
 from solward.types.recipient_names import RecipientNames
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, titled
+from solward_dashboard.forms.form import FormError
+from solward_dashboard.forms.request_form import request_form
 from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
@@ -96,6 +100,8 @@ _ABOUT = (
 )
 
 EXPORT = "/transactions.csv"
+# What the dialog of contacts has a form of.
+request = NewContact
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,12 +416,9 @@ async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
     with titled("Contacts", wide=True) as dialog:
         ui.label(_ABOUT).classes("sw-dim sw-text")
         rows = ui.element("div").classes("sw-points").props('data-testid="contacts"')
-        error = ui.label().classes("sw-error").props("role=alert")
-        with ui.element("div").classes("sw-row sw-filters"):
-            name = ui.input("Name").props("outlined dense maxlength=64")
-            address = ui.input("Address").props("outlined dense maxlength=44")
-            add = ui.button("Add").props('no-caps unelevated data-testid="add-contact"')
-            add.classes("sw-needs-policy")
+        form = request_form(fields_of(request))
+        add = ui.button("Add").props('no-caps unelevated data-testid="add-contact"')
+        add.classes("sw-needs-policy")
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
 
@@ -431,23 +434,22 @@ async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
         show(await api().contacts.list())
 
     async def save() -> None:
-        error.set_text("")
         try:
-            await api().contacts.put((address.value or "").strip(), (name.value or "").strip())
+            given = {name: value.strip() for name, value in form.values().items()}
+            await api().contacts.put(**given)
+            form.clear()
             await changed()
-        except ClientError as refused:
-            error.set_text(str(refused))
+        except FormError:
             return
-        name.set_value("")
-        address.set_value("")
+        except ClientError as refused:
+            form.show_error(str(refused))
 
     async def remove(contact: Contact) -> None:
-        error.set_text("")
         try:
             await api().contacts.remove(contact.address)
             await changed()
         except ClientError as refused:
-            error.set_text(str(refused))
+            form.show_error(str(refused))
 
     add.on_click(save)
     show(contacts)
