@@ -11,8 +11,6 @@ from solward_cli.declared import request_options, sent
 from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rich.console import RenderableType
 
 
@@ -38,11 +36,10 @@ async def listing(call: ServiceCall) -> RenderableType:
     """List the contacts, and behind them the groups of the policy, as @name."""
     from solward_cli.render import moment, table, visible
 
-    def named(at: datetime | None) -> str:
-        return "" if at is None else moment(at)
-
-    found = await call.client.contacts.list()
-    rows = [(visible(each.name), each.address, named(each.created_at)) for each in found]
+    rows = []
+    for each in await call.client.contacts.list():
+        at = "" if each.created_at is None else moment(each.created_at)
+        rows.append((visible(each.name), each.address, at))
     return table(("NAME", "ADDRESS", "NAMED (UTC)"), rows, "There are no contacts yet.")
 
 

@@ -11,7 +11,6 @@ from solward.client import Contact
 from solward.support.base58 import b58encode
 from solward.types.errors import InvalidRequest
 from solward.types.recipient_names import RecipientNames
-from solward_dashboard.recipients import suggested
 
 ONE, OTHER, THIRD = (b58encode(bytes([each] * 32)) for each in (1, 2, 3))
 
@@ -56,6 +55,6 @@ def test_what_is_not_one_address_is_an_error(text: str, why: str) -> None:
 
 
 def test_names_are_suggested_in_their_order_and_not_without_end() -> None:
-    assert suggested(RECIPIENTS) == sorted([THIRD, "@vendors", "Landlord"])
+    assert RECIPIENTS.suggested == sorted([THIRD, "@vendors", "Landlord"])
     many = RecipientNames.of((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
-    assert suggested(many)[-1] == "n0499"
+    assert many.suggested[-1] == "n0499"

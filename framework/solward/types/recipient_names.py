@@ -11,6 +11,9 @@ from solward.support.known_addresses import NamedAddress
 from solward.types.errors import InvalidRequest
 from solward.types.roles import is_key
 
+# Names that an input completes: each is sent to the browser.
+_MOST_SUGGESTED = 500
+
 
 class OwnWallet(Protocol):
     """A wallet of the service; `created_by` is the principal that made it, where that is known."""
@@ -45,6 +48,11 @@ class RecipientNames:
 
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def suggested(self) -> list[str]:
+        """Names in their order, the first of them where there are many."""
+        return sorted(self.names)[:_MOST_SUGGESTED]
 
     @classmethod
     def of(cls, wallets: Iterable[OwnWallet], contacts: Iterable[NamedAddress]) -> RecipientNames:

@@ -24,7 +24,6 @@ from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward.types.recipient_names import RecipientNames
 from solward_dashboard.forms.fields import Field, Kind, fields_of
-from solward_dashboard.recipients import HINT, suggested
 
 Path: TypeAlias = tuple[str | int, ...]
 """The path of a value: `("payments", 0, "amount")`."""
@@ -32,6 +31,7 @@ Errors: TypeAlias = dict[Path, str]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})", re.ASCII)
 _REQUIRED = "is required"
+RECIPIENT_HINT = "An address, or the name of a wallet or a contact."
 
 
 class FormError(ValueError):
@@ -76,7 +76,7 @@ class Form:
     def take_names(self, field: str, recipients: RecipientNames) -> None:
         """Let the text field `field` take names, which it completes; its value is the address."""
         self._recipients[field] = recipients
-        self._group.suggest(field, suggested(recipients))
+        self._group.suggest(field, recipients.suggested)
 
     def _read(self) -> tuple[dict[str, Any], Errors]:
         content = self._group.content()
@@ -176,7 +176,7 @@ class _Single:
         """Complete names, and say that one may be given."""
         assert isinstance(self._element, ui.input)
         self._element.set_autocomplete(names)
-        self._element.props["hint"] = HINT
+        self._element.props["hint"] = RECIPIENT_HINT
 
 
 class _Switch:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, func, insert, literal, null, or_, select, union_all
+from sqlalchemy import bindparam, delete, insert, literal, null, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared
 from solward.database.tables import address_book, contacts, wallets
-from solward.support.known_addresses import SHOWN
 from solward.types.recipient_names import NamedWallet
 
 LOCK: Final = "contacts"
@@ -29,13 +28,10 @@ class ContactRow(NamedTuple):
     created_ms: int | None
 
 
-_CONTACTS = select(contacts.c.address, contacts.c.name, contacts.c.created_ms)
-_MEMBERS = select(address_book.c.address, literal("@") + address_book.c.name, null())
-_LISTED = Prepared(union_all(_CONTACTS, _MEMBERS))
-_CALLED = Prepared(
+_LISTED = Prepared(
     union_all(
-        _CONTACTS.where(contacts.c.name == bindparam("b_name")),
-        _MEMBERS.where(literal("@") + address_book.c.name == bindparam("b_name")),
+        select(contacts.c.address, contacts.c.name, contacts.c.created_ms),
+        select(address_book.c.address, literal("@") + address_book.c.name, null()),
     )
 )
 _LOOKS = Prepared(
@@ -43,11 +39,7 @@ _LOOKS = Prepared(
         contacts.c.skeleton.in_(bindparam("b_skeletons", expanding=True))
     )
 )
-_WALLETS = Prepared(
-    select(wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.created_by).where(
-        or_(wallets.c.id == bindparam("b_name"), wallets.c.name == bindparam("b_name"))
-    )
-)
+_WALLETS = select(wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.created_by)
 
 
 async def listed(connection: AsyncConnection) -> list[ContactRow]:
@@ -56,36 +48,18 @@ async def listed(connection: AsyncConnection) -> list[ContactRow]:
     return sorted(rows, key=lambda each: (each.created_ms is None, each.name, each.address))
 
 
-async def called(
-    connection: AsyncConnection, name: str
-) -> tuple[list[NamedWallet], list[ContactRow]]:
-    """The wallets of this name or id, and the contacts or members of a group of this name."""
-    parameters = {"b_name": name}
-    own = [NamedWallet(*row) for row in await _WALLETS.all(connection, parameters)]
-    return own, [ContactRow(*row) for row in await _CALLED.all(connection, parameters)]
-
-
-async def of_address(connection: AsyncConnection, address: str) -> ContactRow | None:
-    """The contact of an address."""
-    row = (await connection.execute(_CONTACTS.where(contacts.c.address == address))).first()
-    return None if row is None else ContactRow(*row)
-
-
-async def of_skeleton(connection: AsyncConnection, skeleton: str) -> ContactRow | None:
-    """The contact whose name looks like this."""
-    row = (await connection.execute(_CONTACTS.where(contacts.c.skeleton == skeleton))).first()
-    return None if row is None else ContactRow(*row)
+async def own_wallets(connection: AsyncConnection, called: str | None = None) -> list[NamedWallet]:
+    """The wallets of the service, or those of this name or id."""
+    statement = _WALLETS
+    if called is not None:
+        statement = statement.where(or_(wallets.c.id == called, wallets.c.name == called))
+    return [NamedWallet(*row) for row in await connection.execute(statement)]
 
 
 async def of_skeletons(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
     """Those of them that a contact's name looks like."""
     rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
     return {row[0] for row in rows}
-
-
-async def count(connection: AsyncConnection) -> int:
-    """How many contacts there are."""
-    return int((await connection.execute(select(func.count()).select_from(contacts))).scalar_one())
 
 
 async def put(connection: AsyncConnection, row: ContactRow, skeleton: str) -> None:
@@ -97,18 +71,6 @@ async def put(connection: AsyncConnection, row: ContactRow, skeleton: str) -> No
 async def remove(connection: AsyncConnection, address: str) -> None:
     """Delete the contact of an address."""
     await connection.execute(delete(contacts).where(contacts.c.address == address))
-
-
-async def own_names(connection: AsyncConnection) -> list[str]:
-    """The names of the service's wallets."""
-    return list((await connection.execute(select(wallets.c.name).distinct())).scalars())
-
-
-async def wallet_like(connection: AsyncConnection, address: str) -> str | None:
-    """The address of a wallet that this one can be taken for, or is."""
-    ends = f"{address[:SHOWN]}%{address[-SHOWN:]}".lower()
-    statement = select(wallets.c.public_key).where(func.lower(wallets.c.public_key).like(ends))
-    return (await connection.execute(statement.limit(1))).scalar()
 
 
 async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:

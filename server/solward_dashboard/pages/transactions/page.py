@@ -25,12 +25,11 @@ from solward.types.errors import InvalidRequest
 from solward.types.recipient_names import RecipientNames
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, titled
-from solward_dashboard.forms.form import FormError
+from solward_dashboard.forms.form import RECIPIENT_HINT, FormError
 from solward_dashboard.forms.request_form import request_form
 from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
-from solward_dashboard.recipients import HINT, suggested
 from solward_dashboard.wording import ASKING, counted
 
 _ALL = TransactionFilter()
@@ -150,7 +149,7 @@ class Table:
             self._agent = _select("Agent", {"": "All agents"})
             self._recipient = ui.input("To", autocomplete=[], validation=self._recipient_error)
             self._recipient.props("outlined dense clearable debounce=400 hide-bottom-space")
-            self._recipient.tooltip(HINT)
+            self._recipient.tooltip(RECIPIENT_HINT)
             self._since, self._until = _day("From"), _day("Until")
             self._text = ui.input("Search").props("outlined dense clearable debounce=300")
             self._text.classes("sw-search")
@@ -252,7 +251,7 @@ class Table:
         recipients = RecipientNames.of(answer.wallets, answer.contacts)
         changed_names = wallets != self._wallets or recipients != self._recipients
         if recipients != self._recipients:
-            self._recipient.set_autocomplete(suggested(recipients))
+            self._recipient.set_autocomplete(recipients.suggested)
         self._wallets, self._agents, self._network = wallets, agents, answer.network
         self._recipients, self._names = recipients, KnownAddresses([*own, *answer.contacts])
         self._contacts = answer.contacts
