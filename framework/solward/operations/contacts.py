@@ -54,29 +54,24 @@ class Contacts:
         async with self.database.write() as connection:
             await lock_exclusive(connection, store.LOCK)
             known = await store.listed(connection)
-            contacts = _contacts(known)
-            before = contacts.pop(address, None)
-            if before is not None and before.name == name:
-                return before
-            own = await store.own_wallets(connection)
-            _check_address(address, known, own)
-            _check_unlike(name, [*contacts.values()], own)
-            if before is None and len(contacts) >= MAX_CONTACTS:
+            contacts = {each.address: each for each in known if each.created_ms is not None}
+            if address in contacts and contacts[address].name == name:
+                return contacts[address]
+            if address not in contacts and len(contacts) >= MAX_CONTACTS:
                 raise InvalidRequest(f"There are {MAX_CONTACTS:,} contacts; remove one first")
-            await store.put(connection, made, skeleton(name))
-            was = None if before is None else before.name
-            names = {"name": was}, {"name": name}
+            _check_unlike(made, known, await store.own_wallets(connection))
+            before = await store.put(connection, made, skeleton(name))
+            names = {"name": before}, {"name": name}
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
         return made
 
     async def remove(self, address: str) -> None:
         """Take an address's name away; raises `NotFound`."""
         async with self.database.write() as connection:
-            before = _contacts(await store.listed(connection)).get(address)
+            before = await store.remove(connection, address)
             if before is None:
                 raise NotFound("Contact not found")
-            await store.remove(connection, address)
-            names = {"name": before.name}, {"name": None}
+            names = {"name": before}, {"name": None}
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
 
     async def address_of(self, recipient: str, field: str = "recipient") -> str:
@@ -87,11 +82,6 @@ class Contacts:
             own = await store.own_wallets(connection, recipient)
             named = RecipientNames.of(own, await store.listed(connection))
         return named.address(recipient, field)
-
-
-def _contacts(rows: Sequence[ContactRow]) -> dict[str, ContactRow]:
-    """address -> its contact."""
-    return {each.address: each for each in rows if each.created_ms is not None}
 
 
 def _check_name(name: str) -> None:
@@ -109,24 +99,28 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_address(address: str, known: Sequence[ContactRow], own: Sequence[NamedWallet]) -> None:
-    """Raise `InvalidRequest` for an own wallet's address, and one that is taken for a known one."""
+def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[NamedWallet]) -> None:
+    """Raise `InvalidRequest` where a contact can be taken for another or for an own wallet, by its
+    address or its name."""
     wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
-    if any(each.address == address for each in wallets):
+    if any(each.address == new.address for each in wallets):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")
-    other = KnownAddresses(known).taken_for(address) or KnownAddresses(wallets).taken_for(address)
+    looked_up = (KnownAddresses(each).taken_for(new.address) for each in (known, wallets))
+    other = next(filter(None, looked_up), None)
     if other is not None:
         raise InvalidRequest(
             f"address looks like {other.name} ({other.address}) and is another: compare every "
             "character"
         )
-
-
-def _check_unlike(name: str, others: Sequence[ContactRow], own: Sequence[NamedWallet]) -> None:
-    """Raise `InvalidRequest` where a name can be taken for another contact's or an own wallet's."""
-    looks = skeleton(name)
-    known = [(f"the contact {each.name} ({each.address})", each.name) for each in others]
-    known += [(f"the wallet {each.name} of this service", each.name) for each in own]
-    for whose, taken in known:
-        if skeleton(taken) == looks:
-            raise InvalidRequest(f"name is, or looks like, that of {whose}")
+    looks = skeleton(new.name)
+    for each in known:
+        is_other = each.created_ms is not None and each.address != new.address
+        if is_other and skeleton(each.name) == looks:
+            raise InvalidRequest(
+                f"name is, or looks like, that of the contact {each.name} ({each.address})"
+            )
+    for wallet in own:
+        if skeleton(wallet.name) == looks:
+            raise InvalidRequest(
+                f"name is, or looks like, that of the wallet {wallet.name} of this service"
+            )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -15,15 +16,11 @@ from solward.types.roles import is_key
 _MOST_SUGGESTED = 500
 
 
-class OwnWallet(Protocol):
+class OwnWallet(NamedAddress, Protocol):
     """A wallet of the service; `created_by` is the principal that made it, where that is known."""
 
     @property
     def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def address(self) -> str: ...
     @property
     def created_by(self) -> str | None: ...
 
@@ -46,7 +43,7 @@ class RecipientNames:
         ids: id of a wallet -> its address.
     """
 
-    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    names: Mapping[str, Set[str]] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -62,13 +59,14 @@ class RecipientNames:
         Args:
             contacts: the address book, of which a member of a group is called `@name`.
         """
-        wallets = list(wallets)
-        rows = [(each.name, each.address) for each in wallets if not is_key(each.created_by)]
-        rows += [(each.name, each.address) for each in contacts]
-        names: dict[str, frozenset[str]] = {}
-        for name, address in rows:
-            names[name] = names.get(name, frozenset()) | {address}
-        return cls(names, {each.id: each.address for each in wallets})
+        ids, names = {}, defaultdict(set)
+        for wallet in wallets:
+            ids[wallet.id] = wallet.address
+            if not is_key(wallet.created_by):
+                names[wallet.name].add(wallet.address)
+        for each in contacts:
+            names[each.name].add(each.address)
+        return cls(names, ids)
 
     def address(self, text: str, called: str = "recipient") -> str:
         """The address that a text is or means. An address and an id are themselves, also where
@@ -82,8 +80,7 @@ class RecipientNames:
         """
         if is_address(text):
             return text
-        own = self.ids.get(text)
-        found = self.names.get(text, frozenset()) if own is None else {own}
+        found = {self.ids[text]} if text in self.ids else self.names.get(text, set())
         if not found:
             raise InvalidRequest(
                 f"{called} must be an address, or the name of a contact, of a wallet that no API "

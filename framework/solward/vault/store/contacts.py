@@ -62,15 +62,17 @@ async def of_skeletons(connection: AsyncConnection, skeletons: Collection[str]) 
     return {row[0] for row in rows}
 
 
-async def put(connection: AsyncConnection, row: ContactRow, skeleton: str) -> None:
-    """Store a contact in place of the one that its address may have."""
-    await remove(connection, row.address)
+async def put(connection: AsyncConnection, row: ContactRow, skeleton: str) -> str | None:
+    """Store a contact; returns the name that its address had."""
+    before = await remove(connection, row.address)
     await connection.execute(insert(contacts).values(**row._asdict(), skeleton=skeleton))
+    return before
 
 
-async def remove(connection: AsyncConnection, address: str) -> None:
-    """Delete the contact of an address."""
-    await connection.execute(delete(contacts).where(contacts.c.address == address))
+async def remove(connection: AsyncConnection, address: str) -> str | None:
+    """Delete the contact of an address; returns its name, None where there is none."""
+    statement = delete(contacts).where(contacts.c.address == address).returning(contacts.c.name)
+    return (await connection.execute(statement)).scalar()
 
 
 async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
