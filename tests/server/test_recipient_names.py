@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 from tests.promises import promise
 from tests.support.services import SECRET, STRANGER, Api, Carrier, serving_api
 
@@ -214,6 +216,16 @@ async def test_the_name_of_a_removed_contact_is_nobodys_though_a_key_takes_it(ap
     assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
 
 
+async def test_of_several_who_take_a_name_at_once_one_has_it(api: Api) -> None:
+    names = ("Landlord", "landlord", "L4ndlord", "Landlord.")
+    addresses = (OTHER, THIRD, *(str(Keypair().pubkey()) for _ in range(2)))
+    bodies = [{"address": each, "name": name} for each, name in zip(addresses, names, strict=True)]
+    made = await asyncio.gather(*(api.post("/contacts", each) for each in bodies))
+    assert sorted(each.status for each in made) == [200, 400, 400, 400]
+    (one,) = (await api.get("/contacts")).json["contacts"]
+    assert {"address": one["address"], "name": one["name"]} in bodies
+
+
 # What grants allow is the policy's alone, whatever is named.
 
 
@@ -254,6 +266,12 @@ async def test_no_naming_changes_what_a_grant_allows(api: Api) -> None:
     assert await named(THIRD, "Baker") == 200
     assert await named(OTHER, "vendors") == 200
     assert await named(OTHER, "Host") == 200
+    listed = (await api.get("/contacts")).json["contacts"]
+    assert [(each["name"], each["address"]) for each in listed] == [
+        ("Baker", THIRD),
+        ("Host", OTHER),
+        ("@vendors", OTHER),
+    ]
     await holds()
     assert await named(THIRD, "Host") == 400
     assert (await api.call("DELETE", f"/contacts/{OTHER}")).status == 200

@@ -100,6 +100,20 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     assert sol_of(api, wallet) == 4 - Decimal("0.300000001") - FEE
 
 
+@promise("recipient-by-name-everywhere")
+def test_a_contact_is_paid_by_its_name(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    landlord = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+    api.post("/contacts", json={"address": landlord, "name": "Landlord"})
+    shown.fill("To", "Landlord")
+    shown.fill("Amount", "0.1")
+    shown.press("run-transfer")
+    shown.wait_for("Left of the wallet's limits after it")
+    assert f"{landlord}\nLandlord" in shown.one(".q-dialog").text
+    shown.press("confirm")
+    _outcome(shown, "transfer")("Transfer confirmed")
+    assert sol_of(api, wallet) == 4 - Decimal("0.1") - FEE
+
+
 @promise("name-becomes-address-once")
 def test_a_recipient_is_given_by_name_and_one_of_two_is_not_guessed(
     shown: Browser, api: httpx.Client, wallet: str
