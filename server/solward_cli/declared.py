@@ -15,6 +15,8 @@ from solward.resources.fields import (
     Flag,
     GrantList,
     Json,
+    Moment,
+    Parameters,
     Recipient,
     Setting,
     Time,
@@ -62,6 +64,11 @@ def argument(field: Field) -> str:
     return field.cli if field.cli.isupper() else field.name.upper()
 
 
+def option_name(field: Field) -> str:
+    """Its name as an option, such as `--max-runs`."""
+    return field.cli or f"--{field.name.replace('_', '-')}"
+
+
 def _parameter(field: Field) -> Decorator:
     kind, complete = _kind(field), None
     if isinstance(field, Recipient | WalletId):
@@ -72,7 +79,7 @@ def _parameter(field: Field) -> Decorator:
         return click.argument(
             field.name, type=kind, required=field.is_required, metavar=name, shell_complete=complete
         )
-    option = field.cli or f"--{field.name.replace('_', '-')}"
+    option = option_name(field)
     text = f"{field.text}{_default(field)}"
     match field:
         case Flag():
@@ -80,6 +87,12 @@ def _parameter(field: Field) -> Decorator:
         case GrantList():
             more: dict[str, Any] = {"multiple": True, "metavar": "SENTENCE"}
             text = field.said
+        case Parameters():
+            more = {"multiple": True, "metavar": "NAME=VALUE"}
+            text = "A parameter of the skill, or all of them as a JSON object; several."
+        case Moment():
+            more = {"metavar": "TIME"}
+            text = f"{field.text} Or a span from now, such as 90d."
         case Time():
             more = {"metavar": "TIME"}
             text = "When it ends: ISO 8601, or 90d."
@@ -107,7 +120,7 @@ def _kind(field: Field) -> Any:
             return exact
         case Choice():
             return click.Choice(field.options)
-        case Time():
+        case Time() | Moment():
             return expiry
         case _:
             return str

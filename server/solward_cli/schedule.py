@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from solward.resources.declare import fields_of
+from solward.resources.schedules import ChangedSchedule, NewSchedule
+from solward_cli.declared import option_name, request_options, sent
 from solward_cli.plugins.skill_run import parameters
 from solward_cli.service_call import (
     EXIT_FAILED,
@@ -37,59 +40,61 @@ def schedule() -> None:
 
 
 _schedule_argument = click.argument("schedule")
+_NOTHING: Final = dict.fromkeys(each.name for each in fields_of(ChangedSchedule))
+# What null takes away, by the name of its option.
+_CLEARED: Final = {
+    option_name(each)[2:]: each.json for each in fields_of(ChangedSchedule) if each.json != "name"
+}
 
 
 @schedule.command()
 @wallet_argument
-@click.argument("name")
-@click.argument("skill")
-@click.option(
-    "--param",
-    "params",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A parameter of the skill, or all of them as a JSON object; may be given more than once.",
-)
-@click.option("--every", metavar="TIME", help="From due time to due time: 1m to 30d, such as 1h.")
-@click.option("--cron", metavar="FIELDS", help='Five fields, such as "0 9 1 * *".')
-@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin.  [UTC]")
-@click.option("--start-at", metavar="TIME", help="No due time before; --every counts from here.")
-@click.option("--end-at", metavar="TIME", help="No due time after.")
-@click.option("--max-runs", type=click.IntRange(1), help="End after so many runs.")
-@click.option(
-    "--missed",
-    type=click.Choice(["skip", "once"]),
-    help="What becomes of due times at which nothing ran.  [skip]",
-)
-@click.option(
-    "--grant", "grants", multiple=True, metavar="SENTENCE", help="What alone it may do; repeat it."
-)
+@request_options(NewSchedule)
 @service_call
-async def create(
-    call: ServiceCall,
-    wallet: str,
-    name: str,
-    skill: str,
-    params: tuple[str, ...],
-    grants: tuple[str, ...],
-    **given: Any,
-) -> RenderableType:
+async def create(call: ServiceCall, wallet: str, **values: Any) -> RenderableType:
     """Run SKILL on WALLET at times, with the rights of your token.
 
     A name is a wallet's once: given twice, the second command makes nothing.
     """
     found = await call.wallet(wallet)
+    values["parameters"] = await _parameters(call, values["skill"], values["parameters"])
+    made = await call.client.schedules.create(found.id, **await sent(call, NewSchedule, values))
+    return await _render(call, made)
+
+
+@schedule.command()
+@wallet_argument
+@_schedule_argument
+@request_options(ChangedSchedule)
+@click.option(
+    "--clear", multiple=True, type=click.Choice(_CLEARED), help="Take a field away; several."
+)
+@service_call
+async def change(
+    call: ServiceCall, wallet: str, schedule: str, clear: tuple[str, ...], **values: Any
+) -> RenderableType:
+    """Change SCHEDULE; a run that goes on keeps what it began with.
+
+    --param and --grant replace all there were.
+    """
+    from solward.client.arguments import requested
+
+    found = await _find(call, wallet, schedule)
+    if values["parameters"]:
+        values["parameters"] = await _parameters(call, found.skill, values["parameters"])
+    given = requested(ChangedSchedule, **_NOTHING | await sent(call, ChangedSchedule, values))
+    fields = given | {_CLEARED[each]: None for each in clear}
+    if not fields:
+        raise click.UsageError("Give an option for what is to change.")
+    changed = await call.client.schedules.change(found.wallet_id, found.id, fields)
+    return await _render(call, changed)
+
+
+async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """The parameters as they were typed, read by the skill's schema."""
     skills = {each.name: each for each in await call.client.skills()}
     schema = skills[skill].parameters if skill in skills else {}
-    made = await call.client.schedules.create(
-        found.id,
-        name=name,
-        skill=skill,
-        parameters=parameters(params, schema.get("properties", {})),
-        grants=list(grants) or None,
-        **given,
-    )
-    return await _render(call, made)
+    return parameters(texts, schema.get("properties", {}))
 
 
 @schedule.command("list")

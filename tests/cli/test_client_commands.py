@@ -182,6 +182,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
         lambda live: [live.wallet(0), "daily", "check_balance", "--cron", "0 9 * * *"],
         "0 9 * * *",
     ),
+    "schedule change": (lambda live: [*scheduled(live), "--every", "2h"], "every 2h"),
     "schedule list": (lambda live: scheduled(live)[:1], "check_balance"),
     "schedule show": (scheduled, "check_balance"),
     "schedule runs": (scheduled, "not due yet"),

@@ -635,6 +635,27 @@ def test_a_schedule_is_shown_with_the_grants_that_bound_it(live: Live) -> None:
     assert live.json("schedule", "show", wallet, "pay")["name"] == "pay"
 
 
+def test_a_schedule_is_changed_field_by_field_and_fields_are_taken_away(live: Live) -> None:
+    wallet, sentence = live.wallet(), "may transfer up to 0.1 SOL a day, to anybody"
+    create = ("schedule", "create", wallet, "rent", "transfer", "--every", "1h")
+    made = live.json(
+        *(*create, "--param", f"to={STRANGER}", "--param", "amount=0.01", "--grant", sentence),
+        *("--start-at", "2199-01-01", "--max-runs", "1000000"),
+    )
+    assert (made["startAt"], made["maxRuns"]) == ("2199-01-01T00:00:00.000Z", 1_000_000)
+    change = ("schedule", "change", wallet, "rent")
+    shown = live.run(*change, "--cron", "0 9 * * *", "--missed", "once", "--clear", "max-runs")
+    assert re.search(r"^When +0 9 \* \* \* UTC$", shown, re.M), shown
+    assert f"Schedule rent {sentence}." in shown, shown
+    changed = live.json(*change, "--param", f"to={STRANGER}", "--param", "amount=0.02")
+    assert changed["parameters"] == {"to": STRANGER, "amount": Decimal("0.02")}
+    assert (changed["missed"], changed["maxRuns"], "every" in changed) == ("once", None, False)
+    assert sentence not in live.run(*change, "--clear", "grant", "--clear", "start-at")
+    assert live.json("schedule", "show", wallet, "rent")["startAt"] is None
+    assert "what is to change" in live.invoke(*change).stderr
+    assert "1<=x<=1000000" in live.invoke(*change, "--max-runs", "1000001").stderr
+
+
 def test_a_hold_is_shown_by_the_beginning_of_its_id_also_once_it_ended(live: Live) -> None:
     held = live.held()
     assert held in live.run("hold", "show", held[:8])

@@ -12,9 +12,10 @@ from tests.promises import promise
 from tests.schedules.test_schedules_pay import LOOK, PAY, paid, told_of
 from tests.support.services import HOUR, Timetable, due, timetable
 
+from solward.resources.schedules import RunStatus
 from solward.schedules import runner
 from solward.schedules.journal import Outcome, run_once
-from solward.schedules.schedule import RunStatus, Schedule
+from solward.schedules.schedule import Schedule
 from solward.support.clock import iso, now_ms
 
 MANY: dict[str, Any] = {"max_transactions_per_minute": 100}

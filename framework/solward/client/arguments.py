@@ -11,7 +11,18 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from solward.resources.declare import Request, fields_of
-from solward.resources.fields import Field, GrantList, Json, Number, Texts, Time, Whole, camel
+from solward.resources.fields import (
+    Field,
+    GrantList,
+    Json,
+    Moment,
+    Number,
+    Parameters,
+    Texts,
+    Time,
+    Whole,
+    camel,
+)
 from solward.types.errors import InvalidRequest
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
 
@@ -130,8 +141,11 @@ def _sent(field: Field, value: Any) -> Any:
             return value
         case Number():
             return optional_number(value, field.name)
-        case Time():
+        case Time() | Moment():
             return moment_text(value, field.name)
+        case Parameters():
+            refuse_floats(value, field.name)
+            return value
         case Json():
             return without_floats(value)
         case Texts() | GrantList():

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount, requested, segment
 from solward.client.http import Http
-from solward.resources import agents, contacts, credentials
+from solward.resources import agents, contacts, credentials, schedules
 from solward.resources.answers import A, Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
@@ -239,3 +239,58 @@ class ContactRequests(_Requests):
         body = requested(contacts.NewContact, name=name, address=address)
         answer = await self._http.send("POST", "/contacts", body)
         return self._http.read(contacts.Contact.of, answer)
+
+
+class ScheduleRequests(_Requests):
+    """The requests that change one."""
+
+    async def create(
+        self,
+        wallet_id: str,
+        *,
+        name: str,
+        skill: str,
+        parameters: Mapping[str, Any] | None = None,
+        every: str | None = None,
+        cron: str | None = None,
+        time_zone: str | None = None,
+        start_at: datetime | str | None = None,
+        end_at: datetime | str | None = None,
+        max_runs: int | None = None,
+        missed: str | None = None,
+        grants: Grants | None = None,
+    ) -> schedules.Schedule:
+        """Run a skill at times, with the rights of this token; a name is a wallet's once.
+
+        Args:
+            name: for people; one of a wallet has it, so that the same request again makes no second
+                schedule.
+            skill: one that `GET /skills` lists.
+            parameters: of the skill, as its schema says; at most 16,384 characters as JSON.
+            every: the time from due time to due time, "1m" to "30d"; either this or `cron`.
+            cron: five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.
+            time_zone: in which `cron` is read, an IANA name; UTC where it is left out.
+            start_at: no due time is earlier; `every` counts from here. ISO 8601 with a zone.
+            end_at: no due time is later. ISO 8601 with a zone.
+            max_runs: it ends after so many runs.
+            missed: what becomes of due times at which nothing ran; skip where it is None.
+            grants: what alone it may do; the operator's alone to set.
+        """
+        body = requested(
+            schedules.NewSchedule,
+            name=name,
+            skill=skill,
+            parameters=parameters,
+            every=every,
+            cron=cron,
+            time_zone=time_zone,
+            start_at=start_at,
+            end_at=end_at,
+            max_runs=max_runs,
+            missed=missed,
+            grants=grants,
+        )
+        answer = await self._http.send(
+            "POST", f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules", body
+        )
+        return self._http.read(schedules.Schedule.of, answer)

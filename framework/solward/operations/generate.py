@@ -15,7 +15,7 @@ from pathlib import Path
 
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources import agents, contacts, credentials
+from solward.resources import agents, contacts, credentials, schedules
 from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
@@ -153,6 +153,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
     "AdminRequests": credentials.ADMIN_CALLS,
     "AgentRequests": agents.AGENT_CALLS,
     "ContactRequests": contacts.CONTACT_CALLS,
+    "ScheduleRequests": schedules.CALLS,
 }
 
 

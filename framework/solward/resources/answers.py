@@ -17,7 +17,17 @@ from decimal import Decimal
 from enum import Enum
 from functools import cache
 from types import NoneType
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from solward.resources.declare import declared_fields
 from solward.resources.fields import REQUIRED, Schema, camel, nullable
@@ -109,11 +119,11 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def answer_schema(kind: type[Answer]) -> Schema:
-    """The JSON Schema of its JSON: closed, with a field for each declared_fields attribute."""
+    """The JSON Schema of its JSON: closed, with a field for each declared attribute."""
     made: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
     for each in _fields(kind):
         declared = declared_fields(kind).get(each.name)
-        if not each.path:
+        if not each.path and _is_answer(each.kind):
             # More of the same JSON, there where it was asked for.
             made["properties"] |= answer_schema(each.kind)["properties"]
             continue
@@ -132,7 +142,7 @@ def answer_example(kind: type[Answer]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in _fields(kind):
         declared = declared_fields(kind).get(each.name)
-        if not each.path:
+        if not each.path and _is_answer(each.kind):
             found |= answer_example(each.kind)
         elif declared is not None and declared.example is not REQUIRED:
             _put(found, each.path, declared.example)
@@ -141,12 +151,16 @@ def answer_example(kind: type[Answer]) -> dict[str, Any]:
 
 def _shown(kind: Any, shown: Schema) -> Schema:
     """Of a value that is an answer itself, or a list of some, what that is described by."""
-    if isinstance(kind, type) and issubclass(kind, Answer):
+    if _is_answer(kind):
         return answer_schema(kind) | {"description": shown["description"]}
     item = get_args(kind)[0] if get_origin(kind) is tuple else None
-    if isinstance(item, type) and issubclass(item, Answer):
+    if _is_answer(item):
         return {"type": "array", "items": answer_schema(item), "description": shown["description"]}
     return shown
+
+
+def _is_answer(kind: Any) -> TypeGuard[type[Answer]]:
+    return isinstance(kind, type) and issubclass(kind, Answer)
 
 
 def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -179,7 +193,7 @@ def _reader(kind: Any) -> Read:
     if get_origin(kind) is tuple:
         item = _reader(parts[0])
         return lambda raw: tuple(map(item, raw))
-    if isinstance(kind, type) and issubclass(kind, Answer):
+    if _is_answer(kind):
         return kind.of
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind

@@ -66,6 +66,8 @@ class Field:
         cli: in the command line, an option's name (`--supply`) or an argument's (`FROM`) where the
             name does not do. Required fields are arguments, the others options.
         left_out: surface -> why the field is not on it.
+        missing: how its absence is refused, where the usual sentence does not do.
+        wrong: how every wrong value is refused, where the kind's own sentence does not do.
     """
 
     text: str
@@ -77,6 +79,8 @@ class Field:
     title: str = ""
     cli: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""
+    wrong: str = ""
 
     @property
     def json(self) -> str:
@@ -96,11 +100,17 @@ class Field:
         """
         if value is None:
             if self.default is REQUIRED:
-                raise InvalidRequest(f"{self.json} is required and must be {self._article}")
+                usual = f"{self.json} is required and must be {self._article}"
+                raise InvalidRequest(self.missing or usual)
             if self.default is None:
                 return None
         # None never stands for a default: a skill that forgot to choose must not choose for ever.
-        return self._read(value)
+        try:
+            return self._read(value)
+        except InvalidRequest:
+            if not self.wrong:
+                raise
+            raise InvalidRequest(self.wrong) from None
 
     def schema(self) -> Schema:
         """Of a request, as JSON Schema 2020-12. A `Setting` stands in it as it is."""
@@ -191,6 +201,33 @@ class Text(Field):
 
     def _form(self) -> Schema:
         return {"pattern": f"^{self.pattern}$"} if self.pattern else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Text):
+    """One line of printable text, read without the spaces around it."""
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return f"one line of 1 to {self.most} characters"
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, str) or not value.strip():
+            raise InvalidRequest(self.missing or f"{self.json} is required")
+        if len(value) > self.most or not value.isprintable():
+            raise InvalidRequest(f"{self.json} must be one line of at most {self.most} characters")
+        return value.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class RawText(Text):
+    """Text that something else reads, which knows its form."""
+
+    def _read(self, value: object) -> Any:
+        if not isinstance(value, str):
+            raise InvalidRequest(f"{self.json} must be text")
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +335,33 @@ class Time(Text):
 
 
 @dataclass(frozen=True, slots=True)
+class Moment(Text):
+    """A time of a request that is stored: ISO 8601 with a zone, of the years 1970 to 2199."""
+
+    @property
+    def takes(self) -> str:
+        """See `Field.takes`."""
+        return "ISO 8601 with a zone, up to the year 2199"
+
+    def _read(self, value: object) -> Any:
+        try:
+            found = ms_of(value) if isinstance(value, str) else -1
+        except (ValueError, OverflowError):
+            found = -1
+        if not 0 <= found <= _LATEST_MS:
+            raise InvalidRequest(
+                f"{self.json} must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
+            )
+        return value
+
+    argument = "datetime | str"
+
+
+# The end of the year 2199: in milliseconds a time has 13 digits until then, which order it.
+_LATEST_MS: Final = 7_258_118_399_999
+
+
+@dataclass(frozen=True, slots=True)
 class Flag(Field):
     """True or false; `const`: an answer that has it says this."""
 
@@ -374,7 +438,7 @@ class Sol(Amount):
 
 @dataclass(frozen=True, slots=True)
 class Whole(Number):
-    """A whole number within bounds; `5.0` is 5."""
+    """A whole number within bounds; `5.0` is 5. Of an answer, `most` may be left out."""
 
     least: int = 0
     most: int = 0
@@ -400,7 +464,7 @@ class Whole(Number):
     _type = "integer"
 
     def _bounds(self) -> Schema:
-        return {"minimum": self.least, "maximum": self.most}
+        return {"minimum": self.least} | ({"maximum": self.most} if self.most else {})
 
     def _form(self) -> Schema:
         return self._bounds()
@@ -483,8 +547,8 @@ class Json(Field):
 
     def _read(self, value: object) -> Any:
         if not isinstance(value, Mapping):
-            raise InvalidRequest(f"{self.json} must be an object")
-        return value
+            raise InvalidRequest(f"{self.json} must be {self._article}")
+        return dict(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,6 +573,13 @@ class Usd(Number):
 
     def _bounds(self) -> Schema:
         return {"exclusiveMinimum": 0, "maximum": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters(Json):
+    """The parameters of a skill, whose schema says which there are."""
+
+    _article = "an object, as the skill's schema says"
 
 
 _GRANT: Final = {"$ref": "#/components/schemas/Grant"}

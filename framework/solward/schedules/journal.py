@@ -19,14 +19,9 @@ from solward.database.database import Database
 from solward.operations.key_callers import KeyCallers
 from solward.plugins import Registry
 from solward.plugins.loaded import LoadedSkill
+from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
 from solward.schedules import store
-from solward.schedules.schedule import (
-    Missed,
-    RunStatus,
-    Schedule,
-    ScheduleStatus,
-    schedule_of,
-)
+from solward.schedules.schedule import Schedule, schedule_of
 from solward.schedules.store import action_prefix
 from solward.support.clean_text import cleaned
 from solward.support.clock import iso

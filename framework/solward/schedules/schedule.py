@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from solward.resources.schedules import Missed, RunStatus, ScheduleStatus
 from solward.support import jsontext
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
@@ -24,42 +24,6 @@ _LONGEST_REASON: Final = 300
 # How far back the latest due time is looked for, the nearest first: a due time is nearly always
 # found in the first of these that has one, after few steps.
 _SPANS: Final = (2 * MINUTE_MS, HOUR_MS, DAY_MS, 8 * DAY_MS, 32 * DAY_MS, 367 * DAY_MS)
-
-
-class ScheduleStatus(StrEnum):
-    """Whether a schedule runs."""
-
-    ACTIVE = "active"
-    """It runs at its due times."""
-    PAUSED = "paused"
-    """It does not run until it is resumed; `reason` says why."""
-    ENDED = "ended"
-    """It has no due time left."""
-
-
-class Missed(StrEnum):
-    """What becomes of due times at which nothing could run."""
-
-    SKIP = "skip"
-    """They are left out, as cron does."""
-    ONCE = "once"
-    """The latest of them is run as soon as something can."""
-
-
-class RunStatus(StrEnum):
-    """How a due time went."""
-
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    """The skill answered."""
-    HELD = "held"
-    """A transaction waits for a person."""
-    REFUSED = "refused"
-    """The skill, a guardrail or the ledger refused."""
-    FAILED = "failed"
-    """The skill broke, took too long, or was interrupted."""
-    SKIPPED = "skipped"
-    """Nothing was run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,29 +14,23 @@ from solward.database.database import Database, lock_exclusive
 from solward.operations.policies.changes import drop_set, lock_policy, put_set
 from solward.operations.policies.documents import Policies
 from solward.plugins.loaded import LoadedSkill
+from solward.resources.declare import fields_of
+from solward.resources.schedules import Missed, NewSchedule, RunStatus, ScheduleStatus
 from solward.schedules import store
-from solward.schedules.fields import (
-    WHEN_FIELDS,
-    check_fields,
-    read_max_runs,
-    read_missed,
-    read_name,
-    read_params,
-    read_skill,
-    read_when,
-)
+from solward.schedules.fields import read_when
 from solward.schedules.journal import RUNS_DONE, Journal, Now, ScheduleHook
 from solward.schedules.runner import Runner, ServiceForRuns
-from solward.schedules.schedule import (
-    RunRecord,
-    RunStatus,
-    Schedule,
-    ScheduleStatus,
-    schedule_of,
-)
+from solward.schedules.schedule import RunRecord, Schedule, schedule_of
 from solward.support import jsontext
 from solward.support.clock import iso, now_ms
-from solward.types.errors import InvalidRequest, KeyRevoked, NotFound, ScheduleBusy, SkillNotFound
+from solward.types.errors import (
+    InvalidRequest,
+    KeyRevoked,
+    NotFound,
+    ScheduleBusy,
+    SkillNotFound,
+    refuse_unknown,
+)
 from solward.types.events import EventKind
 from solward.types.roles import is_admin
 from solward.vault.custody import Wallets
@@ -48,6 +42,8 @@ MAX_OF_WALLET: Final = 50
 MAX_OF_KEY: Final = 20
 MAX_PARAMS: Final = 16_384
 
+_FIELDS: Final = frozenset(each.json for each in fields_of(NewSchedule))
+_WHEN_FIELDS: Final = ("every", "cron", "timeZone", "startAt", "endAt")
 _LOCK: Final = "schedules"
 _NO_SCHEDULE: Final = "Schedule not found"
 
@@ -104,30 +100,32 @@ class ScheduleService:
             WalletNotFound: no such wallet.
             SkillNotFound: no loaded skill has this name.
         """
-        check_fields(body)
-        name, skill = read_name(body), self._skill(read_skill(body))
-        params = self._params(skill, body)
+        # What was meant by a field that there is none of would not hold.
+        refuse_unknown(body, _FIELDS)
+        asked = NewSchedule.of(body)
+        skill = self._skill(asked.skill)
+        params = self._params(skill, asked)
         wallet = await self._service.wallets.get(wallet_id)
         schedule_id = str(uuid.uuid4())
-        grants = await self._grants(schedule_id, name, body, maker)
+        grants = await self._grants(schedule_id, asked.name, body, maker)
         async with self._database.write() as connection:
             if grants is not None:
                 await lock_policy(connection)
             # Counts and names hold until the commit.
             await lock_exclusive(connection, _LOCK)
             now = await self._now(connection)
-            when, has_start = read_when(body, now)
+            when = read_when(asked, now)
             schedule = Schedule(
                 id=schedule_id,
-                name=name,
+                name=asked.name,
                 wallet_id=wallet.id,
                 skill=skill.spec.name,
                 distribution=skill.distribution,
                 params=params,
                 when=when,
-                has_start=has_start,
-                missed=read_missed(body),
-                max_runs=read_max_runs(body),
+                has_start=asked.start_at is not None,
+                missed=Missed(asked.missed),
+                max_runs=asked.max_runs,
                 status=ScheduleStatus.ACTIVE,
                 reason=None,
                 made_by=maker.principal,
@@ -173,21 +171,21 @@ class ScheduleService:
             InvalidRequest: naming the field.
             SkillNotFound: its skill is not loaded, so that its parameters cannot be checked.
         """
-        check_fields(body)
+        refuse_unknown(body, _FIELDS)
         if "skill" in body:
             raise InvalidRequest("skill cannot be changed; create another schedule")
         schedule = _readable(await self.get(schedule_id))
+        asked = _changed(schedule, body)
         changed: dict[str, Any] = {}
         if "parameters" in body:
-            changed["params"] = self._params(self._skill(schedule.skill), body)
+            changed["params"] = self._params(self._skill(schedule.skill), asked)
         if "name" in body:
-            changed["name"] = read_name(body)
+            changed["name"] = asked.name
         if "missed" in body:
-            changed["missed"] = read_missed(body)
+            changed["missed"] = Missed(asked.missed)
         if "maxRuns" in body:
-            changed["max_runs"] = read_max_runs(body)
-        name = changed.get("name", schedule.name)
-        grants = await self._grants(schedule_id, name, body, maker)
+            changed["max_runs"] = asked.max_runs
+        grants = await self._grants(schedule_id, asked.name, body, maker)
         async with self._database.write() as connection:
             if "grants" in body:
                 await lock_policy(connection)
@@ -195,9 +193,10 @@ class ScheduleService:
             await lock_exclusive(connection, _LOCK)
             was = _readable(_found(await store.get(connection, schedule_id, lock=True)))
             now = await self._now(connection)
-            if any(each in body for each in WHEN_FIELDS):
-                when, has_start = read_when(_whole_when(was, body), now)
-                changed |= {"when": when, "has_start": has_start}
+            if any(each in body for each in _WHEN_FIELDS):
+                asked = _changed(was, body)
+                when = read_when(asked, now)
+                changed |= {"when": when, "has_start": asked.start_at is not None}
                 if was.next_due_ms is not None:
                     changed["next_due_ms"] = when.after(now)
             if not changed:
@@ -365,9 +364,9 @@ class ScheduleService:
             raise SkillNotFound(name, sorted(skills))
         return skills[name]
 
-    def _params(self, skill: LoadedSkill, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _params(self, skill: LoadedSkill, asked: NewSchedule) -> dict[str, Any]:
         """The parameters as they were given, which fit the skill's schema."""
-        params = read_params(body)
+        params = dict(asked.parameters or {})
         skill.validate(dict(params))
         if len(jsontext.dumps(params)) > MAX_PARAMS:
             raise InvalidRequest(f"parameters must be at most {MAX_PARAMS} characters as JSON")
@@ -405,14 +404,15 @@ class ScheduleService:
             )
 
 
-def _whole_when(schedule: Schedule, body: Mapping[str, Any]) -> dict[str, Any]:
-    """All fields of when, those of `body` in place of those there were."""
-    were = {each: value for each, value in schedule.terms().items() if each in WHEN_FIELDS}
+def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
+    """The schedule as if it were asked for anew, with the fields of `body` in place of its own."""
+    terms = schedule.terms()
     if body.get("every") is not None:
-        were = {each: were[each] for each in ("startAt", "endAt")}
+        for each in ("cron", "timeZone"):
+            terms.pop(each, None)
     elif body.get("cron") is not None:
-        were.pop("every", None)
-    return were | {each: body[each] for each in WHEN_FIELDS if each in body}
+        terms.pop("every", None)
+    return NewSchedule.of(terms | dict(body))
 
 
 def _found(row: Mapping[str, Any] | None) -> Schedule:

@@ -67,9 +67,9 @@ from solward.plugins.folders.layout import in_use
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginSettings, PluginState
+from solward.resources.schedules import ScheduleStatus
 from solward.schedules.journal import ScheduleHook, actor_of, spends
 from solward.schedules.journal import no_hook as no_schedule_hook
-from solward.schedules.schedule import ScheduleStatus
 from solward.schedules.service import ScheduleService
 from solward.service.cluster import Localnet, open_cluster
 from solward.service.display_reads import Display, Shown

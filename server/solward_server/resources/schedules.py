@@ -6,22 +6,11 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.resources.examples import WALLET
-from solward.resources.fields import nullable
-from solward.resources.schema import (
-    array,
-    choice,
-    flag,
-    identifier,
-    ref,
-    request_object,
-    response_object,
-    text,
-    timestamp,
-    whole,
-)
-from solward.schedules.fields import MAX_NAME, MAX_RUNS
-from solward.schedules.schedule import Missed, RunStatus, Schedule, ScheduleStatus
+from solward.resources.answers import answer_example, answer_schema
+from solward.resources.examples import SCHEDULE
+from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule, ScheduleRun
+from solward.resources.schema import array, flag, identifier, ref, response_object, timestamp, whole
+from solward.schedules.schedule import Schedule as StoredSchedule
 from solward.schedules.service import Maker
 from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest, NotFound, ScheduleBusy, SkillNotFound
@@ -31,9 +20,8 @@ from solward_server.http.body import Body, json_response, query_limit, query_tex
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
-from solward_server.openapi.operation import Operation, operation, request_body, success
+from solward_server.openapi.operation import Operation, body_of, operation, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID, path_parameter, query
 
 NOT_YOURS = "An API key changes the schedules that it made alone"
@@ -46,7 +34,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     routes = Blueprint("schedules", __name__, url_prefix="/wallets/<wallet_id>/schedules")
     schedules = context.service.schedules
 
-    async def one_of(wallet_id: str, schedule_id: str) -> Schedule:
+    async def one_of(wallet_id: str, schedule_id: str) -> StoredSchedule:
         await context.wallet(wallet_id)
         schedule = await schedules.get(schedule_id)
         if schedule.wallet_id != wallet_id:
@@ -160,95 +148,14 @@ def _before() -> int | None:
         raise InvalidRequest("before must be the dueAt of a run") from None
 
 
-SCHEDULE = "5b0d0f4e-2f53-4f0e-9a55-1f6a0d8c7b21"
 _SCHEDULE_ID = path_parameter("scheduleId", identifier("The schedule."), SCHEDULE)
 _BEFORE = query("before", timestamp("The `dueAt` of a run: only older ones."))
 
-_WHEN = {
-    "every": text('"1m" to "30d"; either this or `cron`.', 10),
-    "cron": text("Five fields: minute, hour, day of month, month, day of week.", 200),
-    "timeZone": text("In which `cron` is read, an IANA name; UTC where it is left out.", 100),
-    "startAt": text("No due time is earlier; `every` counts from here. ISO 8601 with a zone.", 50),
-    "endAt": text("No due time is later. ISO 8601 with a zone.", 50),
-}
-_FIELDS = {
-    "name": text("For people; one of a wallet has it.", MAX_NAME),
-    "parameters": {"type": "object", "description": "As the skill's schema says."},
-    **_WHEN,
-    "maxRuns": whole("It ends after so many runs.", 1, MAX_RUNS),
-    "missed": choice("What becomes of due times at which nothing ran.", *Missed, default="skip"),
-    "grants": array(
-        SAID_GRANT, "What alone it may do; the operator's alone to set. docs/grants.md.", 100
-    ),
-}
 COMPONENTS = {
-    "Schedule": response_object(
-        {
-            "id": identifier("The schedule."),
-            "walletId": identifier("The wallet it runs on."),
-            "name": text("As given."),
-            "skill": text("What it runs."),
-            "parameters": {"type": "object", "description": "Of the skill."},
-            "every": text("The distance of due times; absent where `cron` is given."),
-            "cron": text("The expression; absent where `every` is given."),
-            "timeZone": text("Of `cron`."),
-            "startAt": nullable(timestamp("As given.")),
-            "endAt": nullable(timestamp("As given.")),
-            "maxRuns": nullable(whole("As given.", 1)),
-            "missed": choice("As given.", *Missed),
-            "status": choice("See docs/schedules.md.", *ScheduleStatus),
-            "reason": nullable(text("Why it is paused or has ended.")),
-            "principal": text("`schedule:<id>`, as grants name it."),
-            "madeBy": text("`admin` or `key:<id>`, whose rights it has."),
-            "createdAt": timestamp("When it was made."),
-            "nextRunAt": nullable(timestamp("The next due time.")),
-            "isRunning": flag("Whether a run goes on, or was interrupted."),
-            "runs": whole("How many were begun.", 0),
-            "failures": whole("Runs in a row that were refused or failed.", 0),
-        },
-        optional=["every", "cron", "timeZone"],
-    ),
-    "ScheduleRun": response_object(
-        {
-            "dueAt": timestamp("The due time."),
-            "status": choice("See docs/schedules.md.", *RunStatus),
-            "text": text("The skill's answer, or why there is none."),
-            "startedAt": nullable(timestamp("Null where nothing was run.")),
-            "endedAt": nullable(timestamp("Null while it runs.")),
-            "transactionIds": array(identifier("A record."), "What it made, the first first."),
-        }
-    ),
+    "Schedule": answer_schema(Schedule),
+    "ScheduleRun": answer_schema(ScheduleRun),
 }
-_EXAMPLE = {
-    "id": SCHEDULE,
-    "walletId": WALLET,
-    "name": "weekly-savings",
-    "skill": "swap",
-    "parameters": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
-    "cron": "0 9 * * 1",
-    "timeZone": "Europe/Berlin",
-    "startAt": None,
-    "endAt": None,
-    "maxRuns": None,
-    "missed": "skip",
-    "status": "active",
-    "reason": None,
-    "principal": f"schedule:{SCHEDULE}",
-    "madeBy": "admin",
-    "createdAt": "2026-11-21T09:00:00.000Z",
-    "nextRunAt": "2026-11-23T08:00:00.000Z",
-    "isRunning": False,
-    "runs": 0,
-    "failures": 0,
-}
-_RUN = {
-    "dueAt": "2026-11-23T08:00:00.000Z",
-    "status": "succeeded",
-    "text": "Swapped 0.1 SOL for 14.2 USDC.",
-    "startedAt": "2026-11-23T08:00:00.021Z",
-    "endedAt": "2026-11-23T08:00:01.480Z",
-    "transactionIds": ["8c3b1a52-0d0f-4c5e-8a39-2f4e9d1c7a10"],
-}
+_EXAMPLE = answer_example(Schedule)
 _NOT_FOUND = [_NO_SCHEDULE, NO_WALLET]
 
 
@@ -287,19 +194,7 @@ PATHS = {
             description="It has the rights of who makes it: a key's has the key's limits and grants"
             " and ends with the key. Unknown fields are refused.",
             parameters=[WALLET_ID],
-            body=request_body(
-                request_object(
-                    {"skill": text("One that GET /skills lists.", 100)} | _FIELDS,
-                    required=["name", "skill"],
-                ),
-                {
-                    "name": "weekly-savings",
-                    "skill": "swap",
-                    "parameters": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
-                    "cron": "0 9 * * 1",
-                    "timeZone": "Europe/Berlin",
-                },
-            ),
+            body=body_of(NewSchedule),
             response=success(ref("Schedule"), _EXAMPLE),
             errors={
                 400: 'either every, such as "1h", or cron, such as "0 9 1 * *", is required',
@@ -325,8 +220,8 @@ PATHS = {
             tag="schedules",
             access=Access.KEY,
             parameters=[WALLET_ID, _SCHEDULE_ID],
-            body=request_body(request_object(_FIELDS), {"missed": "once"}, required=False),
-            response=success(ref("Schedule"), _EXAMPLE | {"missed": "once"}),
+            body=body_of(ChangedSchedule),
+            response=success(ref("Schedule"), _EXAMPLE),
             errors={
                 400: "skill cannot be changed; create another schedule",
                 403: [NOT_YOURS, SPENDS_NOTHING],
@@ -390,7 +285,7 @@ PATHS = {
             ],
             response=success(
                 response_object({"runs": array(ref("ScheduleRun"), "Newest first.")}),
-                {"runs": [_RUN]},
+                {"runs": [answer_example(ScheduleRun)]},
             ),
             errors={400: "before must be the dueAt of a run", 404: _NOT_FOUND},
         )

@@ -370,12 +370,12 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
 
     shown.wait_for("No skill runs on this wallet by itself.")
     shown.click("New schedule")
+    shown.choose("Skill", "check_balance", within=".q-dialog")
     shown.fill("Name", "look")
-    shown.choose("Skill", "check_balance")
     shown.fill("Every (optional)", "1h")
     shown.click("Continue")
     # What it is to do is asked once more.
-    shown.wait_for("every: 1h")
+    shown.wait_for("Every: 1h")
     assert schedules() == []
     shown.click("Create")
     shown.wait_for("check_balance, every 1h")
@@ -407,6 +407,74 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     shown.click("Delete")
     shown.wait_for("No skill runs on this wallet by itself.")
     assert schedules() == []
+
+
+@promise("fields-on-every-surface")
+def test_a_schedule_has_a_form_of_all_its_fields_and_of_its_skills_own(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    """The dialog lacked its start, its end, its grants and the upper bound of its runs, and took
+    the skill's parameters as raw JSON."""
+
+    def fill(**values: str) -> None:
+        for label, value in values.items():
+            shown.fill(label.replace("_", " "), value, within=".q-dialog")
+
+    def rent() -> dict[str, Any]:
+        found = loads(api.get(f"/wallets/{wallet}/schedules").content)["schedules"]
+        return dict(next(each for each in found if each["name"] == "rent"))
+
+    shown.click("New schedule")
+    shown.wait_for("Start at (optional)")
+    shown.click("Continue")
+    shown.until(lambda: shown.text().count("is required") == 2, "skill and name are missing")
+    shown.choose("Skill", "transfer", within=".q-dialog")
+    fill(To=_address(api, wallet), Amount="much", Name="rent")
+    shown.fill("Every (optional)", "1h")
+    shown.fill("Start at (optional)", "2199-01-01T00:00:00Z")
+    shown.fill("End at (optional)", "2199-06-01T00:00:00Z")
+    shown.fill("Max runs (optional)", "1000001")
+    shown.click("Add to grants")
+    fill(Sentence="may transfer up to 0.1 SOL a day, to anybody")
+    shown.click("Continue")
+    # The errors of both forms at once.
+    shown.wait_for("must be a number such as 0.5")
+    shown.wait_for("must be at most 1000000")
+    fill(Amount="0.01")
+    shown.fill("Max runs (optional)", "1000000")
+    shown.click("Continue")
+    shown.wait_for("Max runs: 1000000")
+    shown.click("Create")
+    shown.wait_for("transfer, every 1h")
+    made = rent()
+    assert made["parameters"] == {"to": _address(api, wallet), "amount": Decimal("0.01")}
+    assert (made["startAt"], made["endAt"]) == (
+        "2199-01-01T00:00:00.000Z", "2199-06-01T00:00:00.000Z",
+    )  # fmt: skip
+    assert made["maxRuns"] == 1_000_000
+    (granted,) = api.get(f"/wallets/{wallet}/limits").json()["grants"]
+    assert granted["who"] == made["principal"]
+    shown.still()
+    shown.click("Change of rent")
+    shown.wait_for("Parameters of transfer")
+    # The list is built anew under the dialog, which stays.
+    look = {"name": "look", "skill": "check_balance", "every": "1h"}
+    assert api.post(f"/wallets/{wallet}/schedules", json=look).status_code == 200
+    shown.wait_for("check_balance, every 1h")
+    fill(Amount="0.02")
+    shown.fill("Every (optional)", "")
+    shown.fill("Cron (optional)", "0 9 * * *")
+    shown.fill("End at (optional)", "")
+    shown.click("Continue")
+    shown.wait_for("End at: none")
+    shown.click("Change", within=".q-dialog")
+    shown.wait_for("transfer, 0 9 * * * UTC")
+    changed = rent()
+    kept = ("id", "name", "startAt", "maxRuns", "missed")
+    assert {each: changed[each] for each in kept} == {each: made[each] for each in kept}
+    assert changed["parameters"]["amount"] == Decimal("0.02")
+    assert changed["endAt"] is None
+    assert (granted,) == tuple(api.get(f"/wallets/{wallet}/limits").json()["grants"])
 
 
 @promise("reclaim-gives-the-excess")

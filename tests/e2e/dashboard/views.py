@@ -97,8 +97,8 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.agents.chat.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transactions.detail.show_record": ("/transactions", (first(".ag-row"),)),
     "pages.transactions.page.edit_contacts": ("/transactions", (clicks("Contacts"),)),
-    "pages.wallets.detail._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
-    "pages.wallets.detail._new_fields": (
+    "pages.wallets.schedules._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
+    "pages.wallets.schedules._asked": (
         "/wallets/{wallet_id}",
         (presses("new-schedule", "confirm"),),
     ),

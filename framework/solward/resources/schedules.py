@@ -1,0 +1,230 @@
+"""Schedules: skills that run on a wallet at times, and what became of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from solward.resources import examples
+from solward.resources.answers import Answer, Raw, whole
+from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.fields import (
+    Choice,
+    Flag,
+    GrantList,
+    Id,
+    Line,
+    Moment,
+    Parameters,
+    RawText,
+    Shape,
+    Text,
+    Time,
+    Whole,
+)
+from solward.resources.schema import array, identifier
+
+
+class ScheduleStatus(StrEnum):
+    """Whether a schedule runs."""
+
+    ACTIVE = "active"
+    """It runs at its due times."""
+    PAUSED = "paused"
+    """It does not run until it is resumed; `reason` says why."""
+    ENDED = "ended"
+    """It has no due time left."""
+
+
+class Missed(StrEnum):
+    """What becomes of due times at which nothing could run."""
+
+    SKIP = "skip"
+    """They are left out, as cron does."""
+    ONCE = "once"
+    """The latest of them is run as soon as something can."""
+
+
+class RunStatus(StrEnum):
+    """How a due time went."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    """The skill answered."""
+    HELD = "held"
+    """A transaction waits for a person."""
+    REFUSED = "refused"
+    """The skill, a guardrail or the ledger refused."""
+    FAILED = "failed"
+    """The skill broke, took too long, or was interrupted."""
+    SKIPPED = "skipped"
+    """Nothing was run."""
+
+
+_NO_SKILL = "skill is required: the name of one, as GET /skills lists them"
+_SWAP = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
+
+_NAME = Line(
+    "For people; one of a wallet has it, so that the same request again makes no second schedule.",
+    most=100,
+    missing="name is required",
+    example="weekly-savings",
+)
+_PARAMETERS = Parameters(
+    "Of the skill, as its schema says; at most 16,384 characters as JSON.",
+    cli="--param",
+    example=_SWAP,
+)
+EVERY = RawText(
+    'The time from due time to due time, "1m" to "30d"; either this or `cron`.',
+    most=10,
+    wrong='every must be "1m" to "30d", such as "15m", "1h" or "7d"',
+)
+_CRON = RawText(
+    "Five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.",
+    example="0 9 * * 1",
+)
+_ZONE = RawText(
+    "In which `cron` is read, an IANA name; UTC where it is left out.",
+    most=100,
+    example="Europe/Berlin",
+)
+_START = Moment("No due time is earlier; `every` counts from here. ISO 8601 with a zone.", most=50)
+_END = Moment("No due time is later. ISO 8601 with a zone.", most=50)
+_MAX_RUNS = Whole("It ends after so many runs.", least=1, most=1_000_000)
+_MISSED = Choice(
+    "What becomes of due times at which nothing ran.",
+    options=tuple(map(str, Missed)),
+    wrong='missed must be "skip" or "once"',
+)
+_GRANTS = GrantList("What alone it may do; the operator's alone to set.", cli="--grant")
+
+
+@resource
+class NewSchedule(Request):
+    """A schedule that is to be made."""
+
+    name: str = declared(_NAME)
+    skill: str = declared(
+        Text(
+            "One that `GET /skills` lists.",
+            most=100,
+            missing=_NO_SKILL,
+            wrong=_NO_SKILL,
+            example="swap",
+        )
+    )
+    parameters: Mapping[str, Any] | None = declared(_PARAMETERS, default=None)
+    every: str | None = declared(EVERY, default=None)
+    cron: str | None = declared(_CRON, default=None)
+    time_zone: str | None = declared(_ZONE, default=None)
+    start_at: str | None = declared(_START, default=None)
+    end_at: str | None = declared(_END, default=None)
+    max_runs: int | None = declared(_MAX_RUNS, default=None)
+    missed: str = declared(_MISSED, default=Missed.SKIP.value)
+    grants: Sequence[Any] | None = declared(_GRANTS, default=None)
+
+
+@resource
+class ChangedSchedule(Request):
+    """What is to be changed of a schedule: what is absent stays, and null takes it away."""
+
+    name: str | None = declared(_NAME, default=None)
+    parameters: Mapping[str, Any] | None = declared(_PARAMETERS, default=None)
+    every: str | None = declared(EVERY, default=None)
+    cron: str | None = declared(_CRON, default=None)
+    time_zone: str | None = declared(_ZONE, default=None)
+    start_at: str | None = declared(_START, default=None)
+    end_at: str | None = declared(_END, default=None)
+    max_runs: int | None = declared(_MAX_RUNS, default=None)
+    missed: str | None = declared(_MISSED, default=None)
+    grants: Sequence[Any] | None = declared(
+        replace(_GRANTS, left_out={"dashboard": "the policy's page changes grants"}), default=None
+    )
+
+
+def _when(raw: Raw) -> str:
+    return f"every {raw['every']}" if "every" in raw else f"{raw['cron']} {raw['timeZone']}"
+
+
+@resource
+class Schedule(Answer):
+    """A schedule.
+
+    Attributes:
+        when: `every 1h`, or `0 9 1 * * Europe/Berlin`.
+    """
+
+    id: str = declared(Id("The schedule.", example=examples.SCHEDULE))
+    name: str = declared(Text("As given.", example="weekly-savings"))
+    wallet_id: str = declared(Id("The wallet it runs on.", example=examples.WALLET))
+    skill: str = declared(Text("What it runs.", example="swap"))
+    parameters: Mapping[str, Any] = declared(Parameters("Of the skill.", example=_SWAP))
+    when: str = field(metadata=whole(_when))
+    start_at: datetime | None = declared(Time("As given.", example=None))
+    end_at: datetime | None = declared(Time("As given.", example=None))
+    missed: str = declared(Choice("As given.", options=tuple(map(str, Missed)), example="skip"))
+    max_runs: int | None = declared(Whole("As given.", least=1, most=1_000_000, example=None))
+    status: str = declared(
+        Choice("See docs/schedules.md.", options=tuple(map(str, ScheduleStatus)), example="active")
+    )
+    reason: str | None = declared(Text("Why it is paused or has ended.", example=None))
+    principal: str = declared(
+        Text("`schedule:<id>`, as grants name it.", example=f"schedule:{examples.SCHEDULE}")
+    )
+    made_by: str = declared(Text("`admin` or `key:<id>`, whose rights it has.", example="admin"))
+    created_at: datetime = declared(Time("When it was made.", example="2026-11-21T09:00:00.000Z"))
+    next_run_at: datetime | None = declared(
+        Time("The next due time.", example="2026-11-23T08:00:00.000Z")
+    )
+    is_running: bool = declared(Flag("Whether a run goes on, or was interrupted.", example=False))
+    runs: int = declared(Whole("How many were begun.", example=0))
+    failures: int = declared(Whole("Runs in a row that were refused or failed.", example=0))
+    every: str | None = declared(
+        Text("From due time to due time; absent where `cron` is given."), default=None
+    )
+    cron: str | None = declared(
+        Text("The expression; absent where `every` is given.", example="0 9 * * 1"), default=None
+    )
+    time_zone: str | None = declared(Text("Of `cron`.", example="Europe/Berlin"), default=None)
+
+
+@resource
+class ScheduleRun(Answer):
+    """What became of a due time."""
+
+    due_at: datetime = declared(Time("The due time.", example="2026-11-23T08:00:00.000Z"))
+    status: str = declared(
+        Choice("See docs/schedules.md.", options=tuple(map(str, RunStatus)), example="succeeded")
+    )
+    text: str = declared(
+        Text("The skill's answer, or why there is none.", example="Swapped 0.1 SOL for 14.2 USDC.")
+    )
+    started_at: datetime | None = declared(
+        Time("Null where nothing was run.", example="2026-11-23T08:00:00.021Z")
+    )
+    ended_at: datetime | None = declared(
+        Time("Null while it runs.", example="2026-11-23T08:00:01.480Z")
+    )
+    transaction_ids: tuple[str, ...] = declared(
+        Shape(
+            "What it made, the first first.",
+            form=array(identifier("A record.")),
+            example=["8c3b1a52-0d0f-4c5e-8a39-2f4e9d1c7a10"],
+        )
+    )
+
+
+CALLS = (
+    Call(
+        "create",
+        "Run a skill at times, with the rights of this token; a name is a wallet's once.",
+        "POST",
+        "/wallets/{wallet_id}/schedules",
+        NewSchedule,
+        Schedule,
+    ),
+)
