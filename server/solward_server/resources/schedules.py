@@ -21,7 +21,7 @@ from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
-from solward_server.openapi.operation import Operation, body_of, operation, success
+from solward_server.openapi.operation import Errors, Operation, body_of, operation, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID, path_parameter, query
 
 NOT_YOURS = "An API key changes the schedules that it made alone"
@@ -149,36 +149,33 @@ def _before() -> int | None:
 
 
 _SCHEDULE_ID = path_parameter("scheduleId", identifier("The schedule."), SCHEDULE)
-_BEFORE = query("before", timestamp("The `dueAt` of a run: only older ones."))
 
 COMPONENTS = {
     "Schedule": answer_schema(Schedule),
     "ScheduleRun": answer_schema(ScheduleRun),
 }
 _EXAMPLE = answer_example(Schedule)
-_NOT_FOUND = [_NO_SCHEDULE, NO_WALLET]
+_SCHEDULE = success(ref("Schedule"), _EXAMPLE)
 
 
-def _on_one(name: str, summary: str) -> Operation:
-    return operation(
-        f"{name}Schedule",
-        summary,
-        tag="schedules",
-        access=Access.KEY,
-        parameters=[WALLET_ID, _SCHEDULE_ID],
-        response=success(ref("Schedule"), _EXAMPLE),
-        errors={403: [NOT_YOURS, SPENDS_NOTHING], 404: _NOT_FOUND, 429: TOO_MANY}
-        | ({400: "It has no due time left; change endAt first"} if name == "resume" else {}),
-    )
+def _operation(name: str, summary: str, **more: Any) -> Operation:
+    """One of a schedule, answered with it where nothing else is said."""
+    usual: dict[str, Any] = {"parameters": [WALLET_ID, _SCHEDULE_ID], "response": _SCHEDULE}
+    usual["errors"] = {404: [_NO_SCHEDULE, NO_WALLET]}
+    return operation(name, summary, tag="schedules", access=Access.KEY, **usual | more)
+
+
+def _change(name: str, summary: str, errors: Errors | None = None, **more: Any) -> Operation:
+    """One that changes the caller's own."""
+    usual = {403: [NOT_YOURS, SPENDS_NOTHING], 404: [_NO_SCHEDULE, NO_WALLET], 429: TOO_MANY}
+    return _operation(name, summary, errors={**usual, **(errors or {})}, **more)
 
 
 PATHS = {
     "/wallets/{walletId}/schedules": {
-        "get": operation(
+        "get": _operation(
             "listSchedules",
             "A wallet's schedules",
-            tag="schedules",
-            access=Access.KEY,
             parameters=[WALLET_ID],
             response=success(
                 response_object({"schedules": array(ref("Schedule"), "Oldest first.")}),
@@ -186,16 +183,13 @@ PATHS = {
             ),
             errors={404: NO_WALLET},
         ),
-        "post": operation(
+        "post": _operation(
             "createSchedule",
             "Run a skill on a wallet at times",
-            tag="schedules",
-            access=Access.KEY,
             description="It has the rights of who makes it: a key's has the key's limits and grants"
             " and ends with the key. Unknown fields are refused.",
             parameters=[WALLET_ID],
             body=body_of(NewSchedule),
-            response=success(ref("Schedule"), _EXAMPLE),
             errors={
                 400: 'either every, such as "1h", or cron, such as "0 9 1 * *", is required',
                 403: SPENDS_NOTHING,
@@ -205,89 +199,65 @@ PATHS = {
         ),
     },
     "/wallets/{walletId}/schedules/{scheduleId}": {
-        "get": operation(
-            "getSchedule",
-            "One schedule",
-            tag="schedules",
-            access=Access.KEY,
-            parameters=[WALLET_ID, _SCHEDULE_ID],
-            response=success(ref("Schedule"), _EXAMPLE),
-            errors={404: _NOT_FOUND},
-        ),
-        "patch": operation(
+        "get": _operation("getSchedule", "One schedule"),
+        "patch": _change(
             "changeSchedule",
             "Change a schedule; a run that goes on keeps what it began with",
-            tag="schedules",
-            access=Access.KEY,
-            parameters=[WALLET_ID, _SCHEDULE_ID],
+            {400: "skill cannot be changed; create another schedule"},
             body=body_of(ChangedSchedule),
-            response=success(ref("Schedule"), _EXAMPLE),
-            errors={
-                400: "skill cannot be changed; create another schedule",
-                403: [NOT_YOURS, SPENDS_NOTHING],
-                404: _NOT_FOUND,
-                429: TOO_MANY,
-            },
         ),
-        "delete": operation(
+        "delete": _change(
             "deleteSchedule",
             "Delete a schedule with its runs; its transactions stay",
-            tag="schedules",
-            access=Access.KEY,
-            parameters=[WALLET_ID, _SCHEDULE_ID],
             response=success(
                 response_object(
                     {"id": identifier("The schedule's."), "deleted": flag("True.", const=True)}
                 ),
                 {"id": SCHEDULE, "deleted": True},
             ),
-            errors={403: [NOT_YOURS, SPENDS_NOTHING], 404: _NOT_FOUND, 429: TOO_MANY},
         ),
     },
     "/wallets/{walletId}/schedules/{scheduleId}/pause": {
-        "post": _on_one("pause", "Run it no more until it is resumed; takes effect at once")
+        "post": _change("pauseSchedule", "Run it no more until it is resumed; takes effect at once")
     },
     "/wallets/{walletId}/schedules/{scheduleId}/resume": {
-        "post": _on_one("resume", "Run it again from the next due time on")
+        "post": _change(
+            "resumeSchedule",
+            "Run it again from the next due time on",
+            {400: "It has no due time left; change endAt first"},
+        )
     },
     "/wallets/{walletId}/schedules/{scheduleId}/run": {
-        "post": operation(
+        "post": _change(
             "runSchedule",
             "Run it once more, now",
-            tag="schedules",
-            access=Access.KEY,
+            {
+                400: "The schedule is paused (It was paused); resume it first",
+                409: [IN_FLIGHT, str(ScheduleBusy(is_running=True))],
+                422: MISMATCH,
+            },
             description="This moment becomes a due time beside its own: the run has the same rights"
             " and counts like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
             parameters=[WALLET_ID, _SCHEDULE_ID, IDEMPOTENCY_KEY],
             response=success(ref("Schedule"), _EXAMPLE | {"nextRunAt": "2026-11-22T14:30:00.512Z"}),
-            errors={
-                400: "The schedule is paused (It was paused); resume it first",
-                403: [NOT_YOURS, SPENDS_NOTHING],
-                404: _NOT_FOUND,
-                409: [IN_FLIGHT, str(ScheduleBusy(is_running=True))],
-                422: MISMATCH,
-                429: TOO_MANY,
-            },
         )
     },
     "/wallets/{walletId}/schedules/{scheduleId}/runs": {
-        "get": operation(
+        "get": _operation(
             "listScheduleRuns",
             "What became of a schedule's due times",
-            tag="schedules",
-            access=Access.KEY,
             description="The latest 200 are kept.",
             parameters=[
                 WALLET_ID,
                 _SCHEDULE_ID,
                 query("limit", whole("How many at most.", 1, _MOST_RUNS, default=50)),
-                _BEFORE,
+                query("before", timestamp("The `dueAt` of a run: only older ones.")),
             ],
             response=success(
                 response_object({"runs": array(ref("ScheduleRun"), "Newest first.")}),
                 {"runs": [answer_example(ScheduleRun)]},
             ),
-            errors={400: "before must be the dueAt of a run", 404: _NOT_FOUND},
+            errors={400: "before must be the dueAt of a run", 404: [_NO_SCHEDULE, NO_WALLET]},
         )
     },
 }

@@ -392,7 +392,8 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     # What is to run is told once more, and then the button of the dialog.
     shown.wait_for("Beside its due times; it counts like any other run.")
     shown.click("Run now", within=".q-dialog")
-    shown.until(lambda: schedules()[0]["runs"] == 1, "it has run", 20)
+    run = ("runs", "isRunning")
+    shown.until(lambda: [schedules()[0][each] for each in run] == [1, False], "it has run", 20)
     shown.click("Runs of look")
     shown.wait_for("succeeded")
     shown.click("Close")

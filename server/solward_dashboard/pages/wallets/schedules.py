@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from nicegui import ui
@@ -29,6 +30,8 @@ from solward_dashboard.pages.wallets.cards import CurrentWallet, Refresh
 from solward_dashboard.wording import ago, day, local_times
 
 _RUNS = 20
+# Of a schedule's JSON, what its runs change.
+_OF_RUNS = frozenset({"isRunning", "runs", "failures", "nextRunAt"})
 _CLASSES = {"active": "sw-confirmed", "paused": "sw-failed", "ended": "sw-idle"}
 # Chosen above the form, because a skill brings the form of its own parameters.
 _SKILLS = ("skill", "parameters")
@@ -46,6 +49,7 @@ class Schedules:
         self._wallet = wallet
         self._refresh = refresh
         self._shown: tuple[dict[str, Any], ...] | None = None
+        self._states: dict[str, ui.label] = {}
         self._skills: tuple[Skill, ...] = ()
         with ui.element("section").classes("sw-card").props('data-testid="schedules"'):
             with ui.element("div").classes("sw-row"):
@@ -58,16 +62,21 @@ class Schedules:
 
     def show(self, schedules: Sequence[Schedule], skills: Sequence[Skill]) -> None:
         self._skills = tuple(skills)
-        shown = tuple(dict(each.raw) for each in schedules)
-        if shown == self._shown:
-            return
-        self._shown = shown
-        self._list.clear()
-        with self._list:
-            if not schedules:
-                ui.label("No skill runs on this wallet by itself.").classes("sw-dim")
-            for each in schedules:
-                self._row(each)
+        # A run changes the texts alone: a button that is built anew loses the press on it.
+        shown = tuple(
+            {name: value for name, value in each.raw.items() if name not in _OF_RUNS}
+            for each in schedules
+        )
+        if shown != self._shown:
+            self._shown = shown
+            self._list.clear()
+            with self._list:
+                if not schedules:
+                    ui.label("No skill runs on this wallet by itself.").classes("sw-dim")
+                for each in schedules:
+                    self._row(each)
+        for each in schedules:
+            self._states[each.id].set_text(_state_text(each))
 
     def _row(self, schedule: Schedule) -> None:
         with ui.element("div").classes("sw-row"):
@@ -83,7 +92,7 @@ class Schedules:
                 self._button(schedule, "Resume", self._resume)
             self._button(schedule, "Change", self._change)
             self._button(schedule, "Delete", self._delete)
-        ui.label(_state_text(schedule)).classes("sw-dim")
+        self._states[schedule.id] = ui.label().classes("sw-dim")
 
     def _button(
         self,
@@ -178,12 +187,8 @@ class Schedules:
         lines = _lines(self.change, changed)
         if not changed or not await confirmed(f"Change {schedule.name}?", lines, "Change"):
             return
-        try:
-            made = await api().schedules.change(schedule.wallet_id, schedule.id, changed)
-            ui.notify(f"{made.name} is changed", type="positive")
-        except SolwardError as error:
-            notify_error(error)
-        await self._refresh()
+        change = partial(api().schedules.change, fields=changed)
+        await self._do(change, schedule, "is changed")
 
 
 async def _asked(
