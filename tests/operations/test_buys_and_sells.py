@@ -10,13 +10,19 @@ from random import Random
 from typing import Any
 
 import pytest
+from solders.instruction import Instruction
+from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
+from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import func, select
 from tests.promises import promise
 from tests.support.engine import fast_slots, front_run, put_accounts
 from tests.support.programs import takes_tokens_of
 from tests.support.swaps import (
+    BONK_MAKER,
+    BONK_POOL,
     FEE,
+    MAKER,
     RENT,
     SOL,
     USDC,
@@ -24,22 +30,31 @@ from tests.support.swaps import (
     SwapBench,
     ata,
     open_swaps,
+    pay,
+    pay_sol,
     swaps,
     whole,
 )
 
 from solward.database.tables import attempts, reservations
 from solward.support.clock import now_ms
-from solward.types.errors import GuardrailBlocked, LedgerRejected, TransactionFailed
+from solward.types.errors import (
+    GuardrailBlocked,
+    InvalidRequest,
+    LedgerRejected,
+    LedgerUnavailable,
+    TransactionFailed,
+)
 from solward.types.record import TransactionStatus
+from solward.types.venue import Quote
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger import client
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.money.engine import Engine, EngineOptions
-from solward.vault.money.request import Actor
+from solward.vault.money.request import ADMIN, Actor
 from solward.vault.money.reserve import reservation
-from solward.vault.store import spending
+from solward.vault.store import pockets, spending
 from solward.vault.store.attempts import last_landed_slot
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 from solward_localnet.market_program import MARKET_PROGRAM, program_account, program_file
@@ -304,3 +319,92 @@ async def test_what_a_purchase_in_steps_brings_home_does_not_count_for_another(
     goes_home.set()
     assert (await in_steps).status is TransactionStatus.CONFIRMED
     assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED
+
+
+async def test_what_a_pocket_brings_home_of_any_mint_counts_for_no_swap(swaps: SwapBench) -> None:
+    """A purchase in steps leaves another token in its pocket than it buys, which its sweep brings
+    home; meanwhile the market takes all that a swap into that token pays."""
+    await swaps.swap("SOL", "USDC", 1)
+    bench, sent = swaps.bench, list[str]()
+
+    def leaves_usdc(quote: Quote, user: Pubkey) -> list[Instruction]:
+        opened = [
+            create_idempotent_associated_token_account(user, user, mint)
+            for mint in (USDC_POOL.mint, BONK_POOL.mint)
+        ]
+        bought = pay(BONK_POOL.mint, 5, BONK_MAKER.pubkey(), user, quote.out_amount)
+        left = pay(USDC_POOL.mint, 6, MAKER.pubkey(), user, 310_000_000)
+        return [*opened, pay_sol(user, MAKER.pubkey(), quote.in_amount), bought, left]
+
+    swaps.answer(leaves_usdc, BONK_MAKER)
+    sweeping, goes_home = asyncio.Event(), asyncio.Event()
+
+    async def in_order(method: str, params: Sequence[Any]) -> Any:
+        if params[0] not in sent:
+            sent.append(params[0])
+        if sent.index(params[0]) == 2:
+            sweeping.set()
+            await goes_home.wait()
+        return await bench.wire.direct(method, params)
+
+    bench.wire.faults["sendTransaction"] = in_order
+    in_steps = asyncio.create_task(swaps.swap("SOL", "BONK", 3))
+    await sweeping.wait()
+    swaps.plugin.build = None
+    with pytest.raises(TransactionFailed, match="would count for this swap"):
+        await swaps.swap("SOL", "USDC", 2)
+    goes_home.set()
+    assert (await in_steps).status is TransactionStatus.CONFIRMED
+    assert (await swaps.swap("SOL", "USDC", 2)).status is TransactionStatus.CONFIRMED
+
+
+async def test_no_pocket_is_filled_or_emptied_while_a_swap_asserts_a_sum(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    bench, told = swaps.bench, list[str]()
+    swaps.answer(lambda quote, user: swaps.honest(quote, user))
+
+    async def no_node(*_: object) -> None:
+        raise LedgerUnavailable("The nodes rest")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.engine._runs, "_sweep", no_node)
+        await swaps.swap("SOL", "USDC", 1)
+    async with bench.database.read() as connection:
+        (left,) = await pockets.of_wallet(connection, bench.wallet.id, open_only=True)
+
+    async def meanwhile(method: str, params: Sequence[Any]) -> Any:
+        bench.wire.faults.clear()
+        with pytest.raises(InvalidRequest, match="a swap of the wallet has not ended"):
+            await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, left.address)
+        swaps.answer(lambda quote, user: swaps.honest(quote, user))
+        with pytest.raises(TransactionFailed, match="A swap of the wallet has not ended"):
+            await swaps.swap("USDC", "SOL", 1)
+        told.append("both")
+        return await bench.wire.direct(method, params)
+
+    swaps.plugin.build = None
+    bench.wire.faults["sendTransaction"] = meanwhile
+    assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED
+    assert told == ["both"]
+    await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, left.address)
+
+
+async def test_an_answer_that_says_it_is_older_is_none(swaps: SwapBench) -> None:
+    """A proxy that does not know `minContextSlot` says honestly how old its answer is."""
+    wire, account = swaps.bench.wire, str(ata(swaps.user, USDC_POOL.mint))
+    await swaps.swap("SOL", "USDC", 1)
+    await swaps.bench.localnet.advance_slots(2)
+    options = {"commitment": "confirmed", "encoding": "base64"}
+    old = await wire.direct("getAccountInfo", [account, options])
+
+    async def cached(_method: str, _params: Sequence[Any]) -> Any:
+        return old
+
+    wire.faults["getAccountInfo"] = cached
+    ledger = swaps.bench.ledger
+    slot = old["context"]["slot"]
+    assert await ledger.account_from(account, slot) is not None
+    with pytest.raises(LedgerUnavailable, match="have not reached what landed"):
+        await ledger.account_from(account, slot + 1)

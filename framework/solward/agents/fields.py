@@ -126,11 +126,11 @@ def read_update(
         changed["llm_model"] = _text(body, _FIELDS["llm_model"], printable=True)
     if "strategy" in body:
         changed["strategy"] = _text(body, _FIELDS["strategy"])
-    if "loopIntervalMs" in body:
+    if body.get("loopIntervalMs") is not None:
         changed["loop_interval_ms"] = _interval(body)
     if "guardrails" in body or any(field in body for field in GUARDRAIL_FIELDS):
         changed["guardrails"] = read_guardrails(body, current.guardrails)
-    if "llmOptions" in body:
+    if body.get("llmOptions") is not None:
         changed["llm_options"] = _object(body, "llmOptions")
     if "llmBudget" in body:
         changed["llm_budget"] = read_budget(_object(body, "llmBudget"), current.llm_budget)

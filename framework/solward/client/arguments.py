@@ -149,6 +149,9 @@ def _sent(field: Field, value: Any) -> Any:
         case Json():
             return without_floats(value)
         case Texts() | GrantList():
+            if isinstance(value, str):
+                # Its letters would be the items.
+                raise InvalidRequest(f"{field.name} must be a list")
             return None if value is None else [*value]
         case _:
             return value

@@ -480,6 +480,7 @@ attempts = Table(
     Column("max_debit", U64, nullable=False),
     Column("state", Text, nullable=False),  # of attempts.AttemptState
     Column("landed_slot", U64),  # as a node said; null until it has landed
+    Column("landed_ms", BigInteger),  # when that was stored
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "transaction_id"),
     _partial(

@@ -96,11 +96,12 @@ class Request:
         Raises:
             InvalidRequest: naming the first field that is missing or wrong, or excluded.
         """
-        given = {each.name: _read(each, body.get(each.json), settings) for each in fields_of(cls)}
         for name, excluded in cls.excludes.items():
-            for each in map(camel, excluded if given[name] else ()):
+            for each in map(camel, excluded if body.get(camel(name)) is True else ()):
                 if body.get(each):
                     raise InvalidRequest(f"{each} must be absent where {camel(name)} is true")
+                body = {**body, each: None}
+        given = {each.name: _read(each, body.get(each.json), settings) for each in fields_of(cls)}
         return cls(**given)
 
 

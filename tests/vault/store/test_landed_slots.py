@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.vault.store.test_record_pages import PENDING, record, store
 
@@ -22,7 +23,7 @@ async def land(connection: AsyncConnection, number: int, slot: int | None) -> No
 
 
 async def test_the_last_slot_is_of_the_wallets_own_and_late_transactions(
-    database: Database,
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pending = [record(number, PENDING) for number in range(6)]
     await store(database, *pending)
@@ -30,6 +31,7 @@ async def test_the_last_slot_is_of_the_wallets_own_and_late_transactions(
     async with database.write() as connection:
         # Those of even numbers are one wallet's, which lands in another order than it was made.
         for number, slot in enumerate((90, 95, 70, U64_MAX, None, None)):
+            monkeypatch.setattr(attempts, "clock_ms", lambda now=first_ms + number: now)
             await land(connection, number, slot)
         for wallet, since_ms, last in (
             ("w0", first_ms, 90),
@@ -39,3 +41,17 @@ async def test_the_last_slot_is_of_the_wallets_own_and_late_transactions(
             ("w2", first_ms, 0),
         ):
             assert await attempts.last_landed_slot(connection, wallet, since_ms) == last
+
+
+async def test_a_landing_counts_from_when_it_is_known_not_from_when_its_record_was_made(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep of a purchase in steps lands long after its record was made, and so does what was
+    signed before the cluster stood still."""
+    made = record(0, PENDING)
+    await store(database, made)
+    late_ms = made.created_ms + 3_600_000
+    monkeypatch.setattr(attempts, "clock_ms", lambda: late_ms)
+    async with database.write() as connection:
+        await land(connection, 0, 90)
+        assert await attempts.last_landed_slot(connection, "w0", late_ms - 1_000) == 90

@@ -520,7 +520,12 @@ class RpcLedger:
         ends = time.monotonic() + _BEHIND_S
         while True:
             try:
-                return await self._call(method, *others, options | _from(min_slot))
+                answer = await self._call(method, *others, options | _from(min_slot))
+                # A proxy may not know the option, and say honestly that its answer is older.
+                slot = newest_slot(method, answer)
+                if slot is None or slot >= min_slot:
+                    return answer
+                raise LedgerRejected(MIN_CONTEXT_SLOT, "The answer is of before minContextSlot")
             except LedgerRejected as error:
                 is_late = time.monotonic() > ends
                 if error.code != MIN_CONTEXT_SLOT or is_late or not await pause(self.slot_s):

@@ -25,6 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.prepared import Prepared
 from solward.database.tables import U64, attempts, reservations, transactions
 from solward.support import jsontext
+from solward.support.clock import now_ms as clock_ms
+from solward.support.durations import DAY_MS
 from solward.telemetry import metrics
 from solward.types.errors import TakenOver
 from solward.types.guardrail import GRANT_SCOPE
@@ -309,7 +311,7 @@ _END_ATTEMPT = Prepared(
         attempts.c.transaction_id == bindparam("b_id"),
         _LIVE,
     )
-    .values(state=bindparam("b_state"), landed_slot=_number("b_slot"))
+    .values(state=bindparam("b_state"), landed_slot=_number("b_slot"), landed_ms=_number("b_ms"))
 )
 _LOWER = Prepared(
     update(reservations)
@@ -489,7 +491,12 @@ async def _end_attempts(connection: AsyncConnection, ended: Sequence[Settlement]
     await _END_ATTEMPT.many(
         connection,
         [
-            {"b_id": item.transaction_id, "b_state": item.attempt, "b_slot": item.landed_slot}
+            {
+                "b_id": item.transaction_id,
+                "b_state": item.attempt,
+                "b_slot": item.landed_slot,
+                "b_ms": None if item.landed_slot is None else clock_ms(),
+            }
             for item in ended
         ],
     )
@@ -508,15 +515,18 @@ _LANDED = Prepared(
     .join(transactions, transactions.c.id == attempts.c.transaction_id)
     .where(
         transactions.c.wallet_id == bindparam("b_wallet"),
-        transactions.c.created_ms >= bindparam("b_since"),
+        transactions.c.created_ms >= bindparam("b_made_since"),
+        attempts.c.landed_ms >= bindparam("b_since"),
     )
 )
 
 
 async def last_landed_slot(connection: AsyncConnection, wallet_id: str, since_ms: int) -> int:
-    """The last slot in which a transaction of a wallet landed that was made at `since_ms` or later,
-    whichever process sent it; 0 where none did."""
-    given = {"b_wallet": wallet_id, "b_since": since_ms}
+    """The last slot in which a transaction of a wallet landed, of those that are known to have
+    landed since `since_ms`, whichever process sent it; 0 where none did. One that was made more
+    than a day before is not looked for."""
+    made_since_ms = since_ms - DAY_MS
+    given = {"b_wallet": wallet_id, "b_made_since": made_since_ms, "b_since": since_ms}
     return int(await _LANDED.scalar(connection, given) or 0)
 
 

@@ -71,15 +71,10 @@ _USED = select(pockets.c.counter).where(
     pockets.c.wallet_id == bindparam("b_wallet"), pockets.c.counter == bindparam("b_counter")
 )
 # The pending transactions of one wallet are few, and found by their own index.
-_BUYING = (
-    select(transactions.c.id)
-    .join(pockets, pockets.c.transaction_id == transactions.c.id)
-    .where(
-        UNFINISHED,
-        transactions.c.wallet_id == bindparam("b_wallet"),
-        pockets.c.output_mint == bindparam("b_mint"),
-    )
-    .limit(1)
+_IN_USE = (
+    select(pockets.c.state, pockets.c.output_mint)
+    .join(transactions, pockets.c.transaction_id == transactions.c.id)
+    .where(UNFINISHED, transactions.c.wallet_id == bindparam("b_wallet"))
 )
 
 
@@ -120,10 +115,31 @@ async def is_used(connection: AsyncConnection, wallet_id: str, counter: int) -> 
     return found.first() is not None
 
 
-async def purchase_in_flight(connection: AsyncConnection, wallet_id: str, mint: str) -> str | None:
-    """The unfinished transaction whose pocket delivers `mint` to the wallet's own account."""
-    found = await connection.execute(_BUYING, {"b_wallet": wallet_id, "b_mint": mint})
-    return found.scalar_one_or_none()
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What unfinished transactions of a wallet use pockets for.
+
+    Attributes:
+        bought: mints that swaps bring to the wallet's own accounts.
+        asserts: one of them is in one transaction, which asserts the sum on such an account.
+        brings_home: one may bring home what its pocket holds, of mints that nobody knows before.
+    """
+
+    bought: frozenset[str]
+    asserts: bool
+    brings_home: bool
+
+
+async def in_use(connection: AsyncConnection, wallet_id: str) -> InUse:
+    """What pockets of a wallet are used for now; final under the wallet's lock."""
+    rows = list(await connection.execute(_IN_USE, {"b_wallet": wallet_id}))
+    bought = frozenset(row.output_mint for row in rows if row.output_mint is not None)
+    single = PocketState.SINGLE.value
+    return InUse(
+        bought,
+        asserts=any(row.state == single and row.output_mint is not None for row in rows),
+        brings_home=any(row.state != single for row in rows),
+    )
 
 
 async def of_wallet(

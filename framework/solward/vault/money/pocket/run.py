@@ -197,6 +197,11 @@ class PocketRuns:
                 last = await transaction_store.get(connection, row.transaction_id)
             if last is not None and last.status is TransactionStatus.PENDING:
                 raise InvalidRequest(f"address: what pocket {address} is used for has not ended")
+            if (await pocket_store.in_use(connection, record.wallet_id)).asserts:
+                raise InvalidRequest(
+                    "address: a swap of the wallet has not ended, for which this return would"
+                    " count; ask again once it has"
+                )
             await pocket_store.use_again(connection, row, record.id, ())
             await transaction_store.insert_record(
                 connection, record, action_key=None, owner=self._owner, trace=actor.trace

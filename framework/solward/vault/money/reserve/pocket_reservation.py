@@ -18,16 +18,15 @@ async def with_pocket(
 ) -> TransactionRecord:
     """Store the pocket with the reservation; under the wallet's lock, so that both checks hold."""
     pocket = use.pocket
+    error = _is_for_later(use, await pockets.in_use(connection, pocket.wallet_id))
+    if error:
+        return replace(record, status=TransactionStatus.FAILED, error=error)
     if use.program is not None and use.position is not None:
         known = await pockets.at_position(connection, pocket.wallet_id, use.program, use.position)
         if known is not None:
             return await _with_known(connection, record, use, known)
     if await pockets.is_used(connection, pocket.wallet_id, pocket.counter):
         raise PocketTaken
-    mint = use.output_mint
-    if mint and await pockets.purchase_in_flight(connection, pocket.wallet_id, mint):
-        error = f"Another swap into {mint} has not ended yet; nothing was sent"
-        return replace(record, status=TransactionStatus.FAILED, error=error)
     row = pockets.PocketRow(
         wallet_id=pocket.wallet_id,
         counter=pocket.counter,
@@ -36,13 +35,32 @@ async def with_pocket(
         program=use.program,
         position=use.position,
         mints=use.mints,
-        output_mint=mint,
+        output_mint=use.output_mint,
         state=PocketState.FUNDING if use.leaves else PocketState.SINGLE,
         created_ms=record.created_ms,
         opened_by=record.principal,
     )
     await pockets.add(connection, row)
     return record
+
+
+def _is_for_later(use: PocketUse, now: pockets.InUse) -> str:
+    """Why the pocket cannot be used now, empty where it can.
+
+    A swap in one transaction asserts a sum on the wallet's own account. What another pocket brings
+    home until it lands would count for it, whatever that was used for: a market could take all that
+    the swap pays.
+    """
+    if use.output_mint in now.bought:
+        return f"Another swap into {use.output_mint} has not ended yet; nothing was sent"
+    if use.asserted is not None and now.brings_home:
+        return "A pocket of the wallet is in use, whose return would count for this swap;" + _LATER
+    if use.leaves and now.asserts:
+        return "A swap of the wallet has not ended, for which this return would count;" + _LATER
+    return ""
+
+
+_LATER = " nothing was sent, ask again once it has ended"
 
 
 async def owned_by_another(
