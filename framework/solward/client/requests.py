@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from solward.client.arguments import Amount, requested, segment
+from solward.client.arguments import Amount, exact_fields, requested, segment
 from solward.client.http import Http
 from solward.resources import agents, contacts, credentials, schedules
 from solward.resources.answers import A, Raw
@@ -292,5 +292,18 @@ class ScheduleRequests(_Requests):
         )
         answer = await self._http.send(
             "POST", f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules", body
+        )
+        return self._http.read(schedules.Schedule.of, answer)
+
+    async def change(
+        self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]
+    ) -> schedules.Schedule:
+        """Change fields, named as in the REST interface (docs/rest.md); None takes one away."""
+        body = exact_fields(fields)
+        answer = await self._http.send(
+            "PATCH",
+            f"/wallets/{segment(wallet_id, 'wallet_id')}"
+            f"/schedules/{segment(schedule_id, 'schedule_id')}",
+            body,
         )
         return self._http.read(schedules.Schedule.of, answer)

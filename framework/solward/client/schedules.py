@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
-from solward.client.arguments import json_fields, moment_text, refuse_floats, segment
+from solward.client.arguments import json_fields, moment_text, segment
 from solward.client.requests import ScheduleRequests
 from solward.resources.schedules import Schedule, ScheduleRun
 
@@ -24,12 +22,6 @@ class Schedules(ScheduleRequests):
     async def get(self, wallet_id: str, schedule_id: str) -> Schedule:
         """One schedule by its id; raises `NotFoundError`."""
         return self._http.read(Schedule.of, await self._http.get(_path(wallet_id, schedule_id)))
-
-    async def change(self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]) -> Schedule:
-        """Change fields, named as in the REST interface (docs/rest.md)."""
-        refuse_floats(fields, "")
-        made = await self._http.send("PATCH", _path(wallet_id, schedule_id), dict(fields))
-        return self._http.read(Schedule.of, made)
 
     async def pause(self, wallet_id: str, schedule_id: str) -> Schedule:
         """Run it no more until it is resumed; takes effect at once."""

@@ -131,7 +131,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from solward.client.arguments import Amount, requested, segment
+from solward.client.arguments import Amount, exact_fields, requested, segment
 from solward.client.http import Http
 from solward.resources import {modules}
 from solward.resources.answers import A, Raw
@@ -174,16 +174,23 @@ def _request(call: Call) -> str:
     fields = fields_of(call.request)
     placed = re.findall(r"\{(\w+)\}", call.path)
     path = re.sub(r"\{(\w+)\}", r"{segment(\1, '\1')}", call.path)
+    # A string a line, where one line is too short for all of it.
+    pieces = re.split(r"(?<=\})(?=/)", path)
+    sent_to = " ".join(f"{'f' * ('{' in each)}{each!r}" for each in pieces)
     kinds = [_qualified(kind) for kind in (call.request, call.answer)]
     sent = ", ".join(f"{each.name}={each.name}" for each in fields)
     said = [f"    {each.name}: {_about(each)}" for each in fields]
     first = ", ".join(["self", *(f"{each}: str" for each in placed)])
     signature = _signature(first, list(map(_asked, fields)))
+    body = f"body = requested({kinds[0]}, {sent})"
+    if call.takes_json:
+        signature, said = f"{first}, fields: Mapping[str, Any]", []
+        body = "body = exact_fields(fields)"
     return _method(
         f"{call.name}({signature}) -> {kinds[1]}",
         call.does,
-        f"body = requested({kinds[0]}, {sent})",
-        f"answer = await self._http.send({call.method!r}, {'f' * bool(placed)}{path!r}, body)",
+        body,
+        f"answer = await self._http.send({call.method!r}, {sent_to}, body)",
         f"return await self._whole({path!r}, {kinds[1]}, answer)"
         if call.is_short
         else f"return self._http.read({kinds[1]}.of, answer)",

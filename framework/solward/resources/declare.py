@@ -114,6 +114,8 @@ class Call:
         does: what it does, for the method's docstring.
         path: below the API's prefix; it may name the method's arguments in braces.
         is_short: its answer has a few fields alone, the id among them: the rest is read after it.
+        takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
+            one away and is not absent.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Call:
     request: type[Request]
     answer: type
     is_short: bool = False
+    takes_json: bool = False
 
 
 def fields_of(kind: type[Request]) -> tuple[Field, ...]:

@@ -227,4 +227,13 @@ CALLS = (
         NewSchedule,
         Schedule,
     ),
+    Call(
+        "change",
+        "Change fields, named as in the REST interface (docs/rest.md); None takes one away.",
+        "PATCH",
+        "/wallets/{wallet_id}/schedules/{schedule_id}",
+        ChangedSchedule,
+        Schedule,
+        takes_json=True,
+    ),
 )
