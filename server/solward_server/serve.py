@@ -138,7 +138,7 @@ def create_app(service: Solward) -> Quart:
     check_paths(app)
     check_encodings(app)
     close_requests(app, PREFIX)
-    handle_errors(app, service.settings.dashboard_address)
+    handle_errors(app, service.settings)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))

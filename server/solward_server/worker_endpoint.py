@@ -32,7 +32,7 @@ def create_worker_app(service: Solward, worker: Worker) -> Quart:
         service.credentials,
         traffic_limiter(service.database),
     )
-    handle_errors(app, service.settings.dashboard_address)
+    handle_errors(app, service.settings)
     app.register_blueprint(metrics.blueprint())
 
     @app.get("/healthz")

@@ -84,6 +84,9 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
         return st.frozensets(strategy(arguments[0]), max_size=2)
     if origin in (dict, Mapping):
         return st.dictionaries(strategy(arguments[0]), strategy(arguments[1]), max_size=2)
+    if origin is type:
+        # A record's cause, which stays with the service.
+        return st.none()
     if hint is Instruction:
         return INSTRUCTIONS
     simple: dict[Any, st.SearchStrategy[Any]] = {
@@ -276,6 +279,7 @@ class Own(errors.SkillError):
 ERRORS: list[errors.SolwardError] = [
     errors.SolwardError("x"),
     errors.InvalidRequest("amount must be more than 0"),
+    errors.NotEnough("amount is more than the wallet holds"),
     errors.PaymentRefused("no_offer", "nothing can be paid"),
     errors.NotFound("nothing"),
     errors.WalletNotFound(),
@@ -285,6 +289,7 @@ ERRORS: list[errors.SolwardError] = [
     errors.SkillError("too_small", "The amount is too small"),
     errors.SkillNotFound("a", ["b", "c"]),
     errors.SkillTimeout("a", 1.5),
+    errors.RateReached("5 a minute"),
     errors.TransactionError("x", RECORD),
     errors.GuardrailBlocked("grants", "no grant", RECORD),
     errors.TransactionFailed("expired", RECORD),

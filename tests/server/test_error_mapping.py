@@ -14,6 +14,7 @@ from solward_server.http.errors import status_of
 
 STATUS = {
     "InvalidRequest": 400,
+    "NotEnough": 400,
     "PaymentRefused": 400,
     "NotFound": 404,
     "WalletNotFound": 404,

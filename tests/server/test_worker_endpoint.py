@@ -38,6 +38,7 @@ class Process:
             api_secret=SecretStr(SECRET),
             requests_per_minute=600,
             dashboard_address="http://127.0.0.1:3000",
+            error_status="contract",
         )
         self.credentials = Credentials(database)
 

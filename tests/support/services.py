@@ -119,16 +119,18 @@ def _escaped(name: str) -> str:
 
 
 _OF_APP: WeakKeyDictionary[Quart, Described] = WeakKeyDictionary()
-_OF_PLUGINS: dict[Hashable, Described] = {}
+_MADE: dict[Hashable, Described] = {}
 
 
 def described(app: Quart, service: Solward) -> Described:
-    """The description of an application, made once for the same plugins."""
+    """The description of an application, made once for the same plugins and `ERROR_STATUS`."""
     if app not in _OF_APP:
-        plugins = described_by(service.registry)
-        if plugins not in _OF_PLUGINS:
-            _OF_PLUGINS[plugins] = Described(describe(service.registry, PREFIX))
-        _OF_APP[app] = _OF_PLUGINS[plugins]
+        statuses = service.settings.error_status
+        made = described_by(service.registry), statuses
+        if made not in _MADE:
+            configured = Settings.model_construct(error_status=statuses)
+            _MADE[made] = Described(describe(service.registry, PREFIX, configured=configured))
+        _OF_APP[app] = _MADE[made]
     return _OF_APP[app]
 
 

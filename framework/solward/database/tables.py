@@ -570,6 +570,7 @@ idempotency = Table(
     Column("fingerprint", Text, nullable=False),
     Column("transaction_id", Text, nullable=False),
     Column("status_code", Integer),
+    Column("contract_status", Integer),  # where it is another (ERROR_STATUS)
     Column("body", Text),
     Column("created_ms", BigInteger, nullable=False),
     Column("owner", Text),  # the process that runs a skill call of this key

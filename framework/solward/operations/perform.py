@@ -210,7 +210,7 @@ class Operations:
                 raise
             details = operation.requested(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
-            raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None
+            raise await self._engine.refuse(wallet_id, actor, intent, error) from None
         if isinstance(planned, PocketDraft):
             return await self._engine.use_pocket(wallet_id, actor, planned)
         if not isinstance(planned, Draft):
@@ -221,8 +221,8 @@ class Operations:
             if planned.pocket is None:
                 raise
             # The venue made these bytes, so they are not the caller's bad request.
-            text = f"The swap venue's transaction was refused: {error}"
-            raise await self._engine.refuse(wallet_id, actor, planned.intent, text) from None
+            told = InvalidRequest(f"The swap venue's transaction was refused: {error}")
+            raise await self._engine.refuse(wallet_id, actor, planned.intent, told) from None
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """The best that the venues offer for a swap with these parameters; sends nothing."""

@@ -77,7 +77,7 @@ from solward.solana.tokens import (
     token_account,
     transfer_fee,
 )
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, NotEnough
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger, TokenHolding
 from solward.types.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
@@ -163,7 +163,7 @@ async def plan_burn(
     held = await accounts_of(ledger, wallet, found)
     balance = sum(holding.units for holding in held)
     if units > balance:
-        raise InvalidRequest(
+        raise NotEnough(
             f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
             f" of {found.address} the wallet holds"
         )
@@ -328,7 +328,7 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
     own = str(associated_account(Pubkey.from_string(wallet), mint))
     held = [each for each in await ledger.holdings(wallet) if each.mint == mint.address]
     if not held:
-        raise InvalidRequest(f"mint: the wallet has no token account of {mint.address}")
+        raise NotEnough(f"mint: the wallet has no token account of {mint.address}")
     return sorted(held, key=lambda each: (each.account != own, -each.units, each.account))
 
 
@@ -491,7 +491,7 @@ async def plan_transfer_token(
     held = await accounts_of(ledger, wallet, found)
     balance = sum(holding.units for holding in held)
     if units > balance:
-        raise InvalidRequest(
+        raise NotEnough(
             f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
             f" of {found.address} the wallet holds"
         )

@@ -112,6 +112,7 @@ CEILING: Final = Ceiling()
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 ApiKeyStoreKind = Literal["memory", "database"]
 JupiterApi = Literal["build", "order", "v1"]
+ErrorStatus = Literal["contract", "semantic"]
 
 
 def default_home() -> Path:
@@ -176,6 +177,8 @@ class Settings(AccessSettings, VendorSettings):
     # Of the fields that were given: secrets leave the environment once they are read.
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
 
+    # Statuses of errors as the interface's contract has them, or by what they mean.
+    error_status: ErrorStatus = "contract"
     cors_origins: Annotated[tuple[str, ...], NoDecode, ADDRESSES] = DASHBOARD_ORIGINS
 
     # Comma-separated addresses. RPC providers put the API key into the URL, so all of it is secret.

@@ -2,6 +2,7 @@
 
     SolwardError
     ├── InvalidRequest             a value is missing or wrong; names the field     (HTTP 400)
+    │   ├── NotEnough              more is asked for than the wallet holds              (HTTP 400)
     │   └── PaymentRefused         a seller's offer, or its site, is refused; a code   (HTTP 400)
     ├── NotFound                                                                    (HTTP 404)
     │   ├── WalletNotFound         "Wallet not found"
@@ -14,6 +15,7 @@
     ├── TransactionError           a money route's refusal; carries the record      (HTTP 500)
     │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
     │   └── TransactionFailed      the ledger refused it, or it cannot land
+    ├── RateReached            the cause where a rate blocked a transaction
     ├── Held                       waits for a person; carries the hold            (HTTP 202)
     ├── HoldDecided                a hold that can no longer be decided so          (HTTP 409)
     ├── PolicyChanged              another version of the policy is in force        (HTTP 409)
@@ -40,6 +42,7 @@
         ├── AuditBroken            the audit log was tampered with
         └── BackupError            a backup cannot be made, read or restored
 
+The statuses are the contract's; `ERROR_STATUS` may set others (`solward_server.http.errors`).
 Any other exception is a bug: it is logged with its traceback, and callers and models see an
 internal error without its text.
 """
@@ -60,6 +63,9 @@ RULE_HEADER = "Solward-Rule"
 WARNING_HEADER = "Solward-Warning"
 TRANSACTION_HEADER = "Solward-Transaction"
 RETRY_HEADER = "Retry-After"
+# Of an error whose status is not the contract's (`ERROR_STATUS`): the contract's, by which clients
+# tell errors apart under both.
+CONTRACT_HEADER = "Solward-Contract-Status"
 # Of every answer of the service, with the version of its interface. A gateway that answers in the
 # service's place does not send it, and does not know whether the service carried out the request.
 API_HEADER = "Solward-Api"
@@ -92,6 +98,10 @@ def refuse_unknown(
             shown = name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
             there_are = f"is none of: {', '.join(sorted(known))}" if known else "is unknown"
             raise InvalidRequest(f"{before}{shown}{after} {there_are}. Nothing was done")
+
+
+class NotEnough(InvalidRequest):
+    """The request asks for more than the wallet holds."""
 
 
 class PaymentRefused(InvalidRequest):
@@ -163,6 +173,10 @@ class SkillTimeout(SkillError):
 
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__("timeout", f"Skill {name!r} did not finish within {seconds:g} s")
+
+
+class RateReached(SolwardError):
+    """As many transactions were made in a time as may be."""
 
 
 class TransactionError(SolwardError):

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from solward.support.clock import iso
+
+ErrorKind: TypeAlias = type[Exception]
 
 _SOL = "SOL"
 
@@ -190,6 +192,8 @@ class TransactionRecord:
         created_ms: milliseconds since the Unix epoch.
         retry_after_s: seconds after which what was blocked just now may be asked for again, where
             that is known; not stored.
+        cause: the kind of error that ended it just now, where that is not a rule's refusal or the
+            ledger's; neither stored nor sent to plugin hosts.
     """
 
     id: str
@@ -208,6 +212,7 @@ class TransactionRecord:
     compute_unit_price: int | None = None
     principal: str = field(kw_only=True)
     retry_after_s: int | None = field(default=None, kw_only=True, compare=False)
+    cause: ErrorKind | None = field(default=None, kw_only=True, compare=False)
 
     def to_json(self, *, fee: bool = False) -> dict[str, Any]:
         """The record as the API shows it; absent fields are omitted.

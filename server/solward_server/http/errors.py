@@ -1,19 +1,27 @@
-"""Every error as `{"error": text}` with its status: one mapping for all routes."""
+"""The one place that turns an exception into status, sentence and headers, for all routes.
+
+Every error is `{"error": text}`. Statuses are those of the interface's contract or, where
+`ERROR_STATUS` is `semantic`, those of what happened; the header `Solward-Contract-Status` then has
+the contract's where it is another.
+"""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 import structlog
-from quart import Quart, Response, request
+from quart import Quart, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from solward.credentials.rates import TooManyRequests
+from solward.settings import Settings
+from solward.settings.settings import ErrorStatus
 from solward.support.fair_turns import Crowded
 from solward.support.webhook_signature import SIGNATURE
 from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
 from solward.types.errors import (
+    CONTRACT_HEADER,
     RETRY_HEADER,
     RULE_HEADER,
     TRANSACTION_HEADER,
@@ -25,17 +33,24 @@ from solward.types.errors import (
     IdempotencyMismatch,
     InvalidRequest,
     KeyRevoked,
+    LedgerError,
+    LedgerUnavailable,
     MayNotDecide,
     ModelRefused,
+    NotEnough,
     NotFound,
     PolicyChanged,
+    RateReached,
     ScheduleBusy,
     SkillError,
     SkillNotFound,
     SkillTimeout,
     SolwardError,
+    TakenOver,
     TokenBudgetReached,
+    TooManyWallets,
     TransactionError,
+    TransactionFailed,
 )
 from solward_server.http.auth import ReadOnlyKey, RoleNeeded, Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
@@ -44,26 +59,39 @@ from solward_server.http.middleware import ForeignOrigin, Misdirected
 
 _log = structlog.get_logger(__name__)
 
-# The most specific first; any other error is 500.
-_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (InvalidRequest, 400),
-    (SkillTimeout, 500),
-    (SkillNotFound, 404),
-    (SkillError, 400),
-    (NotFound, 404),
-    (IdempotencyMismatch, 422),
-    (IdempotencyInFlight, 409),
-    (Held, 202),
-    (HoldDecided, 409),
-    (PolicyChanged, 409),
-    (ScheduleBusy, 409),
-    (MayNotDecide, 403),
-    (TokenBudgetReached, 429),
-    (KeyRevoked, 401),
-    (DecisionRefused, 401),
+
+class Forbidden(Exception):
+    """A key confined to one wallet may not do this."""
+
+
+class WrongContentType(Exception):
+    """The body is of a type that the route does not take."""
+
+
+# Kinds of errors, their status in the contract, and the semantic one. The most specific kind first;
+# any other error is 500.
+_STATUS: tuple[tuple[tuple[type[Exception], ...], int, int], ...] = (
+    ((NotEnough,), 400, 422),
+    ((SkillTimeout,), 500, 500),
+    ((NotFound, SkillNotFound), 404, 404),
+    ((InvalidRequest, SkillError), 400, 400),
+    ((IdempotencyMismatch,), 422, 422),
+    ((Held,), 202, 202),
+    ((HoldDecided, IdempotencyInFlight, PolicyChanged, ScheduleBusy), 409, 409),
+    ((TakenOver,), 500, 409),
+    ((DecisionRefused, KeyRevoked, Unauthorized), 401, 401),
+    ((Forbidden, ForeignOrigin, MayNotDecide, ReadOnlyKey, RoleNeeded), 403, 403),
+    ((GuardrailBlocked, TooManyWallets), 500, 403),
+    ((Crowded, TokenBudgetReached, TooManyRequests), 429, 429),
+    ((RateReached,), 500, 429),
+    ((LedgerUnavailable,), 500, 503),
+    ((LedgerError, TransactionFailed), 500, 502),
+    ((WrongContentType,), 415, 415),
+    ((Misdirected,), 421, 421),
 )
 _INTERNAL_CODES = frozenset({"internal_error"})
 _IN_FLIGHT_RETRY_S = 1
+_CROWDED_RETRY_S = 1
 
 
 def too_large(most: int) -> str:
@@ -71,6 +99,8 @@ def too_large(most: int) -> str:
     return f"The request body must not be larger than {most // 1024} KiB"
 
 
+# The setting's name in the application's configuration.
+_ERROR_STATUS = "ERROR_STATUS"
 INTERNAL_ERROR = "Internal error"
 HTTP_TEXTS = {
     400: "Bad request",
@@ -85,15 +115,18 @@ HTTP_TEXTS = {
 SPENDS_NOTHING = "This API key may spend nothing, so it reads and changes nothing"
 
 
-class Forbidden(Exception):
-    """A key confined to one wallet may not do this."""
-
-
-def status_of(error: Exception) -> int:
-    """The status of a deliberate error."""
+def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
+    """The status of an error."""
+    if isinstance(error, HTTPException):
+        return error.code or 500
     if isinstance(error, SkillError) and error.code in _INTERNAL_CODES:
         return 500
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    is_semantic = statuses == "semantic"
+    cause = error.record.cause if is_semantic and isinstance(error, TransactionError) else None
+    for kinds, contract, semantic in _STATUS:
+        if issubclass(cause or type(error), kinds):
+            return semantic if is_semantic else contract
+    return 500
 
 
 def shown_text(error: SolwardError) -> str:
@@ -103,112 +136,85 @@ def shown_text(error: SolwardError) -> str:
     return scrub_text(f"{error}: {said}" if said else str(error))
 
 
-def error_response(text: str, status: int) -> Response:
-    """The form every error has."""
-    return json_response({"error": text}, status)
+def refusal_headers(error: Exception) -> dict[str, str]:
+    """What the answer to an error says in headers for programs: of a transaction the rule that
+    refused it and its record, and the seconds after which the request may be made again."""
+    match error:
+        case IdempotencyInFlight():
+            return {RETRY_HEADER: str(_IN_FLIGHT_RETRY_S)}
+        case Crowded():
+            return {RETRY_HEADER: str(_CROWDED_RETRY_S)}
+        case TooManyRequests():
+            return {RETRY_HEADER: str(error.retry_after)}
+        case TransactionError():
+            headers = {TRANSACTION_HEADER: error.record.id}
+            if isinstance(error, GuardrailBlocked):
+                headers[RULE_HEADER] = quote(error.rule, safe=" ")
+                if error.retry_after_s is not None:
+                    headers[RETRY_HEADER] = str(error.retry_after_s)
+            return headers
+    return {}
 
 
-def refusal_headers(error: SolwardError) -> dict[str, str]:
-    """What the answer to a deliberate error says in headers: of a transaction the rule that refused
-    it and its record, and the seconds after which the request may be made again."""
-    if isinstance(error, IdempotencyInFlight):
-        return {RETRY_HEADER: str(_IN_FLIGHT_RETRY_S)}
-    if not isinstance(error, TransactionError):
-        return {}
-    headers = {TRANSACTION_HEADER: error.record.id}
-    if isinstance(error, GuardrailBlocked):
-        headers[RULE_HEADER] = quote(error.rule, safe=" ")
-        if error.retry_after_s is not None:
-            headers[RETRY_HEADER] = str(error.retry_after_s)
-    return headers
-
-
-def refused_response(error: SolwardError) -> Response:
-    """The answer to a deliberate error that a route stores for replays."""
-    response = error_response(str(error), status_of(error))
-    response.headers.update(refusal_headers(error))
+def error_response(error: Exception) -> Response:
+    """The answer to an error, in this request's application."""
+    status = status_of(error, current_app.config[_ERROR_STATUS])
+    response = json_response({"error": _sentence(error)}, status)
+    response.headers.update(refusal_headers(error) | _protocol_headers(error, status))
+    if status != status_of(error):
+        response.headers[CONTRACT_HEADER] = str(status_of(error))
     return response
 
 
-def handle_errors(app: Quart, dashboard: str) -> None:
-    """Register the mapping; no exception escapes it.
+def _sentence(error: Exception) -> str:
+    """The text of an error for its caller; of a bug it says nothing."""
+    if isinstance(error, SolwardError):
+        return shown_text(error)
+    if isinstance(error, HTTPException):
+        if error.code == 413:
+            return too_large(max_body_bytes(request.path))
+        return HTTP_TEXTS.get(error.code or 500, error.name)
+    if isinstance(error, Crowded):
+        return CROWDED
+    is_known = any(isinstance(error, kinds) for kinds, _, _ in _STATUS)
+    return str(error) if is_known else INTERNAL_ERROR
 
-    Args:
-        dashboard: the pages' address, where a person decides what is held.
-    """
 
-    @app.errorhandler(SolwardError)
-    async def deliberate(error: SolwardError) -> Response:
-        status = status_of(error)
-        if status == 500 and not isinstance(error, TransactionError):
-            _log.warning("request_failed", error=str(error), kind=type(error).__name__)
-        response = error_response(shown_text(error), status)
-        response.headers.update(refusal_headers(error))
-        return response
+def _protocol_headers(error: Exception, status: int) -> dict[str, str]:
+    """What HTTP has an answer of this status say."""
+    if status == 401:
+        is_signed = isinstance(error, DecisionRefused)
+        return {"WWW-Authenticate": SIGNATURE if is_signed else "Bearer"}
+    if not isinstance(error, HTTPException):
+        return {}
+    headers = {}
+    if status == 413:
+        # Unread bytes of the body make the connection useless: a client must not reuse it.
+        headers["Connection"] = "close"
+    if status == 415:
+        headers["Accept-Encoding"] = "identity"
+    methods = getattr(error, "valid_methods", None)
+    if methods:
+        headers["Allow"] = ", ".join(sorted(methods))
+    return headers
 
-    @app.errorhandler(Held)
-    async def held(error: Held) -> Response:
-        approve_at = f"{dashboard}/holds/{quote(error.hold.id, safe='')}"
-        return json_response(error.hold.answer() | {"approveAt": approve_at}, status_of(error))
 
-    @app.errorhandler(Unauthorized)
-    @app.errorhandler(KeyRevoked)
-    async def unauthorized(error: Unauthorized | KeyRevoked) -> Response:
-        response = error_response(str(error), 401)
-        response.headers["WWW-Authenticate"] = "Bearer"
-        return response
-
-    @app.errorhandler(DecisionRefused)
-    async def not_signed(error: DecisionRefused) -> Response:
-        response = error_response(str(error), 401)
-        response.headers["WWW-Authenticate"] = SIGNATURE
-        return response
-
-    @app.errorhandler(ReadOnlyKey)
-    @app.errorhandler(RoleNeeded)
-    @app.errorhandler(Forbidden)
-    async def forbidden(error: Forbidden | ReadOnlyKey | RoleNeeded) -> Response:
-        return error_response(str(error), 403)
-
-    @app.errorhandler(Misdirected)
-    async def misdirected(error: Misdirected) -> Response:
-        return error_response(str(error), 421)
-
-    @app.errorhandler(ForeignOrigin)
-    async def foreign_origin(error: ForeignOrigin) -> Response:
-        return error_response(str(error), 403)
-
-    @app.errorhandler(TooManyRequests)
-    async def too_many(error: TooManyRequests) -> Response:
-        metrics.RATE_LIMITED.inc()
-        response = error_response(str(error), 429)
-        response.headers[RETRY_HEADER] = str(error.retry_after)
-        return response
-
-    @app.errorhandler(Crowded)
-    async def crowded(_error: Crowded) -> Response:
-        response = error_response(CROWDED, 429)
-        response.headers[RETRY_HEADER] = "1"
-        return response
-
-    @app.errorhandler(HTTPException)
-    async def http(error: HTTPException) -> Response:
-        status = error.code or 500
-        text = HTTP_TEXTS.get(status, error.name)
-        if status == 413:
-            text = too_large(max_body_bytes(request.path))
-        response = error_response(text, status)
-        if status == 413:
-            # Unread bytes of the body make the connection useless: a client must not reuse it.
-            response.headers["Connection"] = "close"
-        if status == 415:
-            response.headers["Accept-Encoding"] = "identity"
-        methods = getattr(error, "valid_methods", None)
-        if methods:
-            response.headers["Allow"] = ", ".join(sorted(methods))
-        return response
+def handle_errors(app: Quart, settings: Settings) -> None:
+    """Register the mapping; no exception escapes it."""
+    app.config[_ERROR_STATUS] = settings.error_status
 
     @app.errorhandler(Exception)
-    async def bug(error: Exception) -> Response:
-        _log.error("request_crashed", exc_info=error)
-        return error_response(INTERNAL_ERROR, 500)
+    async def answer(error: Exception) -> Response:
+        if isinstance(error, Held):
+            # Where a person decides.
+            page = f"{settings.dashboard_address}/holds/{quote(error.hold.id, safe='')}"
+            return json_response(error.hold.answer() | {"approveAt": page}, status_of(error))
+        response = error_response(error)
+        if isinstance(error, TooManyRequests):
+            metrics.RATE_LIMITED.inc()
+        elif status_of(error) == 500 and not isinstance(error, TransactionError):
+            if isinstance(error, SolwardError):
+                _log.warning("request_failed", error=str(error), kind=type(error).__name__)
+            elif not isinstance(error, HTTPException):
+                _log.error("request_crashed", exc_info=error)
+        return response

@@ -13,7 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import Database
 from solward.support import jsontext
 from solward.support.clock import now_ms
-from solward.types.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
+from solward.types.errors import (
+    CONTRACT_HEADER,
+    IdempotencyInFlight,
+    IdempotencyMismatch,
+    InvalidRequest,
+)
 from solward.types.idempotency import KEY_FORM, is_idempotency_key
 from solward.types.record import GENERATED_KEY
 from solward.vault.money.request import IdempotencyKey
@@ -68,7 +73,8 @@ async def finish(database: Database, key: IdempotencyKey, response: Response) ->
     """
     body = await response.get_data(as_text=True)
     async with database.write() as connection:
-        if await store.finish(connection, key.scope, response.status_code, body):
+        contract = response.headers.get(CONTRACT_HEADER, type=int)
+        if await store.finish(connection, key.scope, response.status_code, body, contract):
             return response
         first = await store.lookup(connection, key.scope)
     return response if first is None or first.body is None else replay(first)
@@ -77,6 +83,8 @@ async def finish(database: Database, key: IdempotencyKey, response: Response) ->
 def replay(stored: StoredResponse) -> Response:
     """The first response again, marked as replayed."""
     response = Response(stored.body or "", stored.status_code, mimetype="application/json")
+    if stored.contract_status is not None:
+        response.headers[CONTRACT_HEADER] = str(stored.contract_status)
     return mark_replayed(response)
 
 

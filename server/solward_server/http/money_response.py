@@ -16,7 +16,7 @@ from solward.vault.money.request import Actor, IdempotencyKey
 from solward.vault.store.idempotency import StoredResponse
 from solward_server.http.auth import caller
 from solward_server.http.body import Body, json_response, wants_dry_run
-from solward_server.http.errors import refusal_headers, refused_response
+from solward_server.http.errors import error_response, refusal_headers
 from solward_server.http.idempotency import (
     finish,
     first_use,
@@ -35,8 +35,8 @@ async def money_response(
 ) -> Response:
     """Run an operation for the caller and respond with its record, or replay the first response.
 
-    A blocked or failed transaction is a 500 here, its record stored; other errors are those of
-    `errors.handle_errors`.
+    A blocked or failed transaction is answered here, and the answer stored; other errors are those
+    of `errors.handle_errors`.
     """
     await context.wallet(wallet_id)
     # A dry run does not use the key, but refuses a malformed one.
@@ -56,7 +56,7 @@ async def money_response(
     try:
         response = _response(await operation(actor), to_json)
     except TransactionError as error:
-        response = refused_response(error)
+        response = error_response(error)
     return response if key is None else await finish(database, key, response)
 
 
@@ -84,7 +84,7 @@ async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
     """The first response of a key again; a refusal names its transaction and rule again, and no
     time to wait: the key has this answer for good."""
     response = replay(stored)
-    if response.status_code == 500:
+    if response.status_code != 200:
         record = await context.service.record_of(stored.transaction_id)
         response.headers.update(refusal_headers(refusal(record)))
         response.headers.pop(RETRY_HEADER, None)
@@ -93,5 +93,5 @@ async def replayed(context: RouteContext, stored: StoredResponse) -> Response:
 
 def _response(record: TransactionRecord, to_json: ToJson) -> Response:
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
-        return refused_response(refusal(record))
+        return error_response(refusal(record))
     return json_response(to_json(record))

@@ -1,27 +1,43 @@
-"""Error responses of the document, and the texts that many routes share."""
+"""Error responses of the document, and the errors and texts that many routes share.
+
+An error that is declared as an exception has the status that `http.errors` gives it: the
+contract's, or the semantic one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from solward.credentials.rates import ALL, TooManyRequests
 from solward.resources.schema import JSON, examples, media, ref
+from solward.settings.settings import ErrorStatus
 from solward.support.webhook_signature import SIGNATURE
 from solward.types.errors import (
+    CONTRACT_HEADER,
     RETRY_HEADER,
     RULE_HEADER,
     TRANSACTION_HEADER,
     AgentNotFound,
+    GuardrailBlocked,
     IdempotencyInFlight,
     IdempotencyMismatch,
+    LedgerRejected,
+    LedgerUnavailable,
+    NotEnough,
+    RateReached,
+    TakenOver,
+    TransactionError,
+    TransactionFailed,
     WalletNotFound,
 )
+from solward.types.record import TransactionRecord, TransactionStatus
 from solward.types.roles import Role
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, RoleNeeded
 from solward_server.http.body import NUL_IN_PATH
 from solward_server.http.credential_lookups import CROWDED
-from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
+from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR, status_of
 
 NO_WALLET = str(WalletNotFound())
 NO_AGENT = str(AgentNotFound())
@@ -30,11 +46,29 @@ MISMATCH = str(IdempotencyMismatch())
 TOO_MANY = str(TooManyRequests(limit=2, retry_after=60))
 TOO_MANY_AT_ALL = str(TooManyRequests(600, 7, ALL))
 ROLE_NEEDED = str(RoleNeeded(Role.POLICY, "ana", Role.READ))
-BLOCKED = (
-    "Transaction blocked by guardrail max_per_tx: 5 SOL is more than the 2 SOL allowed per "
-    "transaction (limit of the wallet)"
+
+Error = str | Exception
+Errors = Mapping[int, Error | Sequence[Error]]
+
+RECORD = TransactionRecord(
+    "", "", "transfer", TransactionStatus.FAILED, {}, (), created_ms=0, principal="admin"
 )
-FAILED = "The transaction would fail: insufficient balance (999995000 lamports, 1500000000 needed)"
+BLOCKED = GuardrailBlocked(
+    "max_per_tx",
+    "5 SOL is more than the 2 SOL allowed per transaction (limit of the wallet)",
+    RECORD,
+)
+FAILED = TransactionFailed(
+    "The transaction would fail: insufficient balance (999995000 lamports, 1500000000 needed)",
+    replace(RECORD, cause=NotEnough),
+)
+# What else a transaction is refused for, where that has a status of its own.
+_LIMITED = GuardrailBlocked(
+    "rate_limit", "5 transactions in the last minute leave none", replace(RECORD, cause=RateReached)
+)
+_TAKEN_OVER = TakenOver()
+_REJECTED = LedgerRejected(-32602, "Invalid param: WrongSize")
+_UNAVAILABLE = LedgerUnavailable("The ledger did not answer getLatestBlockhash (ConnectError)")
 
 _MEANINGS = {
     400: "A field is missing or wrong; the text names it.",
@@ -47,7 +81,14 @@ _MEANINGS = {
     415: "The request body is compressed, or encoded otherwise.",
     422: "The Idempotency-Key was used with another body.",
     429: "Too many requests, or no room in a budget.",
+    502: "The ledger refuses it.",
+    503: "The ledger does not answer.",
     500: "The text says what failed; `Internal error` is a bug, with its traceback in the log.",
+}
+# What statuses mean beside that where transactions are refused with them.
+_OF_REFUSALS = {
+    403: " Or a guardrail, or a grant, blocks it.",
+    422: " Or the wallet holds too little.",
 }
 _RETRY_AFTER = {
     "description": "Seconds to wait.",
@@ -68,13 +109,17 @@ _OF_A_TRANSACTION = {
         "schema": {"type": "integer", "minimum": 1},
     },
 }
+_CONTRACT_STATUS = {
+    "description": "The status of this error where `ERROR_STATUS` is `contract`.",
+    "schema": {"type": "integer", "minimum": 400},
+}
 _WWW_AUTHENTICATE = {
     "description": "The scheme.",
     "required": True,
     "schema": {"type": "string", "enum": ["Bearer", SIGNATURE]},
 }
-# `components/responses`: name -> status and texts.
-_SHARED: dict[str, tuple[int, tuple[str, ...]]] = {
+# `components/responses`: name -> status and errors, where these have that status.
+_SHARED: dict[str, tuple[int, tuple[Error, ...]]] = {
     "BadPath": (400, (NUL_IN_PATH,)),
     "KeyRequired": (401, (KEY_REQUIRED, KEY_INVALID)),
     "AdminRequired": (401, (ADMIN_REQUIRED,)),
@@ -91,34 +136,72 @@ _SHARED: dict[str, tuple[int, tuple[str, ...]]] = {
     "TooManyOfAKey": (429, (TOO_MANY, TOO_MANY_AT_ALL, CROWDED)),
     "Bug": (500, (INTERNAL_ERROR,)),
     "Refused": (500, (BLOCKED, FAILED, INTERNAL_ERROR)),
+    "Blocked": (403, (BLOCKED, ROLE_NEEDED)),
+    "UnderWay": (409, (IN_FLIGHT, _TAKEN_OVER)),
+    "TooLittle": (422, (MISMATCH, FAILED)),
+    "Limited": (429, (TOO_MANY, TOO_MANY_AT_ALL, CROWDED, _LIMITED)),
+    "LedgerRejects": (502, (_REJECTED,)),
+    "LedgerAway": (503, (_UNAVAILABLE,)),
 }
 
 
-def error_response(status: int, texts: Sequence[str]) -> dict[str, Any]:
+def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, list[Error]]:
+    """The errors of all sources under the statuses that they are answered with."""
+    found: dict[int, list[Error]] = {}
+    for source in sources:
+        for status, errors in source.items():
+            for each in [errors] if isinstance(errors, Error) else errors:
+                at = status if isinstance(each, str) else status_of(each, statuses)
+                found.setdefault(at, []).append(each)
+    return found
+
+
+def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[str, dict[str, Any]]:
+    """The responses of a route that has these errors; where statuses are semantic, also of those
+    that 500 stands for by the contract, whatever the route."""
+    found = _by_status(sources, statuses)
+    if statuses == "semantic":
+        refused = [_LIMITED, _TAKEN_OVER] if BLOCKED in found.get(403, ()) else []
+        found = _by_status([*sources, {500: [*refused, _REJECTED, _UNAVAILABLE]}], statuses)
+    return {str(status): _error_response(status, found[status]) for status in sorted(found)}
+
+
+def _error_response(status: int, errors: Sequence[Error]) -> dict[str, Any]:
     """An error's response with an example of each text; a reference where it is shared."""
     for name, shared in _SHARED.items():
-        if shared == (status, tuple(texts)):
+        if shared == (status, tuple(errors)):
             return {"$ref": f"#/components/responses/{name}"}
-    return _response(status, texts)
+    return _response(status, errors)
 
 
-def shared_responses() -> dict[str, dict[str, Any]]:
+def shared_responses(statuses: ErrorStatus = "contract") -> dict[str, dict[str, Any]]:
     """`components/responses`."""
-    return {name: _response(*shared) for name, shared in _SHARED.items()}
-
-
-def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
-    named = {f"text{place}": {"error": text} for place, text in enumerate(dict.fromkeys(texts), 1)}
-    response: dict[str, Any] = {
-        "description": _MEANINGS[status],
-        "content": {JSON: media(ref("Error"), examples(**named))},
+    return {
+        name: _response(status, errors)
+        for name, (status, errors) in _SHARED.items()
+        if _by_status([{status: errors}], statuses).keys() == {status}
     }
+
+
+def _response(status: int, errors: Sequence[Error]) -> dict[str, Any]:
+    texts = list(dict.fromkeys(map(str, errors)))
+    named = {f"text{place}": {"error": text} for place, text in enumerate(texts, 1)}
+    raised = [each for each in errors if isinstance(each, Exception)]
+    is_moved = any(status_of(each) != status for each in raised)
+    is_refusal = any(isinstance(each, TransactionError) for each in raised)
+    headers: dict[str, Any] = {}
     if status == 401:
-        return response | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
+        headers["WWW-Authenticate"] = _WWW_AUTHENTICATE
+    if BLOCKED in errors or (is_refusal and is_moved):
+        headers |= _OF_A_TRANSACTION
     if status == 429 or IN_FLIGHT in texts:
         # A token budget has no known moment at which it has room again.
         always = {IN_FLIGHT, TOO_MANY, TOO_MANY_AT_ALL, CROWDED} >= set(texts)
-        return response | {"headers": {RETRY_HEADER: _RETRY_AFTER | {"required": always}}}
-    if BLOCKED in texts:
-        return response | {"headers": _OF_A_TRANSACTION}
-    return response
+        headers[RETRY_HEADER] = _RETRY_AFTER | {"required": always}
+    if is_moved:
+        headers[CONTRACT_HEADER] = _CONTRACT_STATUS
+    response: dict[str, Any] = {
+        "description": _MEANINGS[status] + (_OF_REFUSALS.get(status, "") if is_refusal else ""),
+        "content": {JSON: media(ref("Error"), examples(**named))},
+    }
+    return response | ({"headers": headers} if headers else {})

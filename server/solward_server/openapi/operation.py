@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from solward.resources.answers import Answer, answer_example, answer_schema
 from solward.resources.declare import Request, request_example, request_schema
 from solward.resources.fields import Schema
 from solward.resources.schema import JSON, media, ref
+from solward.settings.settings import ErrorStatus
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON, NUL_IN_PATH
 from solward_server.http.credential_lookups import CROWDED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
-from solward_server.openapi.errors import ROLE_NEEDED, TOO_MANY_AT_ALL, error_response
+from solward_server.openapi.errors import (
+    ROLE_NEEDED,
+    TOO_MANY_AT_ALL,
+    Errors,
+    error_responses,
+)
 from solward_server.openapi.parameters import Parameter, shared
 
 Operation = dict[str, Any]
-Errors = Mapping[int, str | Sequence[str]]
+# Where an operation has the responses whose statuses are other ones under `ERROR_STATUS=semantic`.
+SEMANTIC_RESPONSES = "x-semantic-responses"
 
 SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.PUBLIC: [],
@@ -58,19 +65,16 @@ def operation(
     Args:
         response: the response of status 200, as `success` makes it.
         body: as `request_body` makes it.
-        errors: status -> one or more texts, the most specific first.
+        errors: the contract's status -> one or more texts, or exceptions, the most specific first.
         may_hold: a grant may make it wait for a person, which is answered with 202.
     """
-    error_texts: dict[int, list[str]] = {}
-    implied = (
+    sources = (
+        errors or {},
         _access_errors(access),
         _body_errors(body),
         _path_errors(parameters),
         _bug_errors(access),
     )
-    for source in (errors or {}, *implied):
-        for status, texts in source.items():
-            error_texts.setdefault(status, []).extend([texts] if isinstance(texts, str) else texts)
     described: Operation = {
         "operationId": operation_id,
         "summary": summary,
@@ -86,9 +90,22 @@ def operation(
     responses: dict[str, Operation] = {"200": response}
     if may_hold:
         responses["202"] = success(ref("Held"), HELD, description="It waits for a person.")
-    for status in sorted(error_texts):
-        responses[str(status)] = error_response(status, error_texts[status])
-    return described | {"responses": responses}
+    responses |= error_responses(sources, "contract")
+    described["responses"] = responses
+    if access is not Access.PUBLIC:
+        semantic = error_responses(sources, "semantic").items()
+        moved = {status: each for status, each in semantic if each != responses.get(status)}
+        described[SEMANTIC_RESPONSES] = moved
+    return described
+
+
+def with_statuses(described: Operation, statuses: ErrorStatus) -> None:
+    """Give an operation the responses of a service with this `ERROR_STATUS`."""
+    semantic = described.pop(SEMANTIC_RESPONSES, {})
+    if statuses == "semantic":
+        described["responses"] = dict(sorted((described["responses"] | semantic).items()))
+        if "description" in described:
+            described["description"] = described["description"].replace(" is 500 with ", " has ")
 
 
 def success(

@@ -19,7 +19,7 @@ from solward.types.errors import InvalidRequest, refuse_unknown
 from solward.types.roles import Role
 from solward_server.http.auth import Access, bearer, caller, keyed
 from solward_server.http.body import MAX_BODY_BYTES, key_headers
-from solward_server.http.errors import error_response
+from solward_server.http.errors import WrongContentType
 from solward_server.http.middleware import origin_check
 from solward_server.openapi.operation import operation, request_body, success
 
@@ -37,7 +37,7 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
     async def mcp() -> Response:
         check()
         if request.mimetype != JSON:
-            return error_response("Content-Type must be application/json. Nothing was done", 415)
+            raise WrongContentType("Content-Type must be application/json. Nothing was done")
         refuse_unknown(request.args, (), after=" in the query")
         if keys := key_headers():
             raise InvalidRequest(

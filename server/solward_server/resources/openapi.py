@@ -23,6 +23,7 @@ from solward_server.http.auth import public, role_of
 from solward_server.http.body import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
+from solward_server.openapi.operation import with_statuses
 from solward_server.openapi.parameters import (
     IDEMPOTENCY_KEY,
     PARAMETERS,
@@ -67,6 +68,10 @@ Bodies are JSON objects, and an absent body counts as `{}`. A field that a body 
 parameter that the query of a change does not know, is 400, and nothing is done. Amounts are exact:
 more decimals than the unit has is 400. Every error is `{"error": "text"}`. Answers carry
 `Cache-Control: no-store`.
+"""
+_SEMANTIC = """
+Statuses of errors are semantic (`ERROR_STATUS`). Where the contract has another one, the header
+`Solward-Contract-Status` says it.
 """
 _TAGS = {
     "health": "Public.",
@@ -142,8 +147,8 @@ def _described(app: Quart, registry: Registry, prefix: str, settings: Settings) 
     routes = frozenset(
         (method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ()
     )
-    defaults = tuple(each.of(settings) for each in Setting)
-    key = (described_by(registry), prefix, frozenset(roles.items()), routes, defaults)
+    shown = (settings.error_status, *(each.of(settings) for each in Setting))
+    key = (described_by(registry), prefix, frozenset(roles.items()), routes, shown)
     found = _DESCRIBED.get(key)
     if found is None:
         document = describe(registry, prefix, roles, settings)
@@ -224,6 +229,8 @@ def describe(
     Args:
         configured: the settings; their defaults where it is None.
     """
+    configured = configured or Settings.model_construct()
+    statuses = configured.error_status
     api_paths = (
         health.PATHS
         | keys.PATHS
@@ -258,8 +265,9 @@ def describe(
         "info": {
             "title": "Solward",
             "version": __version__,
-            "description": _ABOUT,
+            "description": _ABOUT + (_SEMANTIC if statuses == "semantic" else ""),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "x-error-status": statuses,
         },
         # Relative to where the document is: only its reader knows the service's address.
         "servers": [{"url": "/", "description": "The service that serves this document."}],
@@ -268,7 +276,7 @@ def describe(
         "components": {
             "schemas": SCHEMAS | schedules.COMPONENTS | agent_templates.COMPONENTS,
             "parameters": PARAMETERS,
-            "responses": shared_responses(),
+            "responses": shared_responses(statuses),
             "securitySchemes": {
                 "apiKey": {
                     "type": "http",
@@ -296,10 +304,11 @@ def describe(
         },
     }
     # A copy: roles are written into the paths, which all documents share.
-    document = with_settings(document, configured or Settings.model_construct())
+    document = with_settings(document, configured)
     for path, methods in document["paths"].items():
         generic = _SKILL.sub(r"\1/{name}", path)
         for method, described in methods.items():
+            with_statuses(described, statuses)
             if (generic, method) in roles:
                 described["x-least-role"] = roles[generic, method].value
     return document

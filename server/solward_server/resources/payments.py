@@ -42,7 +42,7 @@ from solward_server.http.body import (
     read_body,
     wants_dry_run,
 )
-from solward_server.http.errors import refused_response
+from solward_server.http.errors import error_response
 from solward_server.http.idempotency import (
     finish,
     first_use,
@@ -157,7 +157,7 @@ async def _known(
 async def _refused(
     context: RouteContext, key: IdempotencyKey | None, error: TransactionError
 ) -> Response:
-    response = refused_response(error)
+    response = error_response(error)
     return response if key is None else await finish(context.service.database, key, response)
 
 

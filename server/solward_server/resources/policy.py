@@ -21,12 +21,13 @@ from solward.resources.schema import (
     timestamp,
     whole,
 )
-from solward.types.errors import InvalidRequest
+from solward.types.errors import InvalidRequest, LedgerUnavailable
 from solward.types.roles import Role
 from solward_server.http.auth import Access, admin
 from solward_server.http.body import body_whole, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import POLICY, SAID_GRANT
+from solward_server.openapi.errors import Error
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import WALLET_ADDRESS
 
@@ -100,13 +101,13 @@ _SENTENCES = [
     " is asked."
 ]
 _ANSWER = {"policy": _EXAMPLE, "sentences": _SENTENCES}
-_ERRORS = {
+_ERRORS: dict[int, Error] = {
     400: "grants[0].assets.USDC.per: is missing; one to four windows such as "
     '{"24h": "20"} are expected',
-    500: "The ledger did not answer getAccountInfo (ConnectError)",
+    500: LedgerUnavailable("The ledger did not answer getAccountInfo (ConnectError)"),
 }
-_NO_PRINCIPAL = {404: "principal: no agent has the id or name 'scout'"}
-_CHANGED = {409: "The policy was changed meanwhile: version 4 is in force"}
+_NO_PRINCIPAL: dict[int, Error] = {404: "principal: no agent has the id or name 'scout'"}
+_CHANGED: dict[int, Error] = {409: "The policy was changed meanwhile: version 4 is in force"}
 _PRINCIPAL = {
     "name": "principal",
     "in": "path",

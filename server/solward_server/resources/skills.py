@@ -17,7 +17,7 @@ from solward.types.roles import Role
 from solward.types.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import Body, json_response, read_body
-from solward_server.http.errors import SPENDS_NOTHING, refused_response
+from solward_server.http.errors import SPENDS_NOTHING, error_response
 from solward_server.http.idempotency import (
     action_key,
     finish,
@@ -26,7 +26,15 @@ from solward_server.http.idempotency import (
     replay,
 )
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
+from solward_server.openapi.errors import (
+    BLOCKED,
+    FAILED,
+    IN_FLIGHT,
+    MISMATCH,
+    NO_WALLET,
+    TOO_MANY,
+    Error,
+)
 from solward_server.openapi.manifest import MANIFEST
 from solward_server.openapi.money import REPLAYED
 from solward_server.openapi.operation import Operation, operation, request_body, success
@@ -94,7 +102,7 @@ def blueprint(context: RouteContext) -> Blueprint:
                 # No answer for good: the same request gets what becomes of it.
                 raise
             except SolwardError as error:
-                response = refused_response(error)
+                response = error_response(error)
                 if await context.service.engine.waits(action_key(key)):
                     # Nor is this: a person decides on what it asked for before.
                     return response
@@ -198,15 +206,15 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
     spec = skill.spec
     spends = spec.effects is Effects.SPEND
     parameters = [WALLET_ID, IDEMPOTENCY_KEY] if spends else [WALLET_ID]
-    errors: dict[int, list[str]] = {
+    refused = [BLOCKED, FAILED] if spends else []
+    errors: dict[int, list[Error]] = {
         400: ["No parameters fit", "What the skill itself refuses"],
         403: [] if skill.distribution == BUILT_IN else [SPENDS_NOTHING],
         404: [NO_WALLET],
-        500: [f"The skill {spec.name!r} took longer than {spec.timeout_s:g} s"],
     }
     if spends:
         errors |= {409: [IN_FLIGHT], 422: [MISMATCH], 429: [TOO_MANY]}
-        errors[500] = [BLOCKED, FAILED, *errors[500]]
+    errors[500] = [*refused, f"The skill {spec.name!r} took longer than {spec.timeout_s:g} s"]
     result = success(
         response_object({"result": text("The skill's own text.")}),
         {"result": "Waited: no action this cycle."},

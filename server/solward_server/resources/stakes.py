@@ -8,6 +8,7 @@ from quart import Blueprint
 
 from solward.operations.declared import examples
 from solward.resources.schema import array, flag, ref, response_object
+from solward.types.errors import LedgerUnavailable
 from solward.types.money import lamports_to_sol
 from solward.types.roles import Role
 from solward_server.http.auth import Access, keyed
@@ -62,7 +63,7 @@ PATHS = {
                 ),
                 {"stakes": [{"address": examples.STAKE, "balance": 1.5, "state": "activating"}]},
             ),
-            errors={404: NO_WALLET, 500: "The ledger did not answer"},
+            errors={404: NO_WALLET, 500: LedgerUnavailable("The ledger did not answer")},
         )
     },
 }

@@ -23,7 +23,12 @@ from solward.resources.schema import (
     text,
     timestamp,
 )
-from solward.types.errors import InvalidRequest, TooManyWallets
+from solward.types.errors import (
+    InvalidRequest,
+    LedgerUnavailable,
+    TooManyWallets,
+    TransactionFailed,
+)
 from solward.types.money import from_units
 from solward.types.roles import Role
 from solward.vault.custody import MOST_OF_A_KEY
@@ -44,7 +49,7 @@ from solward_server.http.body import (
 )
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_WALLET, TOO_MANY
+from solward_server.openapi.errors import NO_WALLET, RECORD, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
     BEFORE_WALLET,
@@ -237,6 +242,8 @@ _RECLAIMABLE = {
     ],
     "kept": [],
 }
+_UNANSWERED = LedgerUnavailable("The ledger did not answer getMultipleAccounts (ConnectError)")
+
 PATHS = {
     "/wallets": {
         "post": operation(
@@ -278,7 +285,7 @@ PATHS = {
                     "This API key is confined to one wallet and cannot create another",
                     SPENDS_NOTHING,
                 ],
-                500: str(TooManyWallets(MOST_OF_A_KEY)),
+                500: TooManyWallets(MOST_OF_A_KEY),
             },
         ),
         "get": operation(
@@ -349,7 +356,7 @@ PATHS = {
             errors={
                 400: "empty must be true or false",
                 404: NO_WALLET,
-                500: "The ledger did not answer getMultipleAccounts (ConnectError)",
+                500: _UNANSWERED,
             },
         )
     },
@@ -373,7 +380,7 @@ PATHS = {
             ),
             errors={
                 404: NO_WALLET,
-                500: "The ledger did not answer getMultipleAccounts (ConnectError)",
+                500: _UNANSWERED,
             },
         )
     },
@@ -412,7 +419,7 @@ PATHS = {
                     " for has not ended",
                 ],
                 404: "Pocket not found",
-                500: "Something is left in the pocket",
+                500: TransactionFailed("Something is left in the pocket", RECORD),
             },
         )
     },

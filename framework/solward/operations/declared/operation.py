@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from solward.resources.fields import Field, Schema, object_schema
+from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionType
 
 
@@ -25,7 +26,7 @@ class Operation:
         details: what its record's details hold.
         example: a request's body.
         answer: the details its record then has.
-        refusals: texts of its 400.
+        refusals: texts of its 400, or errors whose status is another under `ERROR_STATUS`.
         verb: on a button.
         progress: the same while it goes on.
         route: the last segment of its URL where that is not its name.
@@ -47,7 +48,7 @@ class Operation:
     details: tuple[Field, ...]
     example: Mapping[str, Any] = field(default_factory=dict)
     answer: Mapping[str, Any]
-    refusals: tuple[str, ...]
+    refusals: tuple[str | InvalidRequest, ...]
     verb: str
     progress: str
     route: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from solward.operations.declared import examples
 from solward.operations.declared.operation import Operation
 from solward.resources.fields import Address, Amount, Choice, Recipient, Text, Token, Whole
+from solward.types.errors import NotEnough
 from solward.types.record import TransactionType
 
 _NAME_BYTES = 32
@@ -137,7 +138,7 @@ TRANSFER_TOKEN = Operation(
         "received": 2.5,
         "account": examples.ACCOUNT,
     },
-    refusals=(f"mint: the wallet has no token account of {examples.MINT}",),
+    refusals=(NotEnough(f"mint: the wallet has no token account of {examples.MINT}"),),
     verb="Send",
     progress="Sending",
     is_irreversible=True,
@@ -171,7 +172,7 @@ BURN = Operation(
     details=(_OF_MINT, _MOVED),
     example={"mint": examples.MINT, "amount": 1002.5},
     answer={"mint": examples.MINT, "amount": 1002.5},
-    refusals=(f"amount is more than the 1000 of {examples.MINT} the wallet holds",),
+    refusals=(NotEnough(f"amount is more than the 1000 of {examples.MINT} the wallet holds"),),
     verb="Burn",
     progress="Burning",
     is_irreversible=True,
@@ -198,7 +199,7 @@ CLOSE_ACCOUNT = Operation(
         "account": examples.ACCOUNT,
         "reclaimed": float(examples.example_rent(170)),
     },
-    refusals=(f"mint: the wallet has no token account of {examples.MINT}",),
+    refusals=(NotEnough(f"mint: the wallet has no token account of {examples.MINT}"),),
     verb="Close",
     progress="Closing",
 )

@@ -38,6 +38,7 @@ class Verdict:
         numbers: of the reason, where a rule of our own or grants refused and it says some; a
             plugin's rule has none.
         passing: whether it refuses for a failure of the moment, and not for the transaction.
+        cause: `RateReached` where a grant's rate refused.
     """
 
     applied: tuple[str, ...]
@@ -47,6 +48,7 @@ class Verdict:
     retry_after_s: int | None = None
     numbers: RefusalNumbers | None = None
     passing: bool = False
+    cause: type[Exception] | None = None
 
     @property
     def allowed(self) -> bool:

@@ -31,6 +31,7 @@ from solward.types.errors import (
     LedgerError,
     NotFound,
     StoreError,
+    TakenOver,
     TransactionError,
     TransactionFailed,
 )
@@ -51,7 +52,7 @@ from solward.vault.custody import Wallet, Wallets
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.patience import left, within
 from solward.vault.ledger.protocol import Ledger
-from solward.vault.money.failures import refusal, wait_for_task, would_fail
+from solward.vault.money.failures import ended_by, refusal, wait_for_task, would_fail
 from solward.vault.money.judge.assess import Assessment, Assessor, no_verification
 from solward.vault.money.judge.granting import Granting
 from solward.vault.money.judge.prices import Prices
@@ -455,16 +456,15 @@ class Engine:
             return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
 
     async def refuse(
-        self, wallet_id: str, actor: Actor, intent: Intent, error: str
+        self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError | TrialEnded:
         """Store an intent that could not be drafted; returns the error to raise."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
             verdict = await self._reserver.trial(wallet_id, actor, intent, None)
-            return TrialEnded(Trial(verdict, None, error))
+            return TrialEnded(Trial(verdict, None, str(error)))
         record = self._record(wallet, actor, intent)
-        stored = await self._reserver.fail(record, actor, intent, None, error)
-        return refusal(stored)
+        return await self._failed(record, actor, intent, error)
 
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
         """Take over what dead processes left open; see `reconcile`."""
@@ -649,7 +649,13 @@ class Engine:
         unless it was approved, which waits."""
         if actor.approval is not None:
             return HoldWaits(str(error))
-        return refusal(await self._reserver.fail(record, actor, intent, None, str(error)))
+        return await self._failed(record, actor, intent, error)
+
+    async def _failed(
+        self, record: TransactionRecord, actor: Actor, intent: Intent, error: Exception
+    ) -> TransactionError:
+        stored = await self._reserver.fail(record, actor, intent, None, str(error))
+        return refusal(ended_by(error, stored))
 
     async def _with_bid_that_fits(
         self,
@@ -706,8 +712,9 @@ class Engine:
             await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
             return draft, rebuilt
         except (InvalidRequest, LedgerError, PermissionError) as failure:
-            error = f"{failure}; nothing was sent"
-        raise refusal(await self._reserver.release(reservation.record, error))
+            error = failure
+        text = f"{error}; nothing was sent"
+        raise refusal(ended_by(error, await self._reserver.release(reservation.record, text)))
 
     async def _reserve(
         self,
@@ -752,16 +759,16 @@ class Engine:
                 signature = await self._ledger.request_airdrop(address, lamports)
         except LedgerError as error:
             text = f"The faucet refused: {error}"
-            raise TransactionFailed(
-                text, await self._reserver.release(reservation.record, text)
-            ) from None
+            released = await self._reserver.release(reservation.record, text)
+            raise TransactionFailed(text, ended_by(error, released)) from None
         async with self._database.write() as connection:
             ours = await store.set_signature(
                 connection, record.id, signature, owner=self.process.id
             )
         if not ours:
             text = "Another process has taken this over; the faucet may have paid all the same"
-            raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
+            released = await self._reserver.release(reservation.record, text)
+            raise TransactionFailed(text, ended_by(TakenOver(), released))
         _log.info("transaction_sent", signature=signature)
         item = faucet_in_flight(record.id, signature, height)
         self.sender.watch(item)

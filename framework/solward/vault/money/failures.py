@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy.exc import IntegrityError
 
 from solward.types.errors import (
     GuardrailBlocked,
+    InvalidRequest,
+    LedgerRejected,
+    NotEnough,
+    RateReached,
     SolwardError,
+    TakenOver,
     TransactionError,
     TransactionFailed,
 )
 from solward.types.record import TransactionRecord, TransactionStatus
+from solward.vault.guardrails.rules import RATE_LIMIT
 from solward.vault.ledger.answers import told_by_node
 
 # System program error 1 and token program error 1 both mean it.
@@ -26,6 +35,10 @@ _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
 # The fee payer could not pay (SIMD-0290): the transaction stands in a block, and nothing ran.
 _UNPAID = frozenset({*_NO_ACCOUNT, "InvalidAccountForFee"})
 _BELOW_RENT = {"InsufficientFundsForRent": {"account_index": 0}}
+# Words for a wallet that holds too little.
+_NO_FEE = "the wallet has too little SOL to pay the network fee"
+_TOO_LITTLE = "insufficient balance"
+_NO_RENT = "the balance left on an account would be below the rent-exempt minimum"
 # Errors of a node's moment, not of what a transaction does: of the bytes' age, of what else runs,
 # and of the cluster. `ProgramExecutionTemporarilyRestricted` is the key of an object.
 _PASSING = frozenset(
@@ -52,8 +65,22 @@ def refusal(record: TransactionRecord) -> TransactionError:
     """The error of a blocked or failed record."""
     if record.status is TransactionStatus.BLOCKED:
         rule = record.guardrails_applied[-1]
+        is_rate = rule == RATE_LIMIT or record.cause is RateReached
+        record = replace(record, cause=RateReached if is_rate else None)
         return GuardrailBlocked(rule, record.error or "", record)
+    told = record.error or ""
+    if record.cause is None and any(words in told for words in (_NO_FEE, _TOO_LITTLE, _NO_RENT)):
+        record = replace(record, cause=NotEnough)
     return TransactionFailed(record.error or "The transaction failed", record)
+
+
+def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
+    """The record of a transaction that failed with this error, with its cause."""
+    if isinstance(error, IntegrityError):
+        # Its bytes are stored already.
+        return replace(record, cause=TakenOver)
+    is_refused = isinstance(error, InvalidRequest | LedgerRejected | PermissionError)
+    return replace(record, cause=None if is_refused else type(error))
 
 
 def would_fail(failure: str | None) -> str:
@@ -86,17 +113,17 @@ def explain(err: Any, logs: Sequence[str]) -> str:
 
 def _explained(err: Any, logs: Sequence[str]) -> str:
     if isinstance(err, str) and err in _NO_ACCOUNT:
-        return "the wallet has too little SOL to pay the network fee"
+        return _NO_FEE
     for line in logs:
         found = _INSUFFICIENT.search(line)
         if found:
             amounts = (
                 f" ({found['have']} lamports, {found['need']} needed)" if found["have"] else ""
             )
-            return f"insufficient balance{amounts}"
+            return f"{_TOO_LITTLE}{amounts}"
     if isinstance(err, dict):
         if "InsufficientFundsForRent" in err:
-            return "the balance left on an account would be below the rent-exempt minimum"
+            return _NO_RENT
         # A node may answer anything else, and what it ends must end all the same.
         match err.get("InstructionError"):
             case [index, cause]:

@@ -17,11 +17,13 @@ from solward.vault.store import processes
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """One key's first request; `status_code` and `body` are None until it was answered."""
+    """One key's first request; `status_code` and `body` are None until it was answered.
+    `contract_status` is the contract's, where the answer has another."""
 
     fingerprint: str
     transaction_id: str
     status_code: int | None
+    contract_status: int | None
     body: str | None
     owner: str | None
 
@@ -30,6 +32,7 @@ _SELECT = select(
     idempotency.c.fingerprint,
     idempotency.c.transaction_id,
     idempotency.c.status_code,
+    idempotency.c.contract_status,
     idempotency.c.body,
     idempotency.c.owner,
 ).where(idempotency.c.scope == bindparam("b_scope"))
@@ -57,7 +60,11 @@ _FINISH = Prepared(
         # What a hold becomes is its key's answer, not what one try of the request got meanwhile.
         idempotency.c.transaction_id.not_like(f"{ACTION}%"),
     )
-    .values(status_code=bindparam("b_status"), body=bindparam("b_body"))
+    .values(
+        status_code=bindparam("b_status"),
+        contract_status=bindparam("b_contract"),
+        body=bindparam("b_body"),
+    )
 )
 _POINT = {
     name: Prepared(
@@ -152,8 +159,10 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
     return stored
 
 
-async def finish(connection: AsyncConnection, scope: str, status_code: int, body: str) -> bool:
+async def finish(
+    connection: AsyncConnection, scope: str, status: int, body: str, contract: int | None = None
+) -> bool:
     """Store the answer unless there is one, or the key stands for a hold; returns whether it was
     stored."""
-    parameters = {"b_scope": scope, "b_status": status_code, "b_body": body}
+    parameters = {"b_scope": scope, "b_status": status, "b_contract": contract, "b_body": body}
     return await _FINISH.run(connection, parameters) == 1

@@ -14,6 +14,7 @@ from solward.database.window_clock import Moment
 from solward.solana.token_list import TokenList
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
+from solward.types.errors import RateReached
 from solward.types.guardrail import COSTS, SOL, Intent, Operation, TransactionEffects
 from solward.types.money import SOL_DECIMALS
 from solward.vault.grants import judged as judged_form
@@ -151,6 +152,7 @@ class Granted:
                 reason=self.reason,
                 numbers=self.numbers,
                 passing=self.decision.refused.why in _PASSING,
+                cause=RateReached if self.decision.refused.why is Why.RATE else None,
             )
         return replace(verdict, hold=self.reason) if self.decision.held else verdict
 

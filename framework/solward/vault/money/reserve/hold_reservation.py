@@ -87,6 +87,7 @@ class Judged:
             guardrails_applied=applied,
             error=reason,
             retry_after_s=None,
+            cause=None,
         )
         return replace(self, record=record, numbers=None, passing=False)
 

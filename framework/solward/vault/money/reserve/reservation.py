@@ -608,6 +608,7 @@ class Reserver:
             guardrails_applied=verdict.applied,
             error=verdict.reason,
             retry_after_s=verdict.retry_after_s,
+            cause=verdict.cause,
         )
         hold = verdict.hold if verdict.allowed else None
         return Judged(

@@ -21,6 +21,7 @@ from solward.vault.custody import Wallets
 from solward.vault.guardrails import expected_debit, max_debit
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash
+from solward.vault.money.failures import ended_by
 from solward.vault.money.judge.assess import Assessment, Assessor
 from solward.vault.money.request import Draft
 from solward.vault.money.reserve.reservation import Reservation, Reserver
@@ -90,7 +91,7 @@ class Signing:
             failed = await self._reserver.release(
                 record, text, key_failure=broken, trace=reservation.trace
             )
-            raise TransactionFailed(text, failed) from error
+            raise TransactionFailed(text, ended_by(error, failed)) from error
 
     async def _write(
         self,
