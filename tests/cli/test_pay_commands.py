@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from tests.promises import promise
 from tests.support.cli import Live
 from tests.support.http import Handler, served_in_thread
 
@@ -73,12 +74,14 @@ class Scripted:
 
     Attributes:
         answers: path and query -> status and JSON.
+        headers: of every answer.
         asked: method and path, JSON, and Idempotency-Key of each request that was no GET.
     """
 
     url: str
     home: Path
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, Any, str | None]] = field(default_factory=list)
 
     def run(self, *arguments: str, **options: Any) -> Result:
@@ -103,7 +106,7 @@ def service(tmp_path: Path) -> Iterator[Scripted]:
             status, answer = made.answers.get(path, (404, {"error": "Payment not found"}))
             text = jsontext.dumps(answer).encode()
             own = {"Content-Type": "application/json", "Solward-Api": "v1"}
-            self.reply(status, text, own)
+            self.reply(status, text, own | made.headers)
 
     with served_in_thread(Serving) as url:
         made = Scripted(url, tmp_path)
@@ -257,6 +260,15 @@ def test_json_is_the_services_answer_whole(service: Scripted) -> None:
     result = service.curl("--json")
     assert result.exit_code == 5
     assert jsontext.loads(result.stdout) == answered(500, served="no")[1]
+
+
+@promise("error-class-under-both")
+@pytest.mark.parametrize("status", [403, 409, 422, 429, 502, 503])
+def test_a_refusal_ends_alike_where_its_status_is_semantic(service: Scripted, status: int) -> None:
+    service.headers["Solward-Contract-Status"] = "500"
+    service.pays((status, {"error": "Transaction blocked by guardrail grants: no"}))
+    result = service.curl()
+    assert (result.exit_code, "guardrail grants" in result.stderr) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,6 +138,35 @@ async def test_a_message_is_of_the_type_of_json(shared_api: Api, given: str, sta
     answer = await post(shared_api, Content_Type=given)
     assert answer.status == status, answer.text
     assert status == 200 or "Content-Type must be application/json" in answer.error
+
+
+@promise("error-class-under-both")
+async def test_a_tool_that_is_refused_says_the_same_whatever_statuses_are_set(
+    tmp_path: Path,
+) -> None:
+    told = []
+    for statuses in ("contract", "semantic"):
+        async with serving_api(tmp_path / statuses, error_status=statuses) as api:
+            wallet = await api.wallet(1)
+            sent = {"wallet": wallet, "to": STRANGER}
+            calls = [("transfer", sent | {"amount": amount}) for amount in (5, 5, 1.5)]
+            found = [await tool(api, name, arguments) for name, arguments in calls]
+            found.append(await tool(api, "burn_tokens", {"wallet": wallet, "mint": "USDC",
+                                                         "amount": 1}))  # fmt: skip
+            # Each call that was refused is over: the same one again is another transaction.
+            records = await api.records(wallet)
+            told.append((found, [each["status"] for each in records]))
+            again = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 5})
+            assert again.status == (403 if statuses == "semantic" else 500)
+    by_contract, semantic = told
+    assert semantic == by_contract
+    assert semantic[1] == ["failed", "blocked", "blocked", "confirmed"]
+    assert [failed for failed, _ in semantic[0]] == [True] * 4
+    blocked, twice, failed, few = (text for _, text in semantic[0])
+    assert blocked == twice
+    assert blocked.startswith("Transaction blocked by guardrail max_per_tx: 5 SOL is more than")
+    assert "insufficient balance" in failed
+    assert "the wallet has no token account of" in few
 
 
 @pytest.mark.asyncio(loop_scope="module")

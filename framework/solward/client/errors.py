@@ -20,6 +20,9 @@
             │                          `transaction_id`, `retry_after_s`
             └── ServerError       any other 5xx
 
+These statuses are the contract's. A service with `ERROR_STATUS=semantic` may answer with others;
+its header `Solward-Contract-Status` then has the contract's, so that the class is the same.
+
 None of them holds the token.
 """
 
@@ -30,7 +33,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from solward.types.errors import RETRY_HEADER, RULE_HEADER, TRANSACTION_HEADER, SolwardError
+from solward.types.errors import (
+    CONTRACT_HEADER,
+    RETRY_HEADER,
+    RULE_HEADER,
+    TRANSACTION_HEADER,
+    SolwardError,
+)
 
 
 class ClientError(SolwardError):
@@ -92,6 +101,7 @@ class ApiError(ClientError):
     """The service answered with an error; `str()` is its text.
 
     Attributes:
+        status: of the answer.
         rule: of a transaction that a guardrail blocked, the guardrail; else None.
         transaction_id: of a transaction that was blocked or failed, its record; else None.
         retry_after_s: seconds after which the call may succeed, where the service says so.
@@ -134,12 +144,6 @@ class Conflict(ApiError):
 class RateLimited(ApiError):
     """Too many requests; `retry_after_s` is when to try again, where the service says so."""
 
-    def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
-        super().__init__(status, message)
-        # Copies and pickles are made with these.
-        self.args = (status, message, retry_after_s)
-        self.retry_after_s = retry_after_s
-
 
 class Refused(ApiError):
     """A guardrail blocked the transaction, or it failed; its record is stored."""
@@ -159,17 +163,18 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     413: BadRequest,
     415: BadRequest,
     422: BadRequest,
+    429: RateLimited,
 }
 
 
 def error_of(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
     """The error of an answer."""
-    retry_after_s = seconds(headers.get(RETRY_HEADER))
-    error = _error_of(status, message, retry_after_s, money)
+    # Of the contract's other statuses the class is the same as of the answer's.
+    error = _kind(500 if headers.get(CONTRACT_HEADER) == "500" else status, money)(status, message)
     rule = headers.get(RULE_HEADER)
     error.rule = None if rule is None else unquote(rule)
     error.transaction_id = headers.get(TRANSACTION_HEADER)
-    error.retry_after_s = retry_after_s
+    error.retry_after_s = seconds(headers.get(RETRY_HEADER))
     return error
 
 
@@ -180,11 +185,9 @@ def seconds(header: str | None) -> float | None:
     return float(header)
 
 
-def _error_of(status: int, message: str, retry_after_s: float | None, money: bool) -> ApiError:
-    if status == 429:
-        return RateLimited(status, message, retry_after_s)
+def _kind(status: int, money: bool) -> type[ApiError]:
     if status == 500 and money:
-        return Refused(status, message)
+        return Refused
     if status >= 500:
-        return ServerError(status, message)
-    return _BY_STATUS.get(status, ApiError)(status, message)
+        return ServerError
+    return _BY_STATUS.get(status, ApiError)
