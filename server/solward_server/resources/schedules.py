@@ -20,8 +20,8 @@ from solward_server.http.body import Body, json_response, query_limit, query_tex
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import first_use, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
-from solward_server.openapi.operation import Errors, Operation, body_of, operation, success
+from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY, Errors
+from solward_server.openapi.operation import Operation, body_of, operation, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID, path_parameter, query
 
 NOT_YOURS = "An API key changes the schedules that it made alone"
