@@ -321,6 +321,7 @@ async def test_what_a_purchase_in_steps_brings_home_does_not_count_for_another(
     assert (await swaps.swap("SOL", "USDC", 1)).status is TransactionStatus.CONFIRMED
 
 
+@promise("purchases-follow-each-other")
 async def test_what_a_pocket_brings_home_of_any_mint_counts_for_no_swap(swaps: SwapBench) -> None:
     """A purchase in steps leaves another token in its pocket than it buys, which its sweep brings
     home; meanwhile the market takes all that a swap into that token pays."""
@@ -358,6 +359,7 @@ async def test_what_a_pocket_brings_home_of_any_mint_counts_for_no_swap(swaps: S
     assert (await swaps.swap("SOL", "USDC", 2)).status is TransactionStatus.CONFIRMED
 
 
+@promise("purchases-follow-each-other")
 async def test_no_pocket_is_filled_or_emptied_while_a_swap_asserts_a_sum(
     swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +393,7 @@ async def test_no_pocket_is_filled_or_emptied_while_a_swap_asserts_a_sum(
     await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, left.address)
 
 
+@promise("swap-minimum-asserted")
 async def test_an_answer_that_says_it_is_older_is_none(swaps: SwapBench) -> None:
     """A proxy that does not know `minContextSlot` says honestly how old its answer is."""
     wire, account = swaps.bench.wire, str(ata(swaps.user, USDC_POOL.mint))
