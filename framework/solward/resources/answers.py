@@ -125,7 +125,10 @@ def answer_schema(kind: type[Answer]) -> Schema:
         declared = declared_fields(kind).get(each.name)
         if not each.path and _is_answer(each.kind):
             # More of the same JSON, there where it was asked for.
-            made["properties"] |= answer_schema(each.kind)["properties"]
+            more = answer_schema(each.kind)
+            made["properties"] |= more["properties"]
+            if not each.is_optional:
+                made.setdefault("required", []).extend(more.get("required", ()))
             continue
         if declared is None:
             continue
