@@ -35,12 +35,7 @@ class Guardrails(Request):
     """An agent's own limits; what is left out is the service's."""
 
     max_sol_per_transaction: Decimal | int | None = declared(
-        Sol(
-            "SOL in one transaction.",
-            title="Most SOL in a transaction",
-            example=0.5,
-        ),
-        default=None,
+        Sol("SOL in one transaction.", title="Most SOL in a transaction", example=0.5), default=None
     )
     max_transactions_per_minute: int | None = declared(
         Whole(
@@ -53,12 +48,7 @@ class Guardrails(Request):
         default=None,
     )
     daily_spending_limit_sol: Decimal | int | None = declared(
-        Sol(
-            "SOL in any 24 hours.",
-            title="Most SOL in 24 hours",
-            example=10,
-        ),
-        default=None,
+        Sol("SOL in any 24 hours.", title="Most SOL in 24 hours", example=10), default=None
     )
     max_costs_sol_per_day: Decimal | int | None = declared(
         Sol(

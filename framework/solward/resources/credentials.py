@@ -249,14 +249,7 @@ class CreatedAdmin(Answer):
 
 
 KEY_CALLS = (
-    Call(
-        "create",
-        "Make an API key, returned only here.",
-        "POST",
-        "/keys",
-        NewKey,
-        CreatedKey,
-    ),
+    Call("create", "Make an API key, returned only here.", "POST", "/keys", NewKey, CreatedKey),
     Call(
         "rotate",
         "Give a key another secret, returned only here; raises `NotFoundError`.",

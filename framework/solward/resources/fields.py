@@ -125,7 +125,7 @@ class Field:
     @property
     def takes(self) -> str:
         """What it takes, in words."""
-        return self._article
+        return self._takes.format(self=self)
 
     @property
     def label(self) -> str:
@@ -140,6 +140,7 @@ class Field:
     """Its type in calls of the client, which `solward.client.arguments` names."""
     _type = "string"
     _article = "a string"
+    _takes = "{self._article}"
 
     def _read(self, value: object) -> Any:
         raise NotImplementedError
@@ -167,12 +168,13 @@ class Text(Field):
     pattern: str = ""
     form: str = ""
 
+    _takes = "text of 1 to {self.most} characters"
+
     @property
     def takes(self) -> str:
         """See `Field.takes`."""
-        return (
-            f"1 to {self.most} {self.form}" if self.form else f"text of 1 to {self.most} characters"
-        )
+        given = f"1 to {self.most} {self.form}" if self.form else self._takes
+        return given.format(self=self)
 
     def labelled(self) -> Schema:
         """See `Field.labelled`."""
@@ -207,10 +209,7 @@ class Text(Field):
 class Line(Text):
     """One line of printable text, read without the spaces around it."""
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return f"one line of 1 to {self.most} characters"
+    _takes = "one line of 1 to {self.most} characters"
 
     def _read(self, value: object) -> Any:
         if not isinstance(value, str) or not value.strip():
@@ -242,10 +241,7 @@ class Token(Text):
 class Address(Text):
     """A base58 address."""
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return "an address"
+    _takes = "an address"
 
     def _bounds(self) -> Schema:
         return {"minLength": 32, "maxLength": 44}
@@ -312,10 +308,7 @@ class Time(Text):
 
     argument = "datetime"
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return "ISO 8601 with a zone"
+    _takes = "ISO 8601 with a zone"
 
     def _read(self, value: object) -> Any:
         given = Text._read(self, value)
@@ -338,10 +331,7 @@ class Time(Text):
 class Moment(Text):
     """A time of a request that is stored: ISO 8601 with a zone, of the years 1970 to 2199."""
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return "ISO 8601 with a zone, up to the year 2199"
+    _takes = "ISO 8601 with a zone, up to the year 2199"
 
     def _read(self, value: object) -> Any:
         try:
@@ -443,10 +433,7 @@ class Whole(Number):
     least: int = 0
     most: int = 0
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return f"a whole number from {self.least:,} to {self.most:,}"
+    _takes = "a whole number from {self.least:,} to {self.most:,}"
 
     def _read(self, value: object) -> Any:
         given = Decimal(Number._read(self, value))
@@ -486,10 +473,7 @@ class Texts(Field):
     _type = "array"
     _article = "an array"
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return f"at most {self.most} texts of 1 to {self.longest} characters"
+    _takes = "at most {self.most} texts of 1 to {self.longest} characters"
 
     def _read(self, value: object) -> Any:
         if (
@@ -557,10 +541,7 @@ class Usd(Number):
 
     most: int = 0
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return f"US dollars, more than 0 and at most {self.most:,}"
+    _takes = "US dollars, more than 0 and at most {self.most:,}"
 
     def _read(self, value: object) -> Any:
         amount = Decimal(Number._read(self, value))
@@ -596,10 +577,7 @@ class GrantList(Field):
     _type = "array"
     _article = "an array"
 
-    @property
-    def takes(self) -> str:
-        """See `Field.takes`."""
-        return "[grants](grants.md), or their sentences"
+    _takes = "[grants](grants.md), or their sentences"
 
     def _read(self, value: object) -> Any:
         return value
