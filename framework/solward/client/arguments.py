@@ -152,7 +152,7 @@ def _sent(field: Field, value: Any) -> Any:
         case Parameters():
             refuse_floats(value, field.name)
             return value
-        case Json():
+        case Json() if field.floats:
             return without_floats(value)
         case Texts() | GrantList():
             if isinstance(value, str):

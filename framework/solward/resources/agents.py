@@ -141,7 +141,7 @@ _INTERVAL = Whole(
     most=2**31 - 1,
     example=5_000,
 )
-_OPTIONS = Json("By the provider's own schema.")
+_OPTIONS = Json("By the provider's own schema.", floats=True)
 _BESIDE = "each of them is a field of its own there"
 _RAILS = Part(
     "Its own limits; each may stand beside it instead.",

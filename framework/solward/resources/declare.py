@@ -2,8 +2,6 @@
 
 @resource
 class NewSecret(Request):
-    \"\"\"Another secret for an API key.\"\"\"
-
     overlap_seconds: int = declared(Whole("How long ...", least=0, most=86_400), default=3_600)
 """
 
@@ -18,6 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 from solward.resources.fields import (
     REQUIRED,
     Field,
+    Json,
     Schema,
     Setting,
     camel,
@@ -149,20 +148,10 @@ def request_example(kind: type[Request]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Field):
+class Part(Json):
     """An object with the fields of `kind`."""
 
     kind: type[Request] = Request
-
-    argument = "Mapping[str, Any]"
-
-    _type = "object"
-    _article = "an object"
-
-    def _read(self, value: object) -> Any:
-        if not isinstance(value, Mapping):
-            raise InvalidRequest(f"{self.json} must be an object")
-        return value
 
     def schema(self) -> Schema:
         """See `Field.schema`."""

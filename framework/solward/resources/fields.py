@@ -302,6 +302,9 @@ class Choice(Text):
         return {"enum": list(self.options)}
 
 
+_NO_TIME: Final = " must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
+
+
 @dataclass(frozen=True, slots=True)
 class Time(Text):
     """A time: of a request ISO 8601 with a zone, of an answer UTC with milliseconds."""
@@ -315,9 +318,7 @@ class Time(Text):
         try:
             ms_of(given)
         except (ValueError, OverflowError):
-            raise InvalidRequest(
-                f"{self.json} must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
-            ) from None
+            raise InvalidRequest(self.json + _NO_TIME) from None
         return given
 
     def _form(self) -> Schema:
@@ -339,9 +340,7 @@ class Moment(Text):
         except (ValueError, OverflowError):
             found = -1
         if not 0 <= found <= _LATEST_MS:
-            raise InvalidRequest(
-                f"{self.json} must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
-            )
+            raise InvalidRequest(self.json + _NO_TIME)
         return value
 
     argument = "datetime | str"
@@ -522,7 +521,9 @@ class Shape(Field):
 
 @dataclass(frozen=True, slots=True)
 class Json(Field):
-    """An object whose fields are declared elsewhere."""
+    """An object whose fields are declared elsewhere. Where `floats`, none of them is money."""
+
+    floats: bool = False
 
     argument = "Mapping[str, Any]"
 

@@ -18,11 +18,6 @@ _DAYS = {
 }
 
 
-def request_form(fields: Iterable[Field]) -> RequestForm:
-    """A form at the current place of the page."""
-    return RequestForm(fields)
-
-
 def form_schema(fields: Iterable[Field]) -> dict[str, Any]:
     """The schema of a form with the fields that the dashboard has."""
     shown = [each for each in fields if "dashboard" not in each.left_out]
@@ -35,7 +30,7 @@ def form_schema(fields: Iterable[Field]) -> dict[str, Any]:
 
 
 class RequestForm(Form):
-    """Its values are the arguments of the client's call."""
+    """A form at the current place of the page. Its values are the client's arguments."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self._declared = tuple(fields)

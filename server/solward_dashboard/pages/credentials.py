@@ -17,7 +17,7 @@ from solward.types.roles import Role, unenforced
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, notify_error, result_of, shown_once, titled
 from solward_dashboard.forms.form import FormError
-from solward_dashboard.forms.request_form import request_form
+from solward_dashboard.forms.request_form import RequestForm
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.wording import ago, day, plain
 
@@ -215,7 +215,7 @@ class _Page:
         fields = [each for each in fields_of(self._kind.request) if each.name != field]
         label = next(each for each in fields_of(self._kind.request) if each.name == field).label
         with titled(f"New {self._kind.noun}") as dialog:
-            form = request_form(fields)
+            form = RequestForm(fields)
             chosen = ui.select(self._choices, value=first, label=label)
             chosen.props('outlined dense data-testid="choice"').classes("sw-field")
             with ui.element("div").classes("sw-row sw-end"):

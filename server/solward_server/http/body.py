@@ -193,14 +193,6 @@ def body_number(body: Body, field: str, default: int | None = None) -> int | Dec
     return value
 
 
-def body_flag(body: Body, field: str) -> bool:
-    """A field that is true or false, false where it is absent."""
-    value = body.get(field)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidRequest(f"{field} must be true or false")
-    return value is True
-
-
 def body_whole(body: Body, field: str, default: int | None, lowest: int, highest: int) -> int:
     """A whole-number field within bounds; `5.0` is 5."""
     value = body_number(body, field, default)

@@ -26,7 +26,7 @@ from solward.types.recipient_names import RecipientNames
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import notify_error, result_of, titled
 from solward_dashboard.forms.form import RECIPIENT_HINT, FormError
-from solward_dashboard.forms.request_form import request_form
+from solward_dashboard.forms.request_form import RequestForm
 from solward_dashboard.frame import Freshness, Poll, frame
 from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.rows import Filter, changed, moment, row, row_changes
@@ -415,7 +415,7 @@ async def edit_contacts(contacts: tuple[Contact, ...]) -> None:
     with titled("Contacts", wide=True) as dialog:
         ui.label(_ABOUT).classes("sw-dim sw-text")
         rows = ui.element("div").classes("sw-points").props('data-testid="contacts"')
-        form = request_form(fields_of(request))
+        form = RequestForm(fields_of(request))
         add = ui.button("Add").props('no-caps unelevated data-testid="add-contact"')
         add.classes("sw-needs-policy")
         with ui.element("div").classes("sw-row sw-end"):
