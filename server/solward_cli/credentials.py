@@ -185,7 +185,7 @@ async def revoke_admin(call: ServiceCall, admin: str, yes: bool) -> RenderableTy
     from solward_cli.render import plain, visible
 
     found = _revoked("admin credential", admin, await call.client.admins.list(), yes)
-    made = await call.client.admins.revoke(found.id)
+    made = (await call.client.admins.revoke(found.id)).made
     if made and not call.as_json:
         names = ", ".join(visible(each.name) for each in made)
         click.echo(f"It had made others, which stay: {names}", err=True)

@@ -78,7 +78,7 @@ async def approve(call: ServiceCall, hold_id: str, note: str | None, yes: bool) 
     if not yes:
         show(_render(found), err=call.as_json)
         confirmed("Approve this?", yes)
-    decided = await call.client.holds.approve(found.id, note)
+    decided = await call.client.holds.approve(found.id, note=note)
     refusal = await _refusal(call, decided)
     if decided.state == "refused":
         click.echo("It was approved, and refused when it was judged again.", err=True)
@@ -93,7 +93,7 @@ async def approve(call: ServiceCall, hold_id: str, note: str | None, yes: bool) 
 async def deny(call: ServiceCall, hold_id: str, note: str | None) -> RenderableType:
     """Refuse HOLD for good; its caller is told."""
     found = await _find(call, hold_id)
-    return _render(await call.client.holds.deny(found.id, note))
+    return _render(await call.client.holds.deny(found.id, note=note))
 
 
 async def _refusal(call: ServiceCall, found: Hold) -> str | None:

@@ -181,9 +181,9 @@ class Login:
             return False, None
         client, refused = client_of(self._options, given)
         try:
-            role, credential = await client.admins.own()
-            assert credential is not None, "the admin secret does not begin so"
-            return True, Visitor(client, credential.name, role, refused)
+            own = await client.admins.own()
+            assert own.admin is not None, "the admin secret does not begin so"
+            return True, Visitor(client, own.admin.name, own.role, refused)
         except Unauthorized:
             await client.close()
             return False, None

@@ -112,7 +112,7 @@ async def ask_role() -> None:
     """Ask once what the shared secret may do; where the service is away, at the next call again."""
     if _client and not _shared_role:
         with suppress(ClientError):
-            _shared_role[:] = [(await _client[0].admins.own())[0]]
+            _shared_role[:] = [(await _client[0].admins.own()).role]
 
 
 def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

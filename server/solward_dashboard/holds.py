@@ -12,6 +12,8 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import Hold, Transaction
+from solward.resources.declare import fields_of
+from solward.resources.holds import MAX_NOTE, HoldNote
 from solward.solana.token_list import TokenList, known_decimals
 from solward.types.errors import SolwardError
 from solward.types.money import SOL_DECIMALS, format_sol
@@ -20,7 +22,7 @@ from solward_dashboard.dialogs import fact, notify_error, result_of, titled
 from solward_dashboard.people import People
 from solward_dashboard.wording import day, exact, left, local_times
 
-_MAX_NOTE = 500
+(NOTE,) = fields_of(HoldNote)
 _CLASSES = {
     "held": "sw-pending",
     "approved": "sw-pending",
@@ -193,7 +195,7 @@ class HoldCards:
                 return
             call = api().holds.approve if verb == "Approve" else api().holds.deny
             try:
-                ended = await call(hold.id, note or None)
+                ended = await call(hold.id, note=note or None)
             except SolwardError as error:
                 notify_error(error)
             else:
@@ -223,7 +225,7 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
                 fact("May be approved until", _until(hold))
             ui.label("It is judged once more: an approval passes no limit.").classes("sw-dim")
         note = (
-            ui.input("Note (optional)").classes("sw-field").props(f"outlined maxlength={_MAX_NOTE}")
+            ui.input("Note (optional)").classes("sw-field").props(f"outlined maxlength={MAX_NOTE}")
         )
         with ui.element("div").classes("sw-decide"):
             back = ui.button("Cancel", color=None, on_click=lambda: dialog.submit(None))

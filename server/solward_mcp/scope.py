@@ -82,7 +82,7 @@ class WalletScope:
 
     async def _own_key(self) -> ApiKey | None:
         """The caller's key; None for the operator's secret or credential."""
-        return await self.client.keys.own()
+        return (await self.client.keys.own()).key
 
     async def _wallet_required(self) -> str:
         names = [wallet.name for wallet in await self.client.wallets.list()]

@@ -234,7 +234,7 @@ async def test_what_is_held_is_told_once_and_paid_once(
         with pytest.raises(Held) as caught:
             await asker.wallets.transfer(wallet.id, **again)
         assert caught.value.hold_id == hold.id
-        decided = await client.holds.approve(hold.id, "as agreed")
+        decided = await client.holds.approve(hold.id, note="as agreed")
         assert (decided.state, decided.decided_by, decided.note) == (
             "executed", "admin", "as agreed",
         )  # fmt: skip

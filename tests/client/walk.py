@@ -220,7 +220,7 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     key = await client.keys.create(
         name="ci", rate_limit=2, spending_limit_sol=1, permissions=["read"], wallet_id=wallet.id
     )
-    assert await client.keys.own() is None
+    assert (await client.keys.own()).key is None
     (listed,) = await client.keys.list()
     assert (listed.id, listed.name, listed.wallet_id) == (key.id, "ci", wallet.id)
     assert (listed.permissions, listed.last_used_at) == (("read",), None)
@@ -268,11 +268,12 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
 
 
 async def _admins(client: SolwardClient) -> None:
-    assert await client.admins.own() == (Role.POLICY, None)
+    own = await client.admins.own()
+    assert (own.role, own.admin) == (Role.POLICY, None)
     made = await client.admins.create(name="night", role=Role.READ)
     (listed,) = await client.admins.list()
     assert (listed.id, listed.name, listed.role) == (made.credential.id, "night", Role.READ)
-    assert await client.admins.revoke(listed.id) == ()
+    assert (await client.admins.revoke(listed.id)).made == ()
     assert await client.admins.list() == ()
 
 

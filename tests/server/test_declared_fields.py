@@ -14,8 +14,9 @@ import pytest
 from tests.promises import promise
 from tests.support.services import serving_api
 
-from solward.client.administration import Admins, Contacts, Keys
+from solward.client.administration import Contacts
 from solward.client.agents import Agents
+from solward.client.requests import Admins, Holds, Keys
 from solward.client.schedules import Schedules
 from solward.operations.generate import CALLS
 from solward.resources.agents import AgentChange, NewAgent
@@ -23,14 +24,17 @@ from solward.resources.contacts import NewContact
 from solward.resources.credentials import NewAdmin, NewKey, NewSecret
 from solward.resources.declare import Part, Request, fields_of, request_example
 from solward.resources.fields import Field, GrantList, Json, Setting
+from solward.resources.holds import HoldNote
 from solward.resources.schedules import ChangedSchedule, NewSchedule
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_cli.agent.command import agent
 from solward_cli.contacts import contacts
 from solward_cli.credentials import admin, key
+from solward_cli.hold import hold
 from solward_cli.schedule import schedule
 from solward_dashboard.forms.request_form import form_schema
+from solward_dashboard.holds import NOTE
 from solward_dashboard.pages.agents.fields import change_parameters, create_parameters
 from solward_dashboard.pages.credentials import ADMINS, KEYS
 from solward_dashboard.pages.transactions import page as transactions
@@ -62,6 +66,12 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
     NewSecret: ("POST /keys/{keyId}/rotate", Keys.rotate, key.commands["rotate"], set()),
     NewAdmin: ("POST /admins", Admins.create, admin.commands["add"], page(ADMINS)),
     NewContact: ("POST /contacts", Contacts.put, contacts.commands["add"], page(transactions)),
+    HoldNote: (
+        "POST /holds/{holdId}/approve",
+        Holds.approve,
+        hold.commands["approve"],
+        {NOTE.name},
+    ),
     NewAgent: (
         "POST /agents",
         Agents.create,
@@ -95,7 +105,9 @@ FIELDS = [
 
 
 def test_every_request_is_looked_at() -> None:
-    assert SURFACES.keys() == {each.request for calls in CALLS.values() for each in calls}
+    assert SURFACES.keys() == {
+        each.request for calls in CALLS.values() for each in calls if each.has_body
+    }
 
 
 @promise("fields-on-every-surface")

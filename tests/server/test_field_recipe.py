@@ -63,7 +63,7 @@ from pathlib import Path
 
 from tests.support.services import serving_api
 
-from solward.client.administration import Keys
+from solward.client.requests import Keys
 from solward.resources.credentials import NewKey
 from solward.resources.declare import fields_of
 from solward_cli.credentials import key

@@ -57,7 +57,7 @@ from solward.client.models import (
 )
 from solward.client.operations import Operations
 from solward.client.payments import PaidAnswer, Payment, PaymentQuote
-from solward.client.policy import Hold, Policy, PrincipalGrants
+from solward.client.policy import Policy, PrincipalGrants
 from solward.client.webhook import (
     AlertDelivery,
     Delivery,
@@ -76,6 +76,7 @@ from solward.resources.credentials import (
     KeyDetails,
     RotatedKey,
 )
+from solward.resources.holds import Hold
 from solward.resources.schedules import Schedule, ScheduleRun
 from solward.resources.transactions import NetworkFee, Transaction
 from solward.resources.wallets import Stake, Wallet

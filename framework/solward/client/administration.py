@@ -1,4 +1,4 @@
-"""What operators manage: `client.admins`, `.contacts`, `.keys` and `.plugin_state`."""
+"""What operators manage: `client.contacts` and `.plugin_state`."""
 
 from __future__ import annotations
 
@@ -6,64 +6,9 @@ from typing import Any
 
 from solward.client.arguments import segment
 from solward.client.http import Http
-from solward.client.requests import AdminRequests, ContactRequests, KeyRequests
+from solward.client.requests import ContactRequests
 from solward.resources.answers import Raw
 from solward.resources.contacts import Contact
-from solward.resources.credentials import AdminCredential, ApiKey
-from solward.types.roles import Role
-
-
-class Admins(AdminRequests):
-    """Admin credentials; to create and revoke needs the admin secret or the role `policy`."""
-
-    async def list(self) -> tuple[AdminCredential, ...]:
-        """Every credential's record, oldest first."""
-        answer = await self._http.get("/admins")
-        return self._http.read_list(AdminCredential.of, answer, "admins")
-
-    async def own(self) -> tuple[Role, AdminCredential | None]:
-        """What this client's credential may do, and its record; None for the admin secret.
-
-        Raises:
-            Unauthorized: it is an API key, or has ended.
-        """
-        answer = await self._http.get("/admins/self")
-        return self._http.read(
-            lambda raw: (
-                Role(raw["role"]),
-                None if raw["admin"] is None else AdminCredential.of(raw["admin"]),
-            ),
-            answer,
-        )
-
-    async def revoke(self, admin_id: str) -> tuple[AdminCredential, ...]:
-        """Revoke a credential at once; raises `NotFoundError`.
-
-        Returns:
-            The credentials that it made, which stay.
-        """
-        answer = await self._http.send("DELETE", f"/admins/{segment(admin_id, 'admin_id')}")
-        return self._http.read_list(AdminCredential.of, answer, "made")
-
-
-class Keys(KeyRequests):
-    """API keys; all but `own` needs the admin secret."""
-
-    async def list(self, *, details: bool = False) -> tuple[ApiKey, ...]:
-        """Every key's record, oldest first; `details` adds its limits and when it ends."""
-        query = {"details": "true"} if details else {}
-        return self._http.read_list(ApiKey.of, await self._http.get("/keys", query), "keys")
-
-    async def own(self) -> ApiKey | None:
-        """The record of the key that this client has, with its details; None for the admin."""
-        answer = await self._http.get("/keys/self")
-        return self._http.read(
-            lambda raw: None if raw["key"] is None else ApiKey.of(raw["key"]), answer
-        )
-
-    async def revoke(self, key_id: str) -> None:
-        """Revoke a key at once; raises `NotFoundError`."""
-        await self._http.send("DELETE", f"/keys/{segment(key_id, 'key_id')}")
 
 
 class Contacts(ContactRequests):

@@ -138,7 +138,8 @@ def requested(kind: type[Request], **given: Any) -> dict[str, Any]:
         TypeError: an amount is a float.
         InvalidRequest: an amount is no number, or a time has no zone.
     """
-    return json_fields(**{each.name: _sent(each, given[each.name]) for each in fields_of(kind)})
+    sent = {each.json: _sent(each, given[each.name]) for each in fields_of(kind)}
+    return {name: value for name, value in sent.items() if value is not None}
 
 
 def _sent(field: Field, value: Any) -> Any:

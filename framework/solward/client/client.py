@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from solward.client.administration import Admins, Contacts, Keys, PluginState
+from solward.client.administration import Contacts, PluginState
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
 from solward.client.arguments import json_fields
@@ -18,7 +18,8 @@ from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http, ServerSentEvent, read_answer
 from solward.client.models import AuditFilter, AuditPage, Event, Frozen, Health, Setting, Switch
 from solward.client.payments import Payments
-from solward.client.policy import Holds, Policies
+from solward.client.policy import Policies
+from solward.client.requests import Admins, Holds, Keys
 from solward.client.schedules import Schedules
 from solward.client.wallets import Transactions, Wallets
 

@@ -356,8 +356,15 @@ def _request(
             content = jsontext.dumps(dict(body)).encode()
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
-    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    parameters = {name: _text(value) for name, value in query.items() if value is not None}
     return _Request(method, path, parameters, content, sent)
+
+
+def _text(value: Any) -> str:
+    """A value as a query has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _short(text: str) -> str:

@@ -1,16 +1,14 @@
-"""`client.policy` and `client.holds`, and what they answer, typed."""
+"""`client.policy`, and what it answers, typed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from solward.client.arguments import json_fields, segment
 from solward.client.http import Http
-from solward.resources.answers import Answer, Raw, named, sol
+from solward.resources.answers import Answer, Raw, named
 
 Grants = Sequence[Mapping[str, Any] | str]
 """Grants as JSON, or the sentences that say them."""
@@ -74,58 +72,8 @@ class Policies:
         return self._http.read(dict, await self._http.send("POST", "/policy/replay", body))
 
 
-class Holds:
-    """What waits for a person."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    async def list(
-        self,
-        *,
-        wallet_id: str | None = None,
-        is_open: bool | None = None,
-        limit: int = 50,
-        before: str | None = None,
-    ) -> tuple[Hold, ...]:
-        """Those that this token may see, newest first.
-
-        Args:
-            is_open: only those that may still move money, or only the others.
-            before: a hold's id: only older ones.
-        """
-        only = None if is_open is None else str(is_open).lower()
-        query = json_fields(wallet_id=wallet_id, open=only, limit=limit, before=before)
-        return self._http.read_list(Hold.of, await self._http.get("/holds", query), "holds")
-
-    async def get(self, hold_id: str) -> Hold:
-        """One hold by its id; raises `NotFoundError`."""
-        return self._http.read(Hold.of, await self._http.get(_path(hold_id)))
-
-    async def approve(self, hold_id: str, note: str | None = None) -> Hold:
-        """Let it be made, once, and return how it stands then; again it changes nothing.
-
-        Raises:
-            Forbidden: this token may not decide it.
-            Conflict: it has ended.
-        """
-        return await self._decide(hold_id, "approve", note)
-
-    async def deny(self, hold_id: str, note: str | None = None) -> Hold:
-        """Refuse it for good; raises as `approve`."""
-        return await self._decide(hold_id, "deny", note)
-
-    async def _decide(self, hold_id: str, way: str, note: str | None) -> Hold:
-        answer = await self._http.send("POST", f"{_path(hold_id)}/{way}", json_fields(note=note))
-        return self._http.read(Hold.of, answer)
-
-
 def _path_of(principal: str) -> str:
     return f"/policy/{segment(principal, 'principal')}"
-
-
-def _path(hold_id: str) -> str:
-    return f"/holds/{segment(hold_id, 'hold_id')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,45 +116,3 @@ class PrincipalGrants(Answer):
     version: int
     grants: tuple[Mapping[str, Any], ...] | None
     sentences: tuple[str, ...]
-
-
-def _units(raw: Mapping[str, str]) -> dict[str, int]:
-    return {mint: int(units) for mint, units in raw.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Hold(Answer):
-    """A transaction that waits for a person, or waited.
-
-    Attributes:
-        principal: who asks: `key:<id>` or `agent:<id>`.
-        state: held, approved, executed, refused, denied or expired.
-        sentence: what is asked, and why a person is; `reasons` is the latter alone.
-        lines: what leaves, in smallest units, with the whole address that gets it.
-        costs_sol: network fee and rent, at most.
-        arrives: mint -> the least smallest units that must arrive.
-        repeats: its caller has to ask again once it is approved.
-        decided_by: `admin`, `webhook` or `key:<id>`.
-        transaction_id: of the record that it ended in.
-    """
-
-    id: str
-    wallet_id: str
-    agent_id: str | None
-    principal: str
-    chain: tuple[str, ...]
-    type: str
-    state: str
-    sentence: str
-    reasons: tuple[str, ...]
-    lines: tuple[Mapping[str, Any], ...]
-    costs_sol: Decimal = field(metadata=named("costsLamports", sol))
-    arrives: Mapping[str, int] = field(metadata=named("arrives", _units))
-    details: Mapping[str, Any]
-    repeats: bool
-    created_at: datetime
-    expires_at: datetime
-    decided_by: str | None
-    decided_at: datetime | None
-    note: str | None
-    transaction_id: str | None

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from solward.client.arguments import Amount, exact_fields, requested, segment
 from solward.client.http import Http
-from solward.resources import agents, contacts, credentials, schedules
+from solward.resources import agents, contacts, credentials, holds, schedules
 from solward.resources.answers import A, Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
@@ -24,8 +24,8 @@ class _Requests:
         return self._http.read(kind.of, await self._http.get(f"{path}/{made}"))
 
 
-class KeyRequests(_Requests):
-    """The requests that change one."""
+class Keys(_Requests):
+    """The declared requests."""
 
     async def create(
         self,
@@ -40,7 +40,7 @@ class KeyRequests(_Requests):
         read_only: bool | None = None,
         expires_at: datetime | None = None,
     ) -> credentials.CreatedKey:
-        """Make an API key, returned only here.
+        """Create an API key.
 
         Args:
             name: what uses it, for people.
@@ -55,7 +55,7 @@ class KeyRequests(_Requests):
             read_only: it spends nothing and changes nothing; then without limits and grants.
             expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
         """
-        body = requested(
+        fields = requested(
             credentials.NewKey,
             name=name,
             wallet_id=wallet_id,
@@ -67,42 +67,130 @@ class KeyRequests(_Requests):
             read_only=read_only,
             expires_at=expires_at,
         )
-        answer = await self._http.send("POST", "/keys", body)
+        answer = await self._http.send("POST", "/keys", fields)
         return self._http.read(credentials.CreatedKey.of, answer)
+
+    async def list(self, *, details: bool | None = None) -> tuple[credentials.ApiKey, ...]:
+        """List API keys, the oldest first.
+
+        Args:
+            details: limits, what is spent of them and when each ends, too.
+        """
+        fields = requested(credentials.ListedKeys, details=details)
+        answer = await self._http.get("/keys", fields)
+        return self._http.read_list(credentials.ApiKey.of, answer, "keys")
+
+    async def own(self) -> credentials.OwnKey:
+        """The API key of this request, with its details."""
+        answer = await self._http.get("/keys/self")
+        return self._http.read(credentials.OwnKey.of, answer)
 
     async def rotate(
         self, key_id: str, *, overlap_seconds: int | None = None
     ) -> credentials.RotatedKey:
-        """Give a key another secret, returned only here; raises `NotFoundError`.
+        """Give an API key another secret.
 
         Args:
             overlap_seconds: how long the secret it had goes on working; 3600 where it is None.
         """
-        body = requested(credentials.NewSecret, overlap_seconds=overlap_seconds)
-        answer = await self._http.send("POST", f"/keys/{segment(key_id, 'key_id')}/rotate", body)
+        fields = requested(credentials.NewSecret, overlap_seconds=overlap_seconds)
+        answer = await self._http.send("POST", f"/keys/{segment(key_id, 'key_id')}/rotate", fields)
         return self._http.read(credentials.RotatedKey.of, answer)
 
+    async def revoke(self, key_id: str) -> credentials.Revoked:
+        """Revoke an API key at once."""
+        answer = await self._http.send("DELETE", f"/keys/{segment(key_id, 'key_id')}")
+        return self._http.read(credentials.Revoked.of, answer)
 
-class AdminRequests(_Requests):
-    """The requests that change one."""
+
+class Admins(_Requests):
+    """The declared requests."""
 
     async def create(
         self, *, name: str, role: str, expires_at: datetime | None = None
     ) -> credentials.CreatedAdmin:
-        """Make an admin credential, whose secret is returned only here.
+        """Create an admin credential with a role.
 
         Args:
             name: who or what uses it; no other credential has it.
             role: what it may do.
             expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
         """
-        body = requested(credentials.NewAdmin, name=name, role=role, expires_at=expires_at)
-        answer = await self._http.send("POST", "/admins", body)
+        fields = requested(credentials.NewAdmin, name=name, role=role, expires_at=expires_at)
+        answer = await self._http.send("POST", "/admins", fields)
         return self._http.read(credentials.CreatedAdmin.of, answer)
+
+    async def list(self) -> tuple[credentials.AdminCredential, ...]:
+        """List the admin credentials, the oldest first."""
+        answer = await self._http.get("/admins")
+        return self._http.read_list(credentials.AdminCredential.of, answer, "admins")
+
+    async def own(self) -> credentials.OwnAdmin:
+        """What the credential of the request may do."""
+        answer = await self._http.get("/admins/self")
+        return self._http.read(credentials.OwnAdmin.of, answer)
+
+    async def revoke(self, admin_id: str) -> credentials.RevokedAdmin:
+        """Revoke an admin credential at once."""
+        answer = await self._http.send("DELETE", f"/admins/{segment(admin_id, 'admin_id')}")
+        return self._http.read(credentials.RevokedAdmin.of, answer)
+
+
+class Holds(_Requests):
+    """The declared requests."""
+
+    async def list(
+        self,
+        *,
+        wallet_id: str | None = None,
+        is_open: bool | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> tuple[holds.Hold, ...]:
+        """What waits for a person, and what became of it, the newest first.
+
+        Args:
+            wallet_id: only this wallet's.
+            is_open: only those that may still move money, or only the others.
+            limit: how many at most; 50 where it is None.
+            before: a hold's id: only older ones.
+        """
+        fields = requested(
+            holds.ListedHolds, wallet_id=wallet_id, is_open=is_open, limit=limit, before=before
+        )
+        answer = await self._http.get("/holds", fields)
+        return self._http.read_list(holds.Hold.of, answer, "holds")
+
+    async def get(self, hold_id: str) -> holds.Hold:
+        """One hold."""
+        answer = await self._http.get(f"/holds/{segment(hold_id, 'hold_id')}")
+        return self._http.read(holds.Hold.of, answer)
+
+    async def approve(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
+        """Approve what is held, once.
+
+        Args:
+            note: one line for the record.
+        """
+        fields = requested(holds.HoldNote, note=note)
+        answer = await self._http.send(
+            "POST", f"/holds/{segment(hold_id, 'hold_id')}/approve", fields
+        )
+        return self._http.read(holds.Hold.of, answer)
+
+    async def deny(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
+        """Deny what is held, for good.
+
+        Args:
+            note: one line for the record.
+        """
+        fields = requested(holds.HoldNote, note=note)
+        answer = await self._http.send("POST", f"/holds/{segment(hold_id, 'hold_id')}/deny", fields)
+        return self._http.read(holds.Hold.of, answer)
 
 
 class AgentRequests(_Requests):
-    """The requests that change one."""
+    """The declared requests."""
 
     async def create(
         self,
@@ -147,7 +235,7 @@ class AgentRequests(_Requests):
             template: gives what is left out; `solward agent templates` lists them.
             template_parameters: by the template's schema.
         """
-        body = requested(
+        fields = requested(
             agents.NewAgent,
             max_sol_per_transaction=max_sol_per_transaction,
             max_transactions_per_minute=max_transactions_per_minute,
@@ -166,7 +254,7 @@ class AgentRequests(_Requests):
             template=template,
             template_parameters=template_parameters,
         )
-        answer = await self._http.send("POST", "/agents", body)
+        answer = await self._http.send("POST", "/agents", fields)
         return await self._whole("/agents", agents.Agent, answer)
 
     async def change(
@@ -206,7 +294,7 @@ class AgentRequests(_Requests):
             guardrails: its own limits; each may stand beside it instead.
             grants: what it may do; `[]`: it only reads.
         """
-        body = requested(
+        fields = requested(
             agents.AgentChange,
             max_sol_per_transaction=max_sol_per_transaction,
             max_transactions_per_minute=max_transactions_per_minute,
@@ -222,12 +310,12 @@ class AgentRequests(_Requests):
             guardrails=guardrails,
             grants=grants,
         )
-        answer = await self._http.send("PATCH", f"/agents/{segment(agent_id, 'agent_id')}", body)
+        answer = await self._http.send("PATCH", f"/agents/{segment(agent_id, 'agent_id')}", fields)
         return self._http.read(agents.Agent.of, answer)
 
 
 class ContactRequests(_Requests):
-    """The requests that change one."""
+    """The declared requests."""
 
     async def put(self, *, name: str, address: str) -> contacts.Contact:
         """Name an address, or rename it.
@@ -236,13 +324,13 @@ class ContactRequests(_Requests):
             name: what it is called.
             address: the recipient.
         """
-        body = requested(contacts.NewContact, name=name, address=address)
-        answer = await self._http.send("POST", "/contacts", body)
+        fields = requested(contacts.NewContact, name=name, address=address)
+        answer = await self._http.send("POST", "/contacts", fields)
         return self._http.read(contacts.Contact.of, answer)
 
 
 class ScheduleRequests(_Requests):
-    """The requests that change one."""
+    """The declared requests."""
 
     async def create(
         self,
@@ -276,7 +364,7 @@ class ScheduleRequests(_Requests):
             missed: what becomes of due times at which nothing ran; skip where it is None.
             grants: what alone it may do; the operator's alone to set.
         """
-        body = requested(
+        fields = requested(
             schedules.NewSchedule,
             name=name,
             skill=skill,
@@ -291,7 +379,7 @@ class ScheduleRequests(_Requests):
             grants=grants,
         )
         answer = await self._http.send(
-            "POST", f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules", body
+            "POST", f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules", fields
         )
         return self._http.read(schedules.Schedule.of, answer)
 
@@ -299,11 +387,11 @@ class ScheduleRequests(_Requests):
         self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]
     ) -> schedules.Schedule:
         """Change fields, named as in the REST interface (docs/rest.md); None takes one away."""
-        body = exact_fields(fields)
+        fields = exact_fields(fields)
         answer = await self._http.send(
             "PATCH",
             f"/wallets/{segment(wallet_id, 'wallet_id')}"
             f"/schedules/{segment(schedule_id, 'schedule_id')}",
-            body,
+            fields,
         )
         return self._http.read(schedules.Schedule.of, answer)

@@ -21,6 +21,7 @@ from solward.database.database import Database
 from solward.operations.declared import OPERATIONS
 from solward.operations.perform import Operations
 from solward.operations.plugin_draft import read_recipe
+from solward.resources.holds import MAX_NOTE
 from solward.support.clock import iso
 from solward.support.tasks import in_background
 from solward.types.errors import (
@@ -46,7 +47,6 @@ from solward.vault.store.holds import HoldRow
 SWEEP_S: Final = 10.0
 """Between two looks for what is over, and for what a dead process left approved."""
 CLOSE_WAIT_S: Final = 5.0
-MAX_NOTE: Final = 500
 WEBHOOK: Final = "webhook"
 
 MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
-from solward.resources import agents, contacts, credentials, schedules
+from solward.resources import agents, contacts, credentials, holds, schedules
 from solward.resources.declare import Call, Request, fields_of
 from solward.resources.fields import REQUIRED, Amount, Required, Setting, Whole
 from solward.support import jsontext
@@ -149,8 +149,9 @@ class _Requests:
 """
 # The client's class with the methods -> what it calls.
 CALLS: Mapping[str, tuple[Call, ...]] = {
-    "KeyRequests": credentials.KEY_CALLS,
-    "AdminRequests": credentials.ADMIN_CALLS,
+    "Keys": credentials.KEY_CALLS,
+    "Admins": credentials.ADMIN_CALLS,
+    "Holds": holds.CALLS,
     "AgentRequests": agents.AGENT_CALLS,
     "ContactRequests": contacts.CONTACT_CALLS,
     "ScheduleRequests": schedules.CALLS,
@@ -161,39 +162,53 @@ def requests() -> str:
     """`solward/client/requests.py`."""
     made = []
     for name, calls in CALLS.items():
-        made.append(f'\nclass {name}(_Requests):\n    """The requests that change one."""\n')
-        made += [_request(each) for each in calls]
-    modules = {
-        _qualified(each.request).partition(".")[0] for each in itertools.chain(*CALLS.values())
-    }
+        made.append(f'\nclass {name}(_Requests):\n    """The declared requests."""\n')
+        made += [_request(each) for each in calls if each.name]
+    kinds = [kind for each in itertools.chain(*CALLS.values()) for kind in _kinds(each)]
+    modules = {_qualified(kind).partition(".")[0] for kind in kinds}
     head = _REQUESTS.replace("{modules}", ", ".join(sorted(modules)))
     return _formatted("What the client asks for: one method a declared request.", head, made)
 
 
+def _kinds(call: Call) -> list[type]:
+    return [kind for kind in (call.request, call.answer) if kind is not None]
+
+
 def _request(call: Call) -> str:
-    fields = fields_of(call.request)
+    fields = () if call.request is None else fields_of(call.request)
     placed = re.findall(r"\{(\w+)\}", call.path)
     path = re.sub(r"\{(\w+)\}", r"{segment(\1, '\1')}", call.path)
     # A string a line, where one line is too short for all of it.
     pieces = re.split(r"(?<=\})(?=/)", path)
     sent_to = " ".join(f"{'f' * ('{' in each)}{each!r}" for each in pieces)
-    kinds = [_qualified(kind) for kind in (call.request, call.answer)]
+    kind = "" if call.answer is None else _qualified(call.answer)
     sent = ", ".join(f"{each.name}={each.name}" for each in fields)
     said = [f"    {each.name}: {_about(each)}" for each in fields]
     first = ", ".join(["self", *(f"{each}: str" for each in placed)])
     signature = _signature(first, list(map(_asked, fields)))
-    body = f"body = requested({kinds[0]}, {sent})"
+    said_first = ""
     if call.takes_json:
         signature, said = f"{first}, fields: Mapping[str, Any]", []
-        body = "body = exact_fields(fields)"
+        said_first = "fields = exact_fields(fields)"
+    elif call.request is not None:
+        said_first = f"fields = requested({_qualified(call.request)}, {sent})"
+    given = sent_to + (", fields" if call.has_body else "")
+    if fields and not call.has_body:
+        given += ", fields" if call.method == "GET" else ", query=fields"
+    asked = f"get({given})" if call.method == "GET" else f"send({call.method!r}, {given})"
+    read = f"self._http.read({kind or 'dict'}{'.of' if kind else ''}, answer)"
+    gives = kind or "Raw"
+    if call.listed:
+        read = f"self._http.read_list({kind}.of, answer, {call.listed!r})"
+        gives = f"tuple[{kind}, ...]"
+    elif call.is_short:
+        read = f"await self._whole({path!r}, {kind}, answer)"
     return _method(
-        f"{call.name}({signature}) -> {kinds[1]}",
+        f"{call.name}({signature}) -> {gives}",
         call.does,
-        body,
-        f"answer = await self._http.send({call.method!r}, {sent_to}, body)",
-        f"return await self._whole({path!r}, {kinds[1]}, answer)"
-        if call.is_short
-        else f"return self._http.read({kinds[1]}.of, answer)",
+        *filter(None, [said_first]),
+        f"answer = await self._http.{asked}",
+        f"return {read}",
         arguments=said,
     )
 
@@ -221,7 +236,7 @@ def _about(field: Field) -> str:
 def rest_page() -> str:
     """`docs/rest.md`, with the tables of fields between their marks."""
     text = _REST.read_text()
-    for kind in {each.request for calls in CALLS.values() for each in calls}:
+    for kind in filter(None, {each.request for calls in CALLS.values() for each in calls}):
         mark = f"<!-- fields of {kind.__name__} -->\n"
         before, found, rest = text.partition(mark)
         if found:

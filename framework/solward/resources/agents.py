@@ -237,22 +237,24 @@ class Decision(Memory):
 
 AGENT_CALLS = (
     Call(
-        "create",
+        "createAgent",
         "Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new"
         " wallet, and the service's default provider and model may do; so with `template`.",
         "POST",
         "/agents",
         NewAgent,
         Agent,
+        name="create",
         is_short=True,
     ),
     Call(
-        "change",
+        "changeAgent",
         "Change the given fields; a running agent goes by them from its next cycle, by `grants` at"
         " once. A number of `llm_budget` that is None removes that limit.",
         "PATCH",
         "/agents/{agent_id}",
         AgentChange,
         Agent,
+        name="change",
     ),
 )

@@ -30,7 +30,8 @@ from typing import (
 )
 
 from solward.resources.declare import declared_fields
-from solward.resources.fields import REQUIRED, Schema, camel, nullable
+from solward.resources.fields import REQUIRED, Field, Schema, camel, nullable
+from solward.resources.schema import ref
 
 Raw: TypeAlias = Mapping[str, Any]
 Read: TypeAlias = Callable[[Any], Any]
@@ -120,9 +121,10 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
 
 def answer_schema(kind: type[Answer]) -> Schema:
     """The JSON Schema of its JSON: closed, with a field for each declared attribute."""
-    made: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    made = _object()
+    declared_ones = declared_fields(kind)
     for each in _fields(kind):
-        declared = declared_fields(kind).get(each.name)
+        declared = declared_ones.get(each.name)
         if not each.path and _is_answer(each.kind):
             # More of the same JSON, there where it was asked for.
             more = answer_schema(each.kind)
@@ -132,12 +134,20 @@ def answer_schema(kind: type[Answer]) -> Schema:
             continue
         if declared is None:
             continue
-        shown = _shown(each.kind, declared.shown())
+        shown = _shown(each.kind, declared)
         is_null = each.is_null or (each.is_optional and each.is_required)
-        _put(made["properties"], each.path, nullable(shown) if is_null else shown)
-        if each.is_required:
-            made.setdefault("required", []).append(each.path[0])
+        of = made
+        for name in each.path:
+            if each.is_required and name not in of.setdefault("required", []):
+                of["required"].append(name)
+            of = of["properties"].setdefault(name, _object())
+        of.clear()
+        of |= nullable(shown) if is_null else shown
     return made
+
+
+def _object() -> Schema:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def answer_example(kind: type[Answer]) -> dict[str, Any]:
@@ -149,17 +159,33 @@ def answer_example(kind: type[Answer]) -> dict[str, Any]:
             found |= answer_example(each.kind)
         elif declared is not None and declared.example is not REQUIRED:
             _put(found, each.path, declared.example)
+        elif declared is not None and (of := _answer_in(each.kind)) is not None:
+            example = answer_example(of)
+            _put(found, each.path, example if of is each.kind else [example])
     return found
 
 
-def _shown(kind: Any, shown: Schema) -> Schema:
+def answer_reference(kind: type[Answer]) -> Schema:
+    """What an answer is described by: a reference where the description has it once."""
+    name = vars(kind).get("component")
+    return answer_schema(kind) if name is None else ref(name)
+
+
+def _shown(kind: Any, declared: Field) -> Schema:
     """Of a value that is an answer itself, or a list of some, what that is described by."""
-    if _is_answer(kind):
-        return answer_schema(kind) | {"description": shown["description"]}
-    item = get_args(kind)[0] if get_origin(kind) is tuple else None
-    if _is_answer(item):
-        return {"type": "array", "items": answer_schema(item), "description": shown["description"]}
-    return shown
+    of = _answer_in(kind)
+    if of is None:
+        return declared.shown()
+    shown = answer_reference(of)
+    if of is not kind:
+        shown = {"type": "array", "items": shown}
+    return shown | {"description": declared.text}
+
+
+def _answer_in(kind: Any) -> type[Answer] | None:
+    """The answer that a value is, or a list of."""
+    item = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    return item if _is_answer(item) else None
 
 
 def _is_answer(kind: Any) -> TypeGuard[type[Answer]]:

@@ -33,5 +33,13 @@ class Contact(Answer):
 
 
 CONTACT_CALLS = (
-    Call("put", "Name an address, or rename it.", "POST", "/contacts", NewContact, Contact),
+    Call(
+        "putContact",
+        "Name an address, or rename it.",
+        "POST",
+        "/contacts",
+        NewContact,
+        Contact,
+        name="put",
+    ),
 )

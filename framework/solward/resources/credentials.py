@@ -16,6 +16,7 @@ from solward.resources.fields import (
     Flag,
     GrantList,
     Id,
+    Json,
     Setting,
     Shape,
     Sol,
@@ -181,6 +182,8 @@ class ApiKey(Answer):
         details: with `keys.list(details=True)`, else None.
     """
 
+    component: ClassVar = "Key"
+
     id: str = declared(Id("The key's record.", example=examples.KEY))
     name: str = declared(Text("For people.", example="ci"))
     wallet_id: str | None = declared(Text("The only wallet it may use; null is all.", example=None))
@@ -217,6 +220,8 @@ class RotatedKey(CreatedKey):
 class AdminCredential(Answer):
     """An admin credential's record, without its secret."""
 
+    component: ClassVar = "Admin"
+
     id: str = declared(Id("The credential's.", example=examples.CREDENTIAL))
     name: str = declared(_ADMIN_NAME)
     role: Role = declared(_ROLE)
@@ -248,24 +253,139 @@ class CreatedAdmin(Answer):
     credential: AdminCredential = field(metadata=whole(AdminCredential.of))
 
 
-KEY_CALLS = (
-    Call("create", "Make an API key, returned only here.", "POST", "/keys", NewKey, CreatedKey),
-    Call(
-        "rotate",
-        "Give a key another secret, returned only here; raises `NotFoundError`.",
-        "POST",
-        "/keys/{key_id}/rotate",
-        NewSecret,
-        RotatedKey,
-    ),
+@resource
+class ListedKeys(Request):
+    """Which keys are listed, and how."""
+
+    details: bool = declared(
+        Flag("Limits, what is spent of them and when each ends, too."), default=False
+    )
+
+
+@resource
+class OwnKey(Answer):
+    """The key of a request."""
+
+    key: ApiKey | None = declared(Json("Null for the admin secret."))
+
+
+@resource
+class OwnAdmin(Answer):
+    """What an admin may do."""
+
+    role: Role = declared(_ROLE)
+    admin: AdminCredential | None = declared(Json("Its record; null: the admin secret."))
+
+
+@resource
+class Revoked(Answer):
+    """What is revoked."""
+
+    id: str = declared(Id("Its record.", example=examples.KEY))
+    revoked: bool = declared(Flag("True.", const=True, example=True))
+
+
+@resource
+class RevokedAdmin(Revoked):
+    """An admin credential that is revoked."""
+
+    made: tuple[AdminCredential, ...] = declared(
+        Json("Credentials that it made, which stay.", example=[])
+    )
+
+
+CREATE_KEY = Call(
+    "createKey",
+    "Create an API key.",
+    "POST",
+    "/keys",
+    NewKey,
+    CreatedKey,
+    name="create",
+    about="The key itself is in this answer and nowhere else. It ends no later than the admin"
+    " credential that makes it.",
 )
-ADMIN_CALLS = (
-    Call(
-        "create",
-        "Make an admin credential, whose secret is returned only here.",
-        "POST",
-        "/admins",
-        NewAdmin,
-        CreatedAdmin,
-    ),
+LIST_KEYS = Call(
+    "listKeys",
+    "List API keys, the oldest first.",
+    "GET",
+    "/keys",
+    ListedKeys,
+    ApiKey,
+    name="list",
+    listed="keys",
 )
+GET_OWN_KEY = Call(
+    "getOwnKey",
+    "The API key of this request, with its details.",
+    "GET",
+    "/keys/self",
+    None,
+    OwnKey,
+    name="own",
+)
+ROTATE_KEY = Call(
+    "rotateKey",
+    "Give an API key another secret.",
+    "POST",
+    "/keys/{key_id}/rotate",
+    NewSecret,
+    RotatedKey,
+    name="rotate",
+    about="Limits, what is spent of them and the wallet it may use stay. The secret it had works"
+    " until the overlap ends; one before that ends at once. An admin credential that has an end"
+    " rotates no key that ends later.",
+)
+REVOKE_KEY = Call(
+    "revokeKey",
+    "Revoke an API key at once.",
+    "DELETE",
+    "/keys/{key_id}",
+    None,
+    Revoked,
+    name="revoke",
+)
+KEY_CALLS = (CREATE_KEY, LIST_KEYS, GET_OWN_KEY, ROTATE_KEY, REVOKE_KEY)
+
+CREATE_ADMIN = Call(
+    "createAdmin",
+    "Create an admin credential with a role.",
+    "POST",
+    "/admins",
+    NewAdmin,
+    CreatedAdmin,
+    name="create",
+    about="Its secret is in this answer and nowhere else. It may do no more than who creates it,"
+    " and ends no later.",
+)
+LIST_ADMINS = Call(
+    "listAdmins",
+    "List the admin credentials, the oldest first.",
+    "GET",
+    "/admins",
+    None,
+    AdminCredential,
+    name="list",
+    listed="admins",
+)
+OWN_ADMIN = Call(
+    "ownAdmin",
+    "What the credential of the request may do.",
+    "GET",
+    "/admins/self",
+    None,
+    OwnAdmin,
+    name="own",
+)
+REVOKE_ADMIN = Call(
+    "revokeAdmin",
+    "Revoke an admin credential at once.",
+    "DELETE",
+    "/admins/{admin_id}",
+    None,
+    RevokedAdmin,
+    name="revoke",
+    about="Its event streams and dashboard sessions end too. What it made stays; keys and"
+    " credentials among it end no later than it would have.",
+)
+ADMIN_CALLS = (CREATE_ADMIN, LIST_ADMINS, OWN_ADMIN, REVOKE_ADMIN)

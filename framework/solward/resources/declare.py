@@ -8,7 +8,7 @@ class NewSecret(Request):
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -26,6 +26,9 @@ from solward.resources.fields import (
 from solward.types.errors import InvalidRequest
 
 T = TypeVar("T")
+
+COMPONENTS: dict[str, type] = {}
+"""Classes by the name under which the API's description has them once: their `component`."""
 
 
 def declared(
@@ -55,7 +58,11 @@ def declared(
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(declared, field))
 def resource(kind: type[T]) -> type[T]:
     """The class as a frozen dataclass."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+    made = dataclass(frozen=True, slots=True, kw_only=True)(kind)
+    name = vars(made).get("component")
+    if name is not None:
+        COMPONENTS[name] = made
+    return made
 
 
 def declared_fields(kind: Any) -> Mapping[str, Field]:
@@ -71,7 +78,8 @@ def _found(kind: Any) -> Mapping[str, Field]:
         if known is not None:
             stated = known.default is REQUIRED and each.default is not MISSING
             default = each.default if stated else known.default
-            found[each.name] = replace(known, name=each.name, default=default)
+            alias = ".".join(each.metadata.get("path", ()))
+            found[each.name] = replace(known, name=each.name, alias=alias, default=default)
     return found
 
 
@@ -106,25 +114,39 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of the interface, as the client calls it.
+    """One request of the interface: its route, its description and the client's method.
 
     Attributes:
-        name: of the client's method.
-        does: what it does, for the method's docstring.
-        path: below the API's prefix; it may name the method's arguments in braces.
+        id: in the API's description.
+        does: what it does, in a sentence.
+        path: below the API's prefix; it may name parts in braces, which the method takes.
+        request: its body; of GET and DELETE its query. None: it has none.
+        answer: None where the client's method gives the JSON as it is.
+        about: more about it, for the API's description.
+        listed: the answer is an object with one field of this name, a list of `answer`.
+        name: of the client's method; empty: it is written by hand, or there is none.
         is_short: its answer has a few fields alone, the id among them: the rest is read after it.
         takes_json: the method takes its fields in a mapping, as JSON names them, where None takes
             one away and is not absent.
     """
 
-    name: str
+    id: str
     does: str
     method: str
     path: str
-    request: type[Request]
-    answer: type
+    request: type[Request] | None
+    answer: type[Any] | None
+    _: KW_ONLY
+    about: str = ""
+    listed: str = ""
+    name: str = ""
     is_short: bool = False
     takes_json: bool = False
+
+    @property
+    def has_body(self) -> bool:
+        """Whether `request` is its body, and not its query."""
+        return self.request is not None and self.method not in ("GET", "DELETE")
 
 
 def fields_of(kind: type[Request]) -> tuple[Field, ...]:

@@ -63,6 +63,7 @@ class Field:
         example: of the API's description.
         detail: its name in the record's details where that is another one (as JSON writes it).
         title: its label in forms where the name does not do.
+        alias: its name in JSON where that is another one. A class's attribute has it (`named`).
         cli: in the command line, an option's name (`--supply`) or an argument's (`FROM`) where the
             name does not do. Required fields are arguments, the others options.
         left_out: surface -> why the field is not on it.
@@ -77,6 +78,7 @@ class Field:
     example: Any = REQUIRED
     detail: str = ""
     title: str = ""
+    alias: str = ""
     cli: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
@@ -85,7 +87,7 @@ class Field:
     @property
     def json(self) -> str:
         """Its name in requests, answers and skill parameters."""
-        return camel(self.name)
+        return self.alias or camel(self.name)
 
     @property
     def is_required(self) -> bool:

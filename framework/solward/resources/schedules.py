@@ -220,20 +220,22 @@ class ScheduleRun(Answer):
 
 CALLS = (
     Call(
-        "create",
+        "createSchedule",
         "Run a skill at times, with the rights of this token; a name is a wallet's once.",
         "POST",
         "/wallets/{wallet_id}/schedules",
         NewSchedule,
         Schedule,
+        name="create",
     ),
     Call(
-        "change",
+        "changeSchedule",
         "Change fields, named as in the REST interface (docs/rest.md); None takes one away.",
         "PATCH",
         "/wallets/{wallet_id}/schedules/{schedule_id}",
         ChangedSchedule,
         Schedule,
+        name="change",
         takes_json=True,
     ),
 )

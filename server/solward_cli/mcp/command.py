@@ -131,7 +131,7 @@ async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey 
         return None
     try:
         async with SolwardClient(call.client.url, environment[KEY]) as client:
-            return await client.keys.own()
+            return (await client.keys.own()).key
     except (ClientError, InvalidRequest, KeyError, TypeError):
         return None
 

@@ -110,7 +110,7 @@ class _Admins:
         return await api().admins.create(**values)
 
     async def revoke(self, own_id: str) -> None:
-        made = await api().admins.revoke(own_id)
+        made = (await api().admins.revoke(own_id)).made
         if made:
             names = ", ".join(each.name for each in made)
             ui.notify(f"It had made others, which stay: {names}", type="warning", timeout=0)

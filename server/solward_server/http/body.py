@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from quart import Quart, Request, Response, current_app, g, request
@@ -20,6 +20,9 @@ from quart.json.provider import JSONProvider
 from werkzeug.exceptions import UnsupportedMediaType
 from werkzeug.sansio.response import Response as BaseResponse
 
+from solward.resources.declare import Request as Declared
+from solward.resources.declare import fields_of
+from solward.resources.fields import Field, Flag, Texts, Whole
 from solward.support import jsontext
 from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest, refuse_unknown
@@ -42,6 +45,7 @@ NOT_JSON = "The request body must be valid JSON"
 NUL_IN_PATH = "The path must not contain a NUL character"
 
 Body = Mapping[str, Any]
+R = TypeVar("R", bound=Declared)
 
 
 class ExactJSON(JSONProvider):
@@ -271,6 +275,28 @@ def query_flag(field: str) -> bool:
     if value not in ("true", "false"):
         raise InvalidRequest(f"{field} must be true or false")
     return value == "true"
+
+
+def query_of(kind: type[R]) -> R:
+    """The query as a declared request; raises `InvalidRequest`."""
+    return kind.of({each.json: _typed(each, query_text(each.json)) for each in fields_of(kind)})
+
+
+def _typed(field: Field, text: str | None) -> Any:
+    """The value of a text of the query, of the JSON type that its field reads."""
+    if text is None:
+        return None
+    match field:
+        case Whole():
+            if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+                raise InvalidRequest(field.expected)
+            return int(text)
+        case Flag():
+            return {"true": True, "false": False}.get(text, text)
+        case Texts():
+            return text.split(",")
+        case _:
+            return text
 
 
 def query_limit(default: int = DEFAULT_LIST, highest: int = MAX_LIST) -> int:

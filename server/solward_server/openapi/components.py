@@ -6,8 +6,8 @@ from solward.agents.agent import AgentStatus
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
 from solward.resources.agents import Agent, Decision, Memory
 from solward.resources.answers import answer_schema
-from solward.resources.credentials import ApiKey
 from solward.resources.fields import Schema, nullable
+from solward.resources.holds import LINE
 from solward.resources.limits import day
 from solward.resources.schema import (
     address,
@@ -159,17 +159,6 @@ GRANT = response_object(
     optional=[name for name in _GRANT if name != "may"],
     description="One permission, as docs/grants.md has it; `who` where nothing else says it.",
 )
-_LINE = response_object(
-    {
-        "operation": text("Such as `transfer`."),
-        "asset": text("`SOL` or a mint."),
-        "units": units("Smallest units."),
-        "account": text("What receives it, whole."),
-        "owner": text("Whose account that is, where it is proved."),
-        "decimals": whole("Of a whole unit.", 0, 255),
-    },
-    optional=["account", "owner", "decimals"],
-)
 _NUMBERS = {
     "asked": "What was asked for.",
     "limit": "What is allowed.",
@@ -179,34 +168,6 @@ _NUMBERS = {
     "window": "The time that the limit is for, such as `24 hours`.",
     "mint": "Of the token, where the unit names it by its mint and not by its symbol.",
 }
-_HOLD: dict[str, Schema] = {
-    "id": identifier("The hold."),
-    "walletId": identifier("Whose money it is."),
-    "agentId": identifier("The agent that asks."),
-    "principal": text("Who asks: `key:<id>`, `agent:<id>` or `schedule:<id>`."),
-    "chain": array(text("A principal."), "Every principal it needs, the wallet's first."),
-    "type": text("The transaction's."),
-    "state": choice(
-        "Where it stands: `held` waits for a person, `approved` is carried out or may be asked for"
-        " again, the others have ended.",
-        *HoldState,
-    ),
-    "sentence": text("What is asked, and why a person is."),
-    "reasons": array(text("A sentence."), "Why it is held."),
-    "lines": array(_LINE, "What leaves, as it was shown."),
-    "costsLamports": units("Network fee and rent, at most, in lamports."),
-    "arrives": mapping(units("Smallest units."), "mint -> least units that must arrive."),
-    "details": {"type": "object", "description": "As a record has them."},
-    "repeats": flag("Its caller has to ask again once it is approved."),
-    "createdAt": timestamp("When it was held."),
-    "expiresAt": timestamp("Until when it may be approved."),
-    "decidedBy": text("`admin`, `webhook` or `key:<id>`."),
-    "decidedAt": timestamp("When."),
-    "note": text("What they wrote beside it."),
-    "transactionId": identifier("The record that it ended in."),
-}
-_HOLD_OPTIONAL = ("agentId", "decidedBy", "decidedAt", "note", "transactionId")
-
 _BOOK = mapping(
     array(address("An address."), "The group's."),
     "Address book: groups that `to` of a grant says as `@name`.",
@@ -237,7 +198,6 @@ SCHEMAS: dict[str, Schema] = {
             "approveAt": text("The dashboard's page on which a person decides."),
         }
     ),
-    "Hold": response_object(_HOLD, optional=_HOLD_OPTIONAL),
     "Error": response_object({"error": text("What is wrong.")}),
     "Health": response_object(
         {
@@ -280,7 +240,6 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=("webhooks",),
     ),
-    "Key": answer_schema(ApiKey),
     "Wallet": answer_schema(Wallet),
     "Balance": response_object(
         {
@@ -368,7 +327,7 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "couldLeave": response_object(
                 {
-                    "lines": array(_LINE, "What its bytes could take."),
+                    "lines": array(LINE, "What its bytes could take."),
                     "costsLamports": units("Network fee and rent, at most, in lamports."),
                 }
             ),

@@ -60,6 +60,17 @@ RECORD_ID = path_parameter("transactionId", identifier("The record."), RECORD)
 KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
 ADMIN_ID = path_parameter("adminId", identifier("The admin credential."), CREDENTIAL)
 
+PATH_PARAMETERS: dict[str, Parameter] = {
+    "wallet_id": WALLET_ID,
+    "agent_id": AGENT_ID,
+    "pocket_id": POCKET_ID,
+    "hold_id": HOLD_ID,
+    "transaction_id": RECORD_ID,
+    "key_id": KEY_ID,
+    "admin_id": ADMIN_ID,
+}
+"""Parts of paths, as calls name them."""
+
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))
 WALLETS_LIMIT = query("limit", whole("A page of so many; 50 with `before` alone.", 1, 500))

@@ -38,8 +38,8 @@ PREFIX = "/api/v1"
 
 BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     health.blueprint,
-    keys.blueprint,
-    admins.blueprint,
+    keys.routes.blueprint,
+    admins.routes.blueprint,
     wallets.blueprint,
     transactions.blueprint,
     refusals.blueprint,
@@ -55,7 +55,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     agents.blueprint,
     agent_templates.blueprint,
     chat.blueprint,
-    holds.blueprint,
+    holds.routes.blueprint,
     hold_webhook.blueprint,
     policy.blueprint,
     switches.blueprint,

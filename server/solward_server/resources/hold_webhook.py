@@ -7,7 +7,7 @@ from typing import Any
 from quart import Blueprint, request
 
 from solward.notify.webhook import REFUSALS, SentDecision
-from solward.operations.approvals import MAX_NOTE
+from solward.resources.holds import MAX_NOTE
 from solward.resources.schema import (
     choice,
     identifier,

@@ -13,7 +13,8 @@ from werkzeug.routing import Rule
 
 from solward import __version__
 from solward.plugins import Registry
-from solward.resources.declare import with_settings
+from solward.resources.answers import answer_schema
+from solward.resources.declare import COMPONENTS, with_settings
 from solward.resources.fields import Setting
 from solward.settings import Settings
 from solward.support import jsontext
@@ -24,10 +25,7 @@ from solward_server.http.body import RouteFields, RoutesFields, know_fields
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.operation import with_statuses
-from solward_server.openapi.parameters import (
-    IDEMPOTENCY_KEY,
-    PARAMETERS,
-)
+from solward_server.openapi.parameters import IDEMPOTENCY_KEY, PARAMETERS
 from solward_server.resources import (
     admins,
     agent_templates,
@@ -233,8 +231,9 @@ def describe(
     statuses = configured.error_status
     api_paths = (
         health.PATHS
-        | keys.PATHS
-        | admins.PATHS
+        | keys.routes.paths()
+        | admins.routes.paths()
+        | holds.routes.paths()
         | wallets.PATHS
         | transactions.PATHS
         | refusals.PATHS
@@ -251,7 +250,6 @@ def describe(
         | agents.agent_paths(registry.providers)
         | agent_templates.PATHS
         | chat.PATHS
-        | holds.PATHS
         | hold_webhook.PATHS
         | policy.PATHS
         | switches.PATHS
@@ -274,7 +272,10 @@ def describe(
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS | schedules.COMPONENTS | agent_templates.COMPONENTS,
+            "schemas": {name: answer_schema(kind) for name, kind in COMPONENTS.items()}
+            | SCHEMAS
+            | schedules.COMPONENTS
+            | agent_templates.COMPONENTS,
             "parameters": PARAMETERS,
             "responses": shared_responses(statuses),
             "securitySchemes": {

@@ -1,0 +1,184 @@
+"""Holds: what waits for a person, and the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from solward.resources import examples
+from solward.resources.answers import Answer, sol
+from solward.resources.declare import Call, Request, declared, resource
+from solward.resources.fields import Choice, Flag, Id, Json, Shape, Text, Texts, Time, WalletId
+from solward.resources.lists import LIMIT
+from solward.resources.schema import (
+    array,
+    mapping,
+    response_object,
+    text,
+    units,
+    whole,
+)
+from solward.types.record import HoldState
+
+MAX_NOTE = 500
+_ASKED = (
+    f"Agent scout asks to transfer 3 SOL to {examples.ADDRESS}, from wallet pocket. 3 SOL is more"
+    " than the 2 SOL above which grant 1 of agent scout asks a person."
+)
+LINE = response_object(
+    {
+        "operation": text("Such as `transfer`."),
+        "asset": text("`SOL` or a mint."),
+        "units": units("Smallest units."),
+        "account": text("What receives it, whole."),
+        "owner": text("Whose account that is, where it is proved."),
+        "decimals": whole("Of a whole unit.", 0, 255),
+    },
+    optional=["account", "owner", "decimals"],
+)
+
+
+@resource
+class ListedHolds(Request):
+    """Which holds are listed."""
+
+    wallet_id: str | None = declared(WalletId("Only this wallet's."), default=None)
+    is_open: bool | None = declared(
+        Flag("Only those that may still move money, or only the others."),
+        default=None,
+        named="open",
+    )
+    limit: int = declared(LIMIT, default=50)
+    before: str | None = declared(Text("A hold's id: only older ones."), default=None)
+
+
+@resource
+class HoldNote(Request):
+    """What is written beside a decision."""
+
+    note: str | None = declared(
+        Text("One line for the record.", most=MAX_NOTE, example="as agreed with finance"),
+        default=None,
+    )
+
+
+def _units(raw: Mapping[str, str]) -> dict[str, int]:
+    return {mint: int(units) for mint, units in raw.items()}
+
+
+@resource
+class Hold(Answer):
+    """A transaction that waits for a person, or waited."""
+
+    component: ClassVar = "Hold"
+
+    id: str = declared(Id("The hold.", example=examples.HOLD))
+    wallet_id: str = declared(Id("Whose money it is.", example=examples.WALLET))
+    agent_id: str | None = declared(
+        Id("The agent that asks.", example=examples.AGENT), default=None
+    )
+    principal: str = declared(
+        Text(
+            "Who asks: `key:<id>`, `agent:<id>` or `schedule:<id>`.",
+            example=f"agent:{examples.AGENT}",
+        )
+    )
+    chain: tuple[str, ...] = declared(
+        Texts(
+            "Every principal it needs, the wallet's first.",
+            each="A principal.",
+            example=[f"wallet:{examples.WALLET}", f"agent:{examples.AGENT}", "skill:transfer"],
+        )
+    )
+    type: str = declared(Text("The transaction's.", example="transfer"))
+    state: str = declared(
+        Choice(
+            "Where it stands: `held` waits for a person, `approved` is carried out or may be asked"
+            " for again, the others have ended.",
+            options=tuple(map(str, HoldState)),
+            example=HoldState.HELD.value,
+        )
+    )
+    sentence: str = declared(Text("What is asked, and why a person is.", example=_ASKED))
+    reasons: tuple[str, ...] = declared(
+        Texts("Why it is held.", each="A sentence.", example=[_ASKED.partition(". ")[2]])
+    )
+    lines: tuple[Mapping[str, Any], ...] = declared(
+        Shape(
+            "What leaves, as it was shown.",
+            form=array(LINE),
+            example=[
+                {
+                    "operation": "transfer",
+                    "asset": "SOL",
+                    "units": "3000000000",
+                    "account": examples.ADDRESS,
+                    "decimals": 9,
+                }
+            ],
+        )
+    )
+    costs_sol: Decimal = declared(
+        Shape("Network fee and rent, at most, in lamports.", form=units(""), example="5000"),
+        named="costsLamports",
+        read=sol,
+    )
+    arrives: Mapping[str, int] = declared(
+        Shape(
+            "mint -> least units that must arrive.",
+            form=mapping(units("Smallest units."), ""),
+            example={},
+        ),
+        read=_units,
+    )
+    details: Mapping[str, Any] = declared(
+        Json("As a record has them.", example={"to": examples.ADDRESS, "amount": 3})
+    )
+    repeats: bool = declared(
+        Flag("Its caller has to ask again once it is approved.", example=False)
+    )
+    created_at: datetime = declared(Time("When it was held.", example="2026-11-21T10:34:55.814Z"))
+    expires_at: datetime = declared(
+        Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
+    )
+    decided_by: str | None = declared(Text("`admin`, `webhook` or `key:<id>`."), default=None)
+    decided_at: datetime | None = declared(Time("When."), default=None)
+    note: str | None = declared(Text("What they wrote beside it."), default=None)
+    transaction_id: str | None = declared(Id("The record that it ended in."), default=None)
+
+
+LIST_HOLDS = Call(
+    "listHolds",
+    "What waits for a person, and what became of it, the newest first.",
+    "GET",
+    "/holds",
+    ListedHolds,
+    Hold,
+    name="list",
+    listed="holds",
+    about="The admin and keys that may approve see all, others what they asked for.",
+)
+GET_HOLD = Call("getHold", "One hold.", "GET", "/holds/{hold_id}", None, Hold, name="get")
+APPROVE_HOLD = Call(
+    "approveHold",
+    "Approve what is held, once.",
+    "POST",
+    "/holds/{hold_id}/approve",
+    HoldNote,
+    Hold,
+    name="approve",
+    about="It is made again, judged by everything again, and sent; at most what was shown leaves.",
+)
+DENY_HOLD = Call(
+    "denyHold",
+    "Deny what is held, for good.",
+    "POST",
+    "/holds/{hold_id}/deny",
+    HoldNote,
+    Hold,
+    name="deny",
+    about="Its caller is answered with a blocked record from then on.",
+)
+CALLS = (LIST_HOLDS, GET_HOLD, APPROVE_HOLD, DENY_HOLD)

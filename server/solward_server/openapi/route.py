@@ -1,0 +1,124 @@
+"""Routes that serve declared calls, each with its part of the OpenAPI document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from quart import Blueprint
+
+from solward.resources.answers import answer_example, answer_reference
+from solward.resources.declare import Call, fields_of
+from solward.resources.fields import Field, camel
+from solward.resources.schema import array, response_object
+from solward_server.http.auth import access_of
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import Errors
+from solward_server.openapi.operation import Operation, body_of, operation, success
+from solward_server.openapi.parameters import PATH_PARAMETERS, Parameter, query
+
+H = TypeVar("H", bound=Callable[..., Any])
+Handler: TypeAlias = Callable[..., Awaitable[Any]]
+Access: TypeAlias = Callable[[Callable[..., Any]], object]
+
+_PART = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A call as it is served.
+
+    Attributes:
+        handler: takes the context and the parts of the path.
+        access: marks who may call it.
+        errors: status -> texts of its errors, beside those that its access and its body imply.
+        response: more of the response of status 200, such as its headers.
+        more: arguments of `openapi.operation.operation`.
+    """
+
+    call: Call
+    handler: Handler
+    access: Access
+    errors: Errors
+    response: Mapping[str, Any]
+    more: Mapping[str, Any]
+
+    def described(self, tag: str) -> Operation:
+        """Its part of the document."""
+        call, body = self.call, None
+        parameters = [PATH_PARAMETERS[part] for part in _PART.findall(call.path)]
+        if call.request is not None and call.has_body:
+            body = body_of(call.request)
+        elif call.request is not None:
+            parameters += map(_queried, fields_of(call.request))
+        given = {"parameters": parameters, "body": body, "response": self._response()}
+        return operation(
+            call.id,
+            call.does.removesuffix("."),
+            tag=tag,
+            access=access_of(self.handler),
+            description=call.about,
+            errors=self.errors,
+            **given | dict(self.more),
+        )
+
+    def _response(self) -> Operation | None:
+        kind, listed = self.call.answer, self.call.listed
+        if kind is None:
+            return None
+        schema, example = answer_reference(kind), answer_example(kind)
+        if listed:
+            schema, example = response_object({listed: array(schema)}), {listed: [example]}
+        return success(schema, example or None, **self.response)
+
+
+class Routes:
+    """The routes of one part of the interface, which the document gives this tag."""
+
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._routes: list[Route] = []
+
+    def serve(
+        self,
+        call: Call,
+        access: Access,
+        errors: Errors | None = None,
+        *,
+        response: Mapping[str, Any] = {},
+        **more: Any,
+    ) -> Callable[[H], H]:
+        """A decorator of the function that serves a call; see `Route`."""
+
+        def served(handler: H) -> H:
+            access(handler)
+            self._routes.append(Route(call, handler, access, errors or {}, response, more))
+            return handler
+
+        return served
+
+    def blueprint(self, context: RouteContext) -> Blueprint:
+        """The routes of an application."""
+        made = Blueprint(self._tag, __name__)
+        for each in self._routes:
+            view = partial(each.handler, context)
+            each.access(view)
+            rule = _PART.sub(r"<\1>", each.call.path)
+            made.add_url_rule(rule, each.call.id, view, methods=[each.call.method])
+        return made
+
+    def paths(self) -> dict[str, dict[str, Operation]]:
+        """Their part of the document."""
+        found: dict[str, dict[str, Operation]] = {}
+        for each in self._routes:
+            path = _PART.sub(lambda part: "{" + camel(part[1]) + "}", each.call.path)
+            found.setdefault(path, {})[each.call.method.lower()] = each.described(self._tag)
+        return found
+
+
+def _queried(field: Field) -> Parameter:
+    required = {"required": True} if field.is_required else {}
+    return query(field.json, field.schema(), **required)
