@@ -157,11 +157,12 @@ def answer_example(kind: type[Answer]) -> dict[str, Any]:
         declared = declared_fields(kind).get(each.name)
         if not each.path and _is_answer(each.kind):
             found |= answer_example(each.kind)
-        elif declared is not None and declared.example is not REQUIRED:
-            _put(found, each.path, declared.example)
-        elif declared is not None and (of := _answer_in(each.kind)) is not None:
-            example = answer_example(of)
-            _put(found, each.path, example if of is each.kind else [example])
+        elif declared is not None and (each.is_required or declared.example is not REQUIRED):
+            of = _answer_in(each.kind)
+            example = declared.sample if of is None else declared.example
+            if of is not None and example is REQUIRED:
+                example = answer_example(of) if of is each.kind else [answer_example(of)]
+            _put(found, each.path, example)
     return found
 
 

@@ -34,7 +34,7 @@ _ROLE = Choice(
     "What it may do.", options=tuple(role.value for role in Role), cli="--role", example="operate"
 )
 _ENDS = Time("When it ends by itself: ISO 8601 with a zone, in the future.", cli="--expires")
-_SINCE = Time("When it was made.", example=examples.MADE)
+_SINCE = Time("When it was made.")
 _USED = Time("When it was last used; null: not yet.", example=None)
 _ADMIN_NAME = Text(
     "Who or what uses it; no other credential has it.",
@@ -163,7 +163,7 @@ class KeyDetails(Answer):
     grants: tuple[Raw, ...] | None = declared(
         GrantList("Null where it is not under grants.", example=[])
     )
-    read_only: bool = declared(Flag("Whether it changes nothing.", example=False), default=False)
+    read_only: bool = declared(Flag("Whether it changes nothing."), default=False)
     sentences: tuple[str, ...] = declared(
         Texts("What they say, one each.", each="A sentence.", example=["Key ci may only read."]),
         default=(),
@@ -282,7 +282,7 @@ class Revoked(Answer):
     """What is revoked."""
 
     id: str = declared(Id("Its record.", example=examples.KEY))
-    revoked: bool = declared(Flag("True.", const=True, example=True))
+    revoked: bool = declared(Flag("True.", const=True))
 
 
 @resource

@@ -165,8 +165,11 @@ def request_schema(kind: type[Request]) -> Schema:
 
 def request_example(kind: type[Request]) -> dict[str, Any]:
     """A body by the examples of its fields."""
-    found = {each.json: each.example for each in fields_of(kind)}
-    return {name: value for name, value in found.items() if value is not REQUIRED}
+    return {
+        each.json: each.sample
+        for each in fields_of(kind)
+        if each.is_required or each.example is not REQUIRED
+    }
 
 
 @dataclass(frozen=True, slots=True)

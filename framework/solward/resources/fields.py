@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from solward.support.clock import ms_of
 from solward.types.errors import InvalidRequest
@@ -138,11 +138,17 @@ class Field:
         """Of a form."""
         return self.schema() | {"title": self.label}
 
+    @property
+    def sample(self) -> Any:
+        """A value for examples: its own, or the kind's."""
+        return self._sample if self.example is REQUIRED else self.example
+
     argument = "str"
     """Its type in calls of the client, which `solward.client.arguments` names."""
     _type = "string"
     _article = "a string"
     _takes = "{self._article}"
+    _sample: ClassVar[Any] = REQUIRED
 
     def _read(self, value: object) -> Any:
         raise NotImplementedError
@@ -170,6 +176,7 @@ class Text(Field):
     pattern: str = ""
     form: str = ""
 
+    _sample = "text"
     _takes = "text of 1 to {self.most} characters"
 
     @property
@@ -244,6 +251,7 @@ class Address(Text):
     """A base58 address."""
 
     _takes = "an address"
+    _sample = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
 
     def _bounds(self) -> Schema:
         return {"minLength": 32, "maxLength": 44}
@@ -265,6 +273,8 @@ class Recipient(Address):
 class Id(Text):
     """The UUID of a stored record."""
 
+    _sample = "4f1c8a63-8a0f-4a55-9f43-6a1c4a3f9b0e"
+
     def _form(self) -> Schema:
         return {"format": "uuid"}
 
@@ -279,6 +289,11 @@ class Choice(Text):
     """One of some words."""
 
     options: tuple[str, ...] = ()
+
+    @property
+    def sample(self) -> Any:
+        """See `Field.sample`."""
+        return self.options[0] if self.example is REQUIRED else self.example
 
     @property
     def takes(self) -> str:
@@ -314,6 +329,7 @@ class Time(Text):
     argument = "datetime"
 
     _takes = "ISO 8601 with a zone"
+    _sample = "2026-11-21T10:34:55.814Z"
 
     def _read(self, value: object) -> Any:
         given = Text._read(self, value)
@@ -358,6 +374,11 @@ class Flag(Field):
 
     const: bool | None = None
 
+    @property
+    def sample(self) -> Any:
+        """See `Field.sample`."""
+        return bool(self.const) if self.example is REQUIRED else self.example
+
     argument = "bool"
     _type = "boolean"
     _article = "true or false"
@@ -383,6 +404,7 @@ class Number(Field):
     argument = "Amount"
     _type = "number"
     _article = "a number"
+    _sample = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,6 +493,7 @@ class Texts(Field):
     longest: int = 64
 
     argument = "Sequence[str]"
+    _sample: ClassVar[Any] = []
     _type = "array"
     _article = "an array"
 
@@ -529,6 +552,7 @@ class Json(Field):
 
     argument = "Mapping[str, Any]"
 
+    _sample: ClassVar[Any] = {}
     _type = "object"
     _article = "an object"
 
@@ -577,6 +601,7 @@ class GrantList(Field):
     said = "Sentences, such as: may transfer up to 0.1 SOL a day, to anybody."
 
     argument = "Grants"
+    _sample: ClassVar[Any] = []
     _type = "array"
     _article = "an array"
 

@@ -74,7 +74,7 @@ class Hold(Answer):
 
     component: ClassVar = "Hold"
 
-    id: str = declared(Id("The hold.", example=examples.HOLD))
+    id: str = declared(Id("The hold."))
     wallet_id: str = declared(Id("Whose money it is.", example=examples.WALLET))
     agent_id: str | None = declared(
         Id("The agent that asks.", example=examples.AGENT), default=None
@@ -136,10 +136,8 @@ class Hold(Answer):
     details: Mapping[str, Any] = declared(
         Json("As a record has them.", example={"to": examples.ADDRESS, "amount": 3})
     )
-    repeats: bool = declared(
-        Flag("Its caller has to ask again once it is approved.", example=False)
-    )
-    created_at: datetime = declared(Time("When it was held.", example="2026-11-21T10:34:55.814Z"))
+    repeats: bool = declared(Flag("Its caller has to ask again once it is approved."))
+    created_at: datetime = declared(Time("When it was held."))
     expires_at: datetime = declared(
         Time("Until when it may be approved.", example="2026-11-21T11:34:55.814Z")
     )
