@@ -7,24 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from solward.client.arguments import Amount, exact_fields, requested, segment
-from solward.client.http import Http
+from solward.client.arguments import Amount
+from solward.client.asking import Asking
 from solward.resources import agents, contacts, credentials, holds, schedules
-from solward.resources.answers import A, Raw
+from solward.resources.answers import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 
 
-class _Requests:
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    async def _whole(self, path: str, kind: type[A], answer: Any) -> A:
-        made = self._http.read(lambda raw: str(raw["id"]), answer)
-        return self._http.read(kind.of, await self._http.get(f"{path}/{made}"))
-
-
-class Keys(_Requests):
+class Keys(Asking):
     """The declared requests."""
 
     async def create(
@@ -55,8 +46,8 @@ class Keys(_Requests):
             read_only: it spends nothing and changes nothing; then without limits and grants.
             expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
         """
-        fields = requested(
-            credentials.NewKey,
+        return await self._asked(
+            credentials.CREATE_KEY,
             name=name,
             wallet_id=wallet_id,
             permissions=permissions,
@@ -67,8 +58,6 @@ class Keys(_Requests):
             read_only=read_only,
             expires_at=expires_at,
         )
-        answer = await self._http.send("POST", "/keys", fields)
-        return self._http.read(credentials.CreatedKey.of, answer)
 
     async def list(self, *, details: bool | None = None) -> tuple[credentials.ApiKey, ...]:
         """List API keys, the oldest first.
@@ -76,14 +65,11 @@ class Keys(_Requests):
         Args:
             details: limits, what is spent of them and when each ends, too.
         """
-        fields = requested(credentials.ListedKeys, details=details)
-        answer = await self._http.get("/keys", fields)
-        return self._http.read_list(credentials.ApiKey.of, answer, "keys")
+        return await self._listed(credentials.LIST_KEYS, details=details)
 
     async def own(self) -> credentials.OwnKey:
         """The API key of this request, with its details."""
-        answer = await self._http.get("/keys/self")
-        return self._http.read(credentials.OwnKey.of, answer)
+        return await self._asked(credentials.GET_OWN_KEY)
 
     async def rotate(
         self, key_id: str, *, overlap_seconds: int | None = None
@@ -93,17 +79,14 @@ class Keys(_Requests):
         Args:
             overlap_seconds: how long the secret it had goes on working; 3600 where it is None.
         """
-        fields = requested(credentials.NewSecret, overlap_seconds=overlap_seconds)
-        answer = await self._http.send("POST", f"/keys/{segment(key_id, 'key_id')}/rotate", fields)
-        return self._http.read(credentials.RotatedKey.of, answer)
+        return await self._asked(credentials.ROTATE_KEY, key_id, overlap_seconds=overlap_seconds)
 
     async def revoke(self, key_id: str) -> credentials.Revoked:
         """Revoke an API key at once."""
-        answer = await self._http.send("DELETE", f"/keys/{segment(key_id, 'key_id')}")
-        return self._http.read(credentials.Revoked.of, answer)
+        return await self._asked(credentials.REVOKE_KEY, key_id)
 
 
-class Admins(_Requests):
+class Admins(Asking):
     """The declared requests."""
 
     async def create(
@@ -116,27 +99,24 @@ class Admins(_Requests):
             role: what it may do.
             expires_at: when it ends by itself: ISO 8601 with a zone, in the future.
         """
-        fields = requested(credentials.NewAdmin, name=name, role=role, expires_at=expires_at)
-        answer = await self._http.send("POST", "/admins", fields)
-        return self._http.read(credentials.CreatedAdmin.of, answer)
+        return await self._asked(
+            credentials.CREATE_ADMIN, name=name, role=role, expires_at=expires_at
+        )
 
     async def list(self) -> tuple[credentials.AdminCredential, ...]:
         """List the admin credentials, the oldest first."""
-        answer = await self._http.get("/admins")
-        return self._http.read_list(credentials.AdminCredential.of, answer, "admins")
+        return await self._listed(credentials.LIST_ADMINS)
 
     async def own(self) -> credentials.OwnAdmin:
         """What the credential of the request may do."""
-        answer = await self._http.get("/admins/self")
-        return self._http.read(credentials.OwnAdmin.of, answer)
+        return await self._asked(credentials.OWN_ADMIN)
 
     async def revoke(self, admin_id: str) -> credentials.RevokedAdmin:
         """Revoke an admin credential at once."""
-        answer = await self._http.send("DELETE", f"/admins/{segment(admin_id, 'admin_id')}")
-        return self._http.read(credentials.RevokedAdmin.of, answer)
+        return await self._asked(credentials.REVOKE_ADMIN, admin_id)
 
 
-class Holds(_Requests):
+class Holds(Asking):
     """The declared requests."""
 
     async def list(
@@ -155,16 +135,13 @@ class Holds(_Requests):
             limit: how many at most; 50 where it is None.
             before: a hold's id: only older ones.
         """
-        fields = requested(
-            holds.ListedHolds, wallet_id=wallet_id, is_open=is_open, limit=limit, before=before
+        return await self._listed(
+            holds.LIST_HOLDS, wallet_id=wallet_id, is_open=is_open, limit=limit, before=before
         )
-        answer = await self._http.get("/holds", fields)
-        return self._http.read_list(holds.Hold.of, answer, "holds")
 
     async def get(self, hold_id: str) -> holds.Hold:
         """One hold."""
-        answer = await self._http.get(f"/holds/{segment(hold_id, 'hold_id')}")
-        return self._http.read(holds.Hold.of, answer)
+        return await self._asked(holds.GET_HOLD, hold_id)
 
     async def approve(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
         """Approve what is held, once.
@@ -172,11 +149,7 @@ class Holds(_Requests):
         Args:
             note: one line for the record.
         """
-        fields = requested(holds.HoldNote, note=note)
-        answer = await self._http.send(
-            "POST", f"/holds/{segment(hold_id, 'hold_id')}/approve", fields
-        )
-        return self._http.read(holds.Hold.of, answer)
+        return await self._asked(holds.APPROVE_HOLD, hold_id, note=note)
 
     async def deny(self, hold_id: str, *, note: str | None = None) -> holds.Hold:
         """Deny what is held, for good.
@@ -184,12 +157,10 @@ class Holds(_Requests):
         Args:
             note: one line for the record.
         """
-        fields = requested(holds.HoldNote, note=note)
-        answer = await self._http.send("POST", f"/holds/{segment(hold_id, 'hold_id')}/deny", fields)
-        return self._http.read(holds.Hold.of, answer)
+        return await self._asked(holds.DENY_HOLD, hold_id, note=note)
 
 
-class AgentRequests(_Requests):
+class AgentRequests(Asking):
     """The declared requests."""
 
     async def create(
@@ -235,8 +206,8 @@ class AgentRequests(_Requests):
             template: gives what is left out; `solward agent templates` lists them.
             template_parameters: by the template's schema.
         """
-        fields = requested(
-            agents.NewAgent,
+        return await self._asked(
+            agents.CREATE_AGENT,
             max_sol_per_transaction=max_sol_per_transaction,
             max_transactions_per_minute=max_transactions_per_minute,
             daily_spending_limit_sol=daily_spending_limit_sol,
@@ -254,8 +225,6 @@ class AgentRequests(_Requests):
             template=template,
             template_parameters=template_parameters,
         )
-        answer = await self._http.send("POST", "/agents", fields)
-        return await self._whole("/agents", agents.Agent, answer)
 
     async def change(
         self,
@@ -294,8 +263,9 @@ class AgentRequests(_Requests):
             guardrails: its own limits; each may stand beside it instead.
             grants: what it may do; `[]`: it only reads.
         """
-        fields = requested(
-            agents.AgentChange,
+        return await self._asked(
+            agents.CHANGE_AGENT,
+            agent_id,
             max_sol_per_transaction=max_sol_per_transaction,
             max_transactions_per_minute=max_transactions_per_minute,
             daily_spending_limit_sol=daily_spending_limit_sol,
@@ -310,11 +280,9 @@ class AgentRequests(_Requests):
             guardrails=guardrails,
             grants=grants,
         )
-        answer = await self._http.send("PATCH", f"/agents/{segment(agent_id, 'agent_id')}", fields)
-        return self._http.read(agents.Agent.of, answer)
 
 
-class ContactRequests(_Requests):
+class ContactRequests(Asking):
     """The declared requests."""
 
     async def put(self, *, name: str, address: str) -> contacts.Contact:
@@ -324,12 +292,10 @@ class ContactRequests(_Requests):
             name: what it is called.
             address: the recipient.
         """
-        fields = requested(contacts.NewContact, name=name, address=address)
-        answer = await self._http.send("POST", "/contacts", fields)
-        return self._http.read(contacts.Contact.of, answer)
+        return await self._asked(contacts.PUT_CONTACT, name=name, address=address)
 
 
-class ScheduleRequests(_Requests):
+class ScheduleRequests(Asking):
     """The declared requests."""
 
     async def create(
@@ -364,8 +330,9 @@ class ScheduleRequests(_Requests):
             missed: what becomes of due times at which nothing ran; skip where it is None.
             grants: what alone it may do; the operator's alone to set.
         """
-        fields = requested(
-            schedules.NewSchedule,
+        return await self._asked(
+            schedules.CREATE_SCHEDULE,
+            wallet_id,
             name=name,
             skill=skill,
             parameters=parameters,
@@ -378,20 +345,9 @@ class ScheduleRequests(_Requests):
             missed=missed,
             grants=grants,
         )
-        answer = await self._http.send(
-            "POST", f"/wallets/{segment(wallet_id, 'wallet_id')}/schedules", fields
-        )
-        return self._http.read(schedules.Schedule.of, answer)
 
     async def change(
         self, wallet_id: str, schedule_id: str, fields: Mapping[str, Any]
     ) -> schedules.Schedule:
         """Change fields, named as in the REST interface (docs/rest.md); None takes one away."""
-        fields = exact_fields(fields)
-        answer = await self._http.send(
-            "PATCH",
-            f"/wallets/{segment(wallet_id, 'wallet_id')}"
-            f"/schedules/{segment(schedule_id, 'schedule_id')}",
-            fields,
-        )
-        return self._http.read(schedules.Schedule.of, answer)
+        return await self._asked(schedules.CHANGE_SCHEDULE, wallet_id, schedule_id, fields=fields)

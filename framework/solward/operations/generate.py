@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
@@ -131,24 +132,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from solward.client.arguments import Amount, exact_fields, requested, segment
-from solward.client.http import Http
+from solward.client.arguments import Amount
+from solward.client.asking import Asking
 from solward.resources import {modules}
-from solward.resources.answers import A, Raw
+from solward.resources.answers import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
-
-
-class _Requests:
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    async def _whole(self, path: str, kind: type[A], answer: Any) -> A:
-        made = self._http.read(lambda raw: str(raw["id"]), answer)
-        return self._http.read(kind.of, await self._http.get(f"{path}/{made}"))
 """
+_MODULES = (agents, contacts, credentials, holds, schedules)
 # The client's class with the methods -> what it calls.
-CALLS: Mapping[str, tuple[Call, ...]] = {
+CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Keys": credentials.KEY_CALLS,
     "Admins": credentials.ADMIN_CALLS,
     "Holds": holds.CALLS,
@@ -162,55 +155,41 @@ def requests() -> str:
     """`solward/client/requests.py`."""
     made = []
     for name, calls in CALLS.items():
-        made.append(f'\nclass {name}(_Requests):\n    """The declared requests."""\n')
+        made.append(f'\nclass {name}(Asking):\n    """The declared requests."""\n')
         made += [_request(each) for each in calls if each.name]
-    kinds = [kind for each in itertools.chain(*CALLS.values()) for kind in _kinds(each)]
-    modules = {_qualified(kind).partition(".")[0] for kind in kinds}
-    head = _REQUESTS.replace("{modules}", ", ".join(sorted(modules)))
+    named = sorted(
+        {module.partition(".")[0] for module in re.findall(r"\b(\w+)\.[A-Z]", "".join(made))}
+    )
+    head = _REQUESTS.replace("{modules}", ", ".join(named))
     return _formatted("What the client asks for: one method a declared request.", head, made)
 
 
-def _kinds(call: Call) -> list[type]:
-    return [kind for kind in (call.request, call.answer) if kind is not None]
-
-
-def _request(call: Call) -> str:
+def _request(call: Call[Any]) -> str:
     fields = () if call.request is None else fields_of(call.request)
-    placed = re.findall(r"\{(\w+)\}", call.path)
-    path = re.sub(r"\{(\w+)\}", r"{segment(\1, '\1')}", call.path)
-    # A string a line, where one line is too short for all of it.
-    pieces = re.split(r"(?<=\})(?=/)", path)
-    sent_to = " ".join(f"{'f' * ('{' in each)}{each!r}" for each in pieces)
-    kind = "" if call.answer is None else _qualified(call.answer)
-    sent = ", ".join(f"{each.name}={each.name}" for each in fields)
+    placed = [f"{each}: str" for each in call.parts]
+    signature = _signature(", ".join(["self", *placed]), list(map(_asked, fields)))
     said = [f"    {each.name}: {_about(each)}" for each in fields]
-    first = ", ".join(["self", *(f"{each}: str" for each in placed)])
-    signature = _signature(first, list(map(_asked, fields)))
-    said_first = ""
+    sent = [f"{each.name}={each.name}" for each in fields]
     if call.takes_json:
-        signature, said = f"{first}, fields: Mapping[str, Any]", []
-        said_first = "fields = exact_fields(fields)"
-    elif call.request is not None:
-        said_first = f"fields = requested({_qualified(call.request)}, {sent})"
-    given = sent_to + (", fields" if call.has_body else "")
-    if fields and not call.has_body:
-        given += ", fields" if call.method == "GET" else ", query=fields"
-    asked = f"get({given})" if call.method == "GET" else f"send({call.method!r}, {given})"
-    read = f"self._http.read({kind or 'dict'}{'.of' if kind else ''}, answer)"
-    gives = kind or "Raw"
-    if call.listed:
-        read = f"self._http.read_list({kind}.of, answer, {call.listed!r})"
-        gives = f"tuple[{kind}, ...]"
-    elif call.is_short:
-        read = f"await self._whole({path!r}, {kind}, answer)"
+        signature, said = ", ".join(["self", *placed, "fields: Mapping[str, Any]"]), []
+        sent = ["fields=fields"]
+    kind = "Raw" if call.answer is None else _qualified(call.answer)
+    given = ", ".join([_constant(call), *call.parts, *sent])
     return _method(
-        f"{call.name}({signature}) -> {gives}",
+        f"{call.name}({signature}) -> {f'tuple[{kind}, ...]' if call.listed else kind}",
         call.does,
-        *filter(None, [said_first]),
-        f"answer = await self._http.{asked}",
-        f"return {read}",
+        f"return await self.{'_listed' if call.listed else '_asked'}({given})",
         arguments=said,
     )
+
+
+def _constant(call: Call[Any]) -> str:
+    """The declaration of a call, as the client names it."""
+    for module in _MODULES:
+        for name, found in vars(module).items():
+            if found is call:
+                return f"{module.__name__.rpartition('.')[2]}.{name}"
+    raise LookupError(f"{call.id} has no name in its module")
 
 
 def _qualified(kind: type) -> str:

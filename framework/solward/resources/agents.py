@@ -235,26 +235,25 @@ class Decision(Memory):
     )
 
 
-AGENT_CALLS = (
-    Call(
-        "createAgent",
-        "Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new"
-        " wallet, and the service's default provider and model may do; so with `template`.",
-        "POST",
-        "/agents",
-        NewAgent,
-        Agent,
-        name="create",
-        is_short=True,
-    ),
-    Call(
-        "changeAgent",
-        "Change the given fields; a running agent goes by them from its next cycle, by `grants` at"
-        " once. A number of `llm_budget` that is None removes that limit.",
-        "PATCH",
-        "/agents/{agent_id}",
-        AgentChange,
-        Agent,
-        name="change",
-    ),
+CREATE_AGENT = Call(
+    "createAgent",
+    "Make an agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new"
+    " wallet, and the service's default provider and model may do; so with `template`.",
+    "POST",
+    "/agents",
+    NewAgent,
+    Agent,
+    name="create",
+    is_short=True,
 )
+CHANGE_AGENT = Call(
+    "changeAgent",
+    "Change the given fields; a running agent goes by them from its next cycle, by `grants` at"
+    " once. A number of `llm_budget` that is None removes that limit.",
+    "PATCH",
+    "/agents/{agent_id}",
+    AgentChange,
+    Agent,
+    name="change",
+)
+AGENT_CALLS = (CREATE_AGENT, CHANGE_AGENT)

@@ -32,14 +32,13 @@ class Contact(Answer):
     )
 
 
-CONTACT_CALLS = (
-    Call(
-        "putContact",
-        "Name an address, or rename it.",
-        "POST",
-        "/contacts",
-        NewContact,
-        Contact,
-        name="put",
-    ),
+PUT_CONTACT = Call(
+    "putContact",
+    "Name an address, or rename it.",
+    "POST",
+    "/contacts",
+    NewContact,
+    Contact,
+    name="put",
 )
+CONTACT_CALLS = (PUT_CONTACT,)

@@ -7,11 +7,12 @@ class NewSecret(Request):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cache
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from solward.resources.fields import (
     REQUIRED,
@@ -26,6 +27,7 @@ from solward.resources.fields import (
 from solward.types.errors import InvalidRequest
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 COMPONENTS: dict[str, type] = {}
 """Classes by the name under which the API's description has them once: their `component`."""
@@ -113,7 +115,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[A]):
     """One request of the interface: its route, its description and the client's method.
 
     Attributes:
@@ -135,13 +137,18 @@ class Call:
     method: str
     path: str
     request: type[Request] | None
-    answer: type[Any] | None
+    answer: type[A] | None
     _: KW_ONLY
     about: str = ""
     listed: str = ""
     name: str = ""
     is_short: bool = False
     takes_json: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts of its path."""
+        return tuple(re.findall(r"\{(\w+)\}", self.path))
 
     @property
     def has_body(self) -> bool:

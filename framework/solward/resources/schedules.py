@@ -218,24 +218,23 @@ class ScheduleRun(Answer):
     )
 
 
-CALLS = (
-    Call(
-        "createSchedule",
-        "Run a skill at times, with the rights of this token; a name is a wallet's once.",
-        "POST",
-        "/wallets/{wallet_id}/schedules",
-        NewSchedule,
-        Schedule,
-        name="create",
-    ),
-    Call(
-        "changeSchedule",
-        "Change fields, named as in the REST interface (docs/rest.md); None takes one away.",
-        "PATCH",
-        "/wallets/{wallet_id}/schedules/{schedule_id}",
-        ChangedSchedule,
-        Schedule,
-        name="change",
-        takes_json=True,
-    ),
+CREATE_SCHEDULE = Call(
+    "createSchedule",
+    "Run a skill at times, with the rights of this token; a name is a wallet's once.",
+    "POST",
+    "/wallets/{wallet_id}/schedules",
+    NewSchedule,
+    Schedule,
+    name="create",
 )
+CHANGE_SCHEDULE = Call(
+    "changeSchedule",
+    "Change fields, named as in the REST interface (docs/rest.md); None takes one away.",
+    "PATCH",
+    "/wallets/{wallet_id}/schedules/{schedule_id}",
+    ChangedSchedule,
+    Schedule,
+    name="change",
+    takes_json=True,
+)
+CALLS = (CREATE_SCHEDULE, CHANGE_SCHEDULE)

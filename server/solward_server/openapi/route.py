@@ -39,7 +39,7 @@ class Route:
         more: arguments of `openapi.operation.operation`.
     """
 
-    call: Call
+    call: Call[Any]
     handler: Handler
     access: Access
     errors: Errors
@@ -49,7 +49,7 @@ class Route:
     def described(self, tag: str) -> Operation:
         """Its part of the document."""
         call, body = self.call, None
-        parameters = [PATH_PARAMETERS[part] for part in _PART.findall(call.path)]
+        parameters = [PATH_PARAMETERS[part] for part in call.parts]
         if call.request is not None and call.has_body:
             body = body_of(call.request)
         elif call.request is not None:
@@ -84,7 +84,7 @@ class Routes:
 
     def serve(
         self,
-        call: Call,
+        call: Call[Any],
         access: Access,
         errors: Errors | None = None,
         *,

@@ -36,7 +36,7 @@ async def _decision_note(context: RouteContext) -> str | None:
     return note
 
 
-def _decides(call: Call, role: Role) -> Callable[[H], H]:
+def _decides(call: Call[Any], role: Role) -> Callable[[H], H]:
     """Serves a decision."""
     errors = {
         400: _NOTE,
