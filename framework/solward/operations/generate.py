@@ -5,7 +5,9 @@ Static checkers read signatures, so the methods of `SkillContext` and of the cli
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import pkgutil
 import re
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from solward import resources
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.swap import SWAP
 from solward.resources import agents, contacts, credentials, holds, schedules
@@ -139,7 +142,6 @@ from solward.resources.answers import Raw
 
 Grants: TypeAlias = Sequence[Raw | str]
 """
-_MODULES = (agents, contacts, credentials, holds, schedules)
 # The client's class with the methods -> what it calls.
 CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Keys": credentials.KEY_CALLS,
@@ -185,7 +187,8 @@ def _request(call: Call[Any]) -> str:
 
 def _constant(call: Call[Any]) -> str:
     """The declaration of a call, as the client names it."""
-    for module in _MODULES:
+    for each in pkgutil.iter_modules(resources.__path__, f"{resources.__name__}."):
+        module = importlib.import_module(each.name)
         for name, found in vars(module).items():
             if found is call:
                 return f"{module.__name__.rpartition('.')[2]}.{name}"
