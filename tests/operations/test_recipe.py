@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, Copy, recipe
 
-RECIPE = (
-    (ROOT / "CONTRIBUTING.md")
-    .read_text()
-    .partition("\n## Adding an operation\n")[2]
-    .partition("\n## ")[0]
-)
+RECIPE = recipe("Adding an operation")
 
 # Step 1, in a family's module.
 DECLARATION = """
@@ -125,19 +116,8 @@ def test_the_recipe_is_short() -> None:
 
 @pytest.mark.more
 def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    for folder in ("framework", "plugins", "server", "docs"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    roots = [*(str(tree / folder) for folder in ("framework", "plugins", "server")), str(ROOT)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(roots)}
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], env=environment, cwd=tree, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
+    copy = Copy.made(tmp_path / "tree")
+    tree = copy.tree
     declared = _named("sol.py", "framework/solward/operations/declared/")
     _append(tree / declared, "import Address, Amount, Recipient", ", Whole", DECLARATION)
     plan = _named("transfer.py", "framework/solward/operations/")
@@ -150,10 +130,10 @@ def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> 
     makefile = (ROOT / "Makefile").read_text()
     assert "make operations" in RECIPE
     (module,) = re.findall(r"^operations: .*\n\t\$\(BIN\)/python -m (\S+)$", makefile, re.MULTILINE)
-    run("-m", module)
+    copy.run("-m", module)
     skill = tree / _named("tip_jar.py", "plugins/solward_plugins/skills/", is_new=True)
     skill.write_text(SKILL)
-    assert run("-c", FOUND, str(tmp_path / "home")).endswith("found everywhere\n")
+    assert copy.run("-c", FOUND, str(tmp_path / "home")).endswith("found everywhere\n")
 
 
 def _named(name: str, folder: str, *, is_new: bool = False) -> str:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.support.repository import ROOT
+from tests.support.repository import Copy, recipe
 
-RECIPE = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding a field\n")[2]
-RECIPE = RECIPE.partition("\n## ")[0]
+RECIPE = recipe("Adding a field")
 FRAMEWORK, SERVER = "framework/solward", "server/solward_server"
 # File -> what is put behind what.
 CHANGES = {
@@ -102,34 +97,18 @@ def test_the_recipe_is_short() -> None:
 
 @pytest.mark.more
 def test_a_field_made_by_the_recipe_is_on_every_surface(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    for folder in ("framework", "plugins", "server", "docs"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    roots = [*(str(tree / folder) for folder in ("framework", "plugins", "server")), str(ROOT)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(roots)}
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], env=environment, cwd=tree, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
+    copy = Copy.made(tmp_path / "tree")
     changed = 0
     for path, put in CHANGES.items():
         # The recipe names the files by where they stand below these two.
         assert f"`{path.removeprefix(f'{FRAMEWORK}/')}`" in RECIPE or f"`{path}`" in RECIPE, path
-        before = text = (tree / path).read_text()
+        before = (copy.tree / path).read_text()
         for at, more in put.items():
-            assert text.count(at) == 1, at
-            line, _, rest = at.partition("\n")
-            text = text.replace(at, f"{line}\n{more}{rest}")
+            copy.put(path, at, more)
         for old, new in REPLACED.get(path, ()):
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (tree / path).write_text(text)
-        lines = difflib.ndiff(before.splitlines(), text.splitlines())
+            copy.replace(path, old, new)
+        lines = difflib.ndiff(before.splitlines(), (copy.tree / path).read_text().splitlines())
         changed += sum(each.startswith("+ ") for each in lines)
     assert changed <= 15
-    run("-m", "solward.operations.generate")
-    assert run("-c", FOUND, str(tmp_path / "home")).endswith("found everywhere\n")
+    copy.run("-m", "solward.operations.generate")
+    assert copy.run("-c", FOUND, str(tmp_path / "home")).endswith("found everywhere\n")
