@@ -11,6 +11,8 @@ import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from tests import market_source
+from tests.sbpf import assemble
 from tests.support.examples import examples
 from tests.support.programs import SOL, WSOL, Machine, error_of, succeeded
 
@@ -26,6 +28,10 @@ from solward_localnet.market_program import (
     program_file,
     swap_instruction,
 )
+
+
+def test_the_file_is_what_its_source_is_assembled_to() -> None:
+    assert assemble(market_source.SOURCE) == program_file()
 
 
 def custom(code: int) -> str:

@@ -6,9 +6,8 @@ import struct
 
 import pytest
 from solders.instruction import Instruction
+from tests.sbpf import AssemblyError, assemble
 from tests.support.programs import Machine, error_of, succeeded
-
-from solward_localnet.sbpf import AssemblyError, assemble
 
 U64 = 2**64 - 1
 

@@ -21,9 +21,7 @@ from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata, TransactionMetadata
-
-from solward.solana.accounts import most_rent
-from solward_localnet.market_program import (
+from tests.market_source import (
     COUNT,
     DATA,
     INFOS,
@@ -32,10 +30,11 @@ from solward_localnet.market_program import (
     MOST_ACCOUNTS,
     READ_ACCOUNTS,
     TABLE,
-    program_account,
-    seeded,
 )
-from solward_localnet.sbpf import assemble
+from tests.sbpf import assemble
+
+from solward.solana.accounts import most_rent
+from solward_localnet.market_program import program_account, seeded
 
 
 def batch_of(*inner: Instruction, tail: bytes = b"") -> Instruction:

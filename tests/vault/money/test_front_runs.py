@@ -16,6 +16,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import ApproveCheckedParams, TransferCheckedParams
 from tests.promises import promise
+from tests.sbpf import assemble
 from tests.support.engine import TOKEN_RENT, Bench, Trap, front_run, put_accounts, thief
 from tests.support.programs import TAKES_LAMPORTS, take_lamports
 from tests.support.swaps import SOL, USDC, USDC_POOL, SwapBench, ata, close, open_swaps
@@ -32,7 +33,6 @@ from solward.vault.guardrails import ScopeLimits
 from solward.vault.money.request import ADMIN
 from solward.vault.store import spending
 from solward_localnet.market_program import program_account
-from solward_localnet.sbpf import assemble
 
 MINT = USDC_POOL.mint
 THOUSAND = 1_000 * 10**6
