@@ -1,8 +1,7 @@
-"""The localnet's swap venue: the Jupiter Swap API, versions 1 and 2, over the demo market.
+"""The localnet's swap venue: `GET /swap/v2/build` of the Jupiter Swap API over the demo market.
 
-The calls, parameters and fields of the official documentation (developers.jup.ag); what the market
-does not serve of them is refused, as is what is not documented (`venue_swap`). The answers'
-instructions are of the market's program, and only the taker signs.
+It takes the parameters that a swap needs, with the names, fields and error codes of the official
+documentation (developers.jup.ag), and refuses all others. Only the taker signs its instructions.
 """
 
 from __future__ import annotations
@@ -10,83 +9,156 @@ from __future__ import annotations
 import base64
 import json
 import time
-import uuid
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qsl
 
-from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
-from solders.message import to_bytes_versioned
+from solders.instruction import Instruction
 from solders.pubkey import Pubkey
+from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
-from solders.transaction import VersionedTransaction
-from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
-
-from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
-from solward_localnet import venue_swap as fields
-from solward_localnet.errors import RpcError
-from solward_localnet.market_program import MARKET_PROGRAM
-from solward_localnet.venue_swap import (
-    BPS,
-    LABEL,
-    MAX_UNITS,
-    Call,
-    Hop,
-    Route,
-    Swap,
-    Taking,
-    VenueError,
-    as_json,
-    as_text,
-    at_least,
-    budget,
-    compose,
-    find_route,
-    invalid,
-    priority_fee,
-    read_body,
-    read_offer,
-    read_query,
-    transaction,
+from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    sync_native,
 )
+from spl.token.models import CloseAccountParams, SyncNativeParams
 
+from solward.solana.tokens import token_account
+from solward.types.ledger import Account
+from solward_localnet.errors import RpcError
+from solward_localnet.market import POOLS, Pool, trade
+from solward_localnet.market_program import swap_instruction
+
+Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Answer = tuple[int, dict[str, Any]]
 
 PREFIX = "/swap/"
-_DEFAULT_SLIPPAGE = 50
-_MAX_BODY_BYTES = 50 * 1024
-# Orders that may still be executed; the oldest are forgotten first.
-_MOST_ORDERS = 1_000
-_SIGNATURE_FEE = 5_000
+LABEL = "Solward demo"
+BPS = 10_000
+MAX_ACCOUNTS = 64
+DEFAULT_SLIPPAGE_BPS = 50
+U64_MAX = 2**64 - 1
 
-# `errorCode` of an order that has a price and no transaction, by the official documentation.
-INSUFFICIENT_FUNDS = 1
-INSUFFICIENT_SOL = 2
-# `code` of an execution, by the official documentation.
-MISSING_ORDER, INVALID_TRANSACTION, INVALID_MESSAGE = -1, -2, -3
-FAILED_TO_LAND, NOT_FULLY_SIGNED = -1000, -1003
+
+class VenueError(Exception):
+    """A refusal in Jupiter's shape: `error` for people, `errorCode` for programs."""
+
+    def __init__(self, code: str | int, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """What was answered to `/order`, to be executed."""
+class Hop:
+    """One pool's part of a swap; `sells_sol` is its direction."""
 
-    message: bytes
-    route: Route
+    pool: Pool
+    sells_sol: bool
+    paid: int
+    received: int
+    impact: Decimal
+
+    @property
+    def label(self) -> str:
+        """The name of the pool's market."""
+        return f"{LABEL} {self.pool.symbol}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The pools from one mint to another, priced by what the vaults held at a slot."""
+
+    source: Pubkey
+    target: Pubkey
+    hops: tuple[Hop, ...]
+    slot: int
+
+    @property
+    def paid(self) -> int:
+        """Units of `source`."""
+        return self.hops[0].paid
+
+    @property
+    def received(self) -> int:
+        """Units of `target`."""
+        return self.hops[-1].received
+
+    @property
+    def impact(self) -> Decimal:
+        """Fraction by which all hops together make the price worse, fees included."""
+        remaining = Decimal(1)
+        for hop in self.hops:
+            remaining *= 1 - hop.impact
+        return 1 - remaining
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """How a taker's swap is made.
+
+    Attributes:
+        wraps: SOL is wrapped before and unwrapped after it.
+        destination: the account that receives; None: the taker's own, which is opened.
+        present: accounts that need not be opened, because they exist.
+    """
+
+    taker: Pubkey
+    wraps: bool = True
+    destination: Pubkey | None = None
+    present: Collection[Pubkey] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A route as a taker's instructions.
+
+    Attributes:
+        setup: what the taker's own accounts need before it.
+        cleanup: what they need after it.
+    """
+
+    setup: tuple[Instruction, ...]
+    swap: Instruction
+    cleanup: Instruction | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API carries it."""
+        return {
+            "setupInstructions": [as_json(each) for each in self.setup],
+            "swapInstruction": as_json(self.swap),
+            "cleanupInstruction": None if self.cleanup is None else as_json(self.cleanup),
+            "otherInstructions": [],
+        }
 
 
 def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """An ASGI application; `call` is `Localnet.call`."""
-    venue = _Venue(call)
+
+    async def answer(scope: Scope, receive: Receive) -> tuple[int, dict[str, Any]]:
+        if (scope["method"], scope["path"]) != ("GET", "/swap/v2/build"):
+            raise VenueError("NOT_FOUND", "unknown path; known: GET /swap/v2/build", 404)
+        return 200, await build(call, scope["query_string"].decode("latin-1"))
+
+    return application(answer)
+
+
+def application(
+    answer: Callable[[Scope, Receive], Awaitable[tuple[int, dict[str, Any]]]],
+) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """An ASGI application that gives what `answer` does, a status and JSON, or its refusal."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            status, body = await venue.answer(scope, receive)
+            status, body = await answer(scope, receive)
         except VenueError as error:
             status, body = error.status, {"error": str(error), "errorCode": error.code}
         except RpcError:
@@ -98,306 +170,121 @@ def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     return app
 
 
-class _Venue:
-    """The calls by method and path."""
+async def build(call: Call, query: str) -> dict[str, Any]:
+    """A price, and the instructions of the swap.
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._orders: OrderedDict[str, _Order] = OrderedDict()
-        # What is read of a request, and who answers it.
-        self._calls: Mapping[tuple[str, str], tuple[fields.Fields, Any]] = {
-            ("GET", "/swap/v2/build"): (fields.BUILD, self._build),
-            ("GET", "/swap/v2/order"): (fields.ORDER, self._order),
-            ("POST", "/swap/v2/execute"): (fields.EXECUTE, self._execute),
-            ("GET", "/swap/v1/quote"): (fields.QUOTE, self._quote),
-            ("POST", "/swap/v1/swap"): (fields.SWAP, self._swap),
-            ("POST", "/swap/v1/swap-instructions"): (fields.SWAP, self._swap_instructions),
-            ("GET", "/swap/v1/program-id-to-label"): ({}, self._labels),
-        }
+    Raises:
+        VenueError: a parameter is missing, wrong or unknown, or there is no such swap.
+    """
+    asked = _read(query)
+    route = await find_route(call, asked["inputMint"], asked["outputMint"], asked["amount"])
+    most = asked["maxAccounts"]
+    if accounts_of(route) > most:
+        raise VenueError("COULD_NOT_FIND_ANY_ROUTE", f"no route of at most {most} accounts")
+    taking = Taking(asked["taker"], asked["wrapAndUnwrapSol"], asked["destinationTokenAccount"])
+    slippage = asked["slippageBps"]
+    latest = (await call("getLatestBlockhash", [{"commitment": "finalized"}]))["value"]
+    return {
+        **offer(route, slippage),
+        "computeBudgetInstructions": [as_json(set_compute_unit_price(0))],
+        **compose(route, taking, at_least(route.received, slippage)).to_json(),
+        "tipInstruction": None,
+        "addressesByLookupTableAddress": {},
+        "blockhashWithMetadata": {
+            "blockhash": list(bytes(Hash.from_string(latest["blockhash"]))),
+            "lastValidBlockHeight": latest["lastValidBlockHeight"],
+            "fetchedAt": {"secs_since_epoch": int(time.time()), "nanos_since_epoch": 0},
+        },
+    }
 
-    async def answer(self, scope: Scope, receive: Receive) -> Answer:
-        """A request's status and body.
 
-        Raises:
-            VenueError: it is refused.
-            RpcError: the ledger did not answer.
-        """
-        named = (scope["method"], scope["path"])
-        if named not in self._calls:
-            known = ", ".join(" ".join(each) for each in self._calls)
-            raise VenueError("NOT_FOUND", f"unknown path; known: {known}", 404)
-        documented, handler = self._calls[named]
-        query = scope["query_string"].decode("latin-1")
-        if scope["method"] == "GET":
-            return cast(Answer, await handler(read_query(query, documented)))
-        read_query(query, {})
-        return cast(Answer, await handler(read_body(await _body(receive), documented)))
-
-    # Version 2.
-
-    async def _build(self, asked: Mapping[str, Any]) -> Answer:
-        route = await self._route(asked)
-        taking = Taking(
-            asked["taker"],
-            asked.get("wrapAndUnwrapSol", True),
-            asked.get("destinationTokenAccount"),
-        )
-        slippage = asked.get("slippageBps", _DEFAULT_SLIPPAGE)
-        swap = compose(route, taking, at_least(route.received, slippage))
-        latest = (await self._call("getLatestBlockhash", [{"commitment": "finalized"}]))["value"]
-        return 200, {
-            **_offer(route, slippage),
-            "computeBudgetInstructions": [as_json(set_compute_unit_price(0))],
-            **_parts(swap),
-            "tipInstruction": None,
-            "addressesByLookupTableAddress": {},
-            "blockhashWithMetadata": {
-                "blockhash": list(bytes(Hash.from_string(latest["blockhash"]))),
-                "lastValidBlockHeight": latest["lastValidBlockHeight"],
-                "fetchedAt": {"secs_since_epoch": int(time.time()), "nanos_since_epoch": 0},
-            },
-        }
-
-    async def _order(self, asked: Mapping[str, Any]) -> Answer:
-        began = time.monotonic()
-        if "metis" in asked.get("excludeRouters", ()):
-            raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "the market has no router but metis")
-        route = await self._route(asked)
-        taker: Pubkey | None = asked.get("taker")
-        slippage = asked.get("slippageBps", _DEFAULT_SLIPPAGE)
-        lamports = asked.get("priorityFeeLamports", 0)
-        answer: dict[str, Any] = {
-            # Any other parameter than those of a plain order makes it a manual one.
-            "mode": "ultra" if set(asked) <= {*_PLAIN_ORDER} else "manual",
-            **_offer(route, slippage),
-            # Signed the other way than version 1's: a loss is negative, and in percent.
-            "priceImpact": -float(route.impact * 100),
-            "priceImpactPct": f"{-route.impact:f}",
-            "feeMint": str(route.target),
-            "feeBps": 0,
-            "platformFee": {"amount": "0", "feeBps": 0, "feeMint": str(route.target)},
-            "signatureFeeLamports": _SIGNATURE_FEE if taker else 0,
-            "signatureFeePayer": str(taker) if taker else None,
-            "prioritizationFeeLamports": lamports,
-            "prioritizationFeePayer": str(taker) if taker else None,
-            "rentFeeLamports": 0,
-            "rentFeePayer": str(taker) if taker else None,
-            "swapType": "aggregator",
-            "router": "metis",
-            "transaction": None,
-            "gasless": False,
-            "requestId": str(uuid.uuid4()),
-            "taker": str(taker) if taker else None,
-        }
-        if taker is not None:
-            answer |= await self._ordered(answer["requestId"], route, taker, slippage, lamports)
-        return 200, answer | {"totalTime": round((time.monotonic() - began) * 1000, 3)}
-
-    async def _ordered(
-        self, request: str, route: Route, taker: Pubkey, slippage: int, lamports: int
-    ) -> dict[str, Any]:
-        """The order's transaction, or why there is none: a taker must hold what it sells."""
-        present = await self._present(route, taker)
-        swap = compose(route, Taking(taker, present=present), at_least(route.received, slippage))
-        opened = [each.program_id == ASSOCIATED_TOKEN_PROGRAM_ID for each in swap.setup]
-        rent = sum(opened) * await self._call(
-            "getMinimumBalanceForRentExemption", [TOKEN_ACCOUNT_BYTES]
-        )
-        missing = await self._missing(route, taker, rent + _SIGNATURE_FEE + lamports)
-        if missing is not None:
-            code, text = missing
-            return {
-                "transaction": "", "errorCode": code, "errorMessage": text, "error": text
-            }  # fmt: skip
-        made, height = await transaction(self._call, taker, [*budget(lamports), *swap.instructions])
-        self._orders[request] = _Order(bytes(to_bytes_versioned(made.message)), route)
-        if len(self._orders) > _MOST_ORDERS:
-            self._orders.popitem(last=False)
-        return {
-            "transaction": as_text(made),
-            "lastValidBlockHeight": str(height),
-            "rentFeeLamports": rent,
-        }
-
-    async def _missing(self, route: Route, taker: Pubkey, costs: int) -> tuple[int, str] | None:
-        """What an order's taker lacks, as the API's code and text."""
-        balance = (await self._call("getBalance", [str(taker)]))["value"]
-        sells_sol = route.source == WRAPPED_SOL_MINT
-        held = balance if sells_sol else await self._units(taker, route.source)
-        if held < route.paid:
-            return INSUFFICIENT_FUNDS, "Insufficient funds"
-        if balance < costs + (route.paid if sells_sol else 0):
-            return INSUFFICIENT_SOL, "Insufficient SOL for gas"
-        return None
-
-    async def _execute(self, asked: Mapping[str, Any]) -> Answer:
-        order = self._orders.get(asked["requestId"])
-        if order is None:
-            return 400, {"error": "missing cached order", "code": MISSING_ORDER}
+def _read(query: str) -> dict[str, Any]:
+    """The parameters of a swap, with the defaults of those that are absent."""
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _PARAMETERS:
+            raise invalid(f"the localnet's market does not serve {name}")
+        if name in given:
+            raise invalid(f"{name} is there twice")
+        given[name] = value
+    found = {}
+    for name, (read, expected, default) in _PARAMETERS.items():
         try:
-            wire = base64.b64decode(asked["signedTransaction"], validate=True)
-            signed = VersionedTransaction.from_bytes(wire)
-        except ValueError:
-            return 400, {"error": "invalid signed transaction", "code": INVALID_TRANSACTION}
-        if bytes(to_bytes_versioned(signed.message)) != order.message:
-            return 400, {"error": "invalid message bytes", "code": INVALID_MESSAGE}
-        if not all(signed.verify_with_results()):
-            return 400, {"error": "transaction not fully signed", "code": NOT_FULLY_SIGNED}
-        signature = str(signed.signatures[0])
-        try:
-            await self._call("sendTransaction", [as_text(signed), {"encoding": "base64"}])
-            landed = await self._call(
-                "getTransaction",
-                [signature, {"commitment": "finalized", "maxSupportedTransactionVersion": 0}],
+            found[name] = (
+                default if name not in given and default is not _REQUIRED else read(given[name])
             )
-        except RpcError as error:
-            failed = {"status": "Failed", "code": FAILED_TO_LAND, "error": str(error)}
-            return 200, failed | {"signature": signature}
-        return 200, _executed(order.route, signature, landed)
-
-    # Version 1.
-
-    async def _quote(self, asked: Mapping[str, Any]) -> Answer:
-        began = time.monotonic()
-        route = await self._route(asked)
-        return 200, {
-            **_offer(route, asked.get("slippageBps", _DEFAULT_SLIPPAGE)),
-            "platformFee": None,
-            "contextSlot": route.slot,
-            "timeTaken": time.monotonic() - began,
-        }
-
-    async def _swap(self, asked: Mapping[str, Any]) -> Answer:
-        swap, limit, price = await self._composed(asked)
-        made, height = await transaction(
-            self._call,
-            asked["userPublicKey"],
-            [set_compute_unit_limit(limit), set_compute_unit_price(price), *swap.instructions],
-            legacy=asked.get("asLegacyTransaction", False),
-        )
-        return 200, {
-            "swapTransaction": as_text(made),
-            "lastValidBlockHeight": height,
-            "prioritizationFeeLamports": priority_fee(price, limit),
-        }
-
-    async def _swap_instructions(self, asked: Mapping[str, Any]) -> Answer:
-        swap, limit, price = await self._composed(asked)
-        return 200, {
-            "computeBudgetInstructions": [
-                as_json(set_compute_unit_limit(limit)),
-                as_json(set_compute_unit_price(price)),
-            ],
-            **_parts(swap),
-            "addressLookupTableAddresses": [],
-        }
-
-    async def _composed(self, asked: Mapping[str, Any]) -> tuple[Swap, int, int]:
-        """A quote's swap, with its limit of compute units and their price.
-
-        What counts of the quote is its `outAmount` and `slippageBps`: as documented, the minimum is
-        computed of them, not taken from `otherAmountThreshold`.
-        """
-        if {"computeUnitPriceMicroLamports", "prioritizationFeeLamports"} <= set(asked):
-            raise VenueError(
-                "INVALID_COMPUTE_UNIT_PRICE_AND_PRIORITIZATION_FEE",
-                "give computeUnitPriceMicroLamports or prioritizationFeeLamports, not both",
-            )
-        quoted = read_offer(asked["quoteResponse"])
-        route = await find_route(
-            self._call, quoted["inputMint"], quoted["outputMint"], quoted["inAmount"]
-        )
-        taker, wraps = asked["userPublicKey"], asked.get("wrapAndUnwrapSol", True)
-        present: frozenset[Pubkey] = frozenset()
-        if not asked.get("skipUserAccountsRpcCalls", False):
-            present = await self._present(route, taker)
-            if not wraps:
-                self._check_wrapped(route, asked, present)
-        taking = Taking(taker, wraps, asked.get("destinationTokenAccount"), present)
-        swap = compose(route, taking, at_least(quoted["outAmount"], quoted["slippageBps"]))
-        limit = MAX_UNITS
-        if asked.get("dynamicComputeUnitLimit", False):
-            limit = await self._used(taker, swap)
-        price = asked.get("computeUnitPriceMicroLamports")
-        if price is None:
-            price = asked.get("prioritizationFeeLamports", 0) * 10**6 // limit
-        return swap, limit, price
-
-    @staticmethod
-    def _check_wrapped(route: Route, asked: Mapping[str, Any], present: frozenset[Pubkey]) -> None:
-        """As documented: the taker's account of wrapped SOL must exist where nothing wraps."""
-        own = asked.get("destinationTokenAccount") is None
-        uses = route.source == WRAPPED_SOL_MINT or (route.target == WRAPPED_SOL_MINT and own)
-        account = get_associated_token_address(asked["userPublicKey"], WRAPPED_SOL_MINT)
-        if uses and account not in present:
-            raise invalid("wrapAndUnwrapSol false needs an account of wrapped SOL")
-
-    async def _used(self, taker: Pubkey, swap: Swap) -> int:
-        """The compute units of a swap with a tenth more; the most where it fails."""
-        made, _ = await transaction(self._call, taker, swap.instructions)
-        options = {"encoding": "base64", "sigVerify": False, "replaceRecentBlockhash": True}
-        tried = (await self._call("simulateTransaction", [as_text(made), options]))["value"]
-        units = tried.get("unitsConsumed")
-        return MAX_UNITS if tried["err"] is not None or not units else int(units) * 11 // 10
-
-    async def _labels(self, _asked: Mapping[str, Any]) -> Answer:
-        return 200, {str(MARKET_PROGRAM): LABEL}
-
-    # Of both.
-
-    async def _route(self, asked: Mapping[str, Any]) -> Route:
-        return await find_route(
-            self._call,
-            asked["inputMint"],
-            asked["outputMint"],
-            asked["amount"],
-            dexes=asked.get("dexes", ()),
-            excluded=asked.get("excludeDexes", ()),
-            direct=asked.get("onlyDirectRoutes", False),
-            max_accounts=asked.get("maxAccounts", fields.MAX_ACCOUNTS),
-        )
-
-    async def _present(self, route: Route, taker: Pubkey) -> frozenset[Pubkey]:
-        """Those of the taker's own accounts of both tokens that exist."""
-        own = [get_associated_token_address(taker, mint) for mint in (route.source, route.target)]
-        asked = [[str(each) for each in own], {"encoding": "base64"}]
-        found = (await self._call("getMultipleAccounts", asked))["value"]
-        return frozenset(key for key, state in zip(own, found, strict=True) if state is not None)
-
-    async def _units(self, owner: Pubkey, mint: Pubkey) -> int:
-        account = str(get_associated_token_address(owner, mint))
-        try:
-            held = await self._call("getTokenAccountBalance", [account])
-        except RpcError:
-            return 0
-        return int(held["value"]["amount"])
+        except (KeyError, ValueError):
+            raise invalid(f"{name} must be {expected}") from None
+    return found
 
 
-# Of an order that has no optional parameter.
-_PLAIN_ORDER = ("inputMint", "outputMint", "amount", "taker")
+def _within(least: int, most: int) -> tuple[Callable[[str], int], str]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) <= len(str(U64_MAX))):
+            raise ValueError
+        if not least <= int(text) <= most:
+            raise ValueError
+        return int(text)
+
+    return read, f"an integer from {least} to {most}"
 
 
-def _offer(route: Route, slippage: int) -> dict[str, Any]:
-    """What every quote says, under the same names in both versions."""
+_REQUIRED = object()
+_ADDRESS = (Pubkey.from_string, "a base58 address")
+# Parameter -> what reads its text, what that expects, and its default.
+_PARAMETERS: Mapping[str, tuple[Callable[[str], Any], str, Any]] = {
+    "inputMint": (*_ADDRESS, _REQUIRED),
+    "outputMint": (*_ADDRESS, _REQUIRED),
+    "amount": (*_within(1, U64_MAX), _REQUIRED),
+    "slippageBps": (*_within(0, BPS), DEFAULT_SLIPPAGE_BPS),
+    "taker": (*_ADDRESS, _REQUIRED),
+    "destinationTokenAccount": (*_ADDRESS, None),
+    "maxAccounts": (*_within(1, MAX_ACCOUNTS), MAX_ACCOUNTS),
+    "wrapAndUnwrapSol": ({"true": True, "false": False}.__getitem__, "true or false", True),
+}
+
+
+def invalid(message: str) -> VenueError:
+    """A request that is not as documented, or that the market does not serve."""
+    return VenueError("INVALID_REQUEST", message)
+
+
+async def find_route(call: Call, source: Pubkey, target: Pubkey, amount: int) -> Route:
+    """One hop from or to SOL, two between tokens; raises `VenueError` where there is none."""
+    steps = _steps(str(source), str(target))
+    addresses = [str(key) for pool, _ in steps for key in pool.vaults]
+    answer = await call("getMultipleAccounts", [addresses, {"encoding": "base64"}])
+    hops: list[Hop] = []
+    paid = amount
+    for index, (pool, sells_sol) in enumerate(steps):
+        sol, units = map(_held, answer["value"][2 * index : 2 * index + 2])
+        if not sol or not units:
+            raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
+        done = trade(paid, sol, units) if sells_sol else trade(paid, units, sol)
+        if done.received < 1:
+            raise VenueError("ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT", "amount is too small")
+        hops.append(Hop(pool, sells_sol, paid, done.received, done.price_impact))
+        paid = done.received
+    return Route(source, target, tuple(hops), int(answer["context"]["slot"]))
+
+
+def accounts_of(route: Route) -> int:
+    """How many accounts its instruction names, its program among them."""
+    return len(_instruction(route, Taking(route.source), 0).accounts) + 1
+
+
+def offer(route: Route, slippage_bps: int) -> dict[str, Any]:
+    """What every quote of the API says."""
     return {
         "inputMint": str(route.source),
         "outputMint": str(route.target),
         "inAmount": str(route.paid),
         "outAmount": str(route.received),
-        "otherAmountThreshold": str(at_least(route.received, slippage)),
+        "otherAmountThreshold": str(at_least(route.received, slippage_bps)),
         "swapMode": "ExactIn",
-        "slippageBps": slippage,
+        "slippageBps": slippage_bps,
         "priceImpactPct": f"{route.impact:f}",
         "routePlan": [_plan(hop) for hop in route.hops],
-    }
-
-
-def _parts(swap: Swap) -> dict[str, Any]:
-    return {
-        "setupInstructions": [as_json(each) for each in swap.setup],
-        "swapInstruction": as_json(swap.swap),
-        "cleanupInstruction": None if swap.cleanup is None else as_json(swap.cleanup),
-        "otherInstructions": [],
     }
 
 
@@ -418,61 +305,89 @@ def _plan(hop: Hop) -> dict[str, Any]:
     }
 
 
-def _executed(route: Route, signature: str, landed: Mapping[str, Any]) -> dict[str, Any]:
-    """What landed, with the amounts that the pools' vaults show."""
-    meta = landed["meta"]
-    answer = {"signature": signature, "slot": str(landed["slot"])}
-    if meta["err"] is not None:
-        failed = {"status": "Failed", "code": FAILED_TO_LAND, "error": json.dumps(meta["err"])}
-        return answer | failed
-    paid, received = (_moved(landed, *each) for each in _ends(route))
-    return answer | {
-        "status": "Success",
-        "code": 0,
-        "totalInputAmount": str(paid),
-        "totalOutputAmount": str(-received),
-        "inputAmountResult": str(paid),
-        "outputAmountResult": str(-received),
-        "swapEvents": [
+def compose(route: Route, taking: Taking, least: int) -> Swap:
+    """The instructions of a route that fails where it would give less than `least` units.
+
+    SOL is wrapped only where it is sold or arrives in the taker's own account.
+    """
+    taker, source, target = taking.taker, route.source, route.target
+    own = taking.destination is None
+    native = get_associated_token_address(taker, WRAPPED_SOL_MINT)
+    sells_sol, buys_sol = source == WRAPPED_SOL_MINT, target == WRAPPED_SOL_MINT and own
+    setup: list[Instruction] = []
+    if sells_sol and taking.wraps:
+        setup += _opened(taking, WRAPPED_SOL_MINT)
+        setup += [
+            transfer(TransferParams(from_pubkey=taker, to_pubkey=native, lamports=route.paid)),
+            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=native)),
+        ]
+    if own:
+        setup += _opened(taking, target)
+    cleanup = None
+    if taking.wraps and (sells_sol or buys_sol):
+        cleanup = close_account(
+            CloseAccountParams(program_id=TOKEN_PROGRAM_ID, account=native, dest=taker, owner=taker)
+        )
+    return Swap(tuple(setup), _instruction(route, taking, least), cleanup)
+
+
+def at_least(amount: int, slippage_bps: int) -> int:
+    """What is left of `amount` after the slippage, rounded up: in the trader's favour."""
+    return -(-amount * (BPS - slippage_bps) // BPS)
+
+
+def as_json(instruction: Instruction) -> dict[str, Any]:
+    """As the API carries it."""
+    return {
+        "programId": str(instruction.program_id),
+        "accounts": [
             {
-                "inputMint": str(route.source),
-                "inputAmount": str(paid),
-                "outputMint": str(route.target),
-                "outputAmount": str(-received),
+                "pubkey": str(meta.pubkey),
+                "isWritable": meta.is_writable,
+                "isSigner": meta.is_signer,
             }
+            for meta in instruction.accounts
         ],
+        "data": base64.b64encode(instruction.data).decode("ascii"),
     }
 
 
-def _ends(route: Route) -> Sequence[tuple[Pubkey, Pubkey]]:
-    """The vault that was paid first and the one that paid last, each with its mint."""
-    first, last = route.hops[0], route.hops[-1]
-    _, paid, _ = first.pool.hop(first.sells_sol)
-    _, _, paying = last.pool.hop(last.sells_sol)
-    return (paid, route.source), (paying, route.target)
+def _opened(taking: Taking, mint: Pubkey) -> list[Instruction]:
+    taker = taking.taker
+    if get_associated_token_address(taker, mint) in taking.present:
+        return []
+    return [create_idempotent_associated_token_account(taker, taker, mint)]
 
 
-def _moved(landed: Mapping[str, Any], vault: Pubkey, mint: Pubkey) -> int:
-    """How many units of `mint` a vault has more after a transaction."""
-    keys = landed["transaction"]["message"]["accountKeys"]
-    units = []
-    for balances in (landed["meta"]["preTokenBalances"], landed["meta"]["postTokenBalances"]):
-        units.append(
-            sum(
-                int(each["uiTokenAmount"]["amount"])
-                for each in balances
-                if (keys[each["accountIndex"]], each["mint"]) == (str(vault), str(mint))
-            )
-        )
-    return units[1] - units[0]
+def _instruction(route: Route, taking: Taking, least: int) -> Instruction:
+    taker = taking.taker
+    return swap_instruction(
+        taker,
+        get_associated_token_address(taker, route.source),
+        taking.destination or get_associated_token_address(taker, route.target),
+        [hop.pool.hop(hop.sells_sol) for hop in route.hops],
+        route.paid,
+        least,
+    )
 
 
-async def _body(receive: Receive) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > _MAX_BODY_BYTES:
-            raise VenueError("INVALID_REQUEST", "request body too large", 413)
-        if not message.get("more_body", False):
-            return bytes(body)
+def _held(account: Mapping[str, Any] | None) -> int:
+    """The units in a token account as the RPC answers it, 0 where there is none."""
+    if account is None:
+        return 0
+    data = base64.b64decode(account["data"][0])
+    token = token_account(Account(int(account["lamports"]), str(account["owner"]), data))
+    return token.amount if token else 0
+
+
+def _steps(source: str, target: str) -> list[tuple[Pool, bool]]:
+    """The pools from one mint to another, each with whether it is sold SOL."""
+    pools = {str(pool.mint): pool for pool in POOLS}
+    sol = str(WRAPPED_SOL_MINT)
+    for mint, name in ((source, "inputMint"), (target, "outputMint")):
+        if mint != sol and mint not in pools:
+            raise VenueError("TOKEN_NOT_TRADABLE", f"{name} is not tradable here: {mint}")
+    if source == target:
+        raise VenueError("CIRCULAR_ARBITRAGE_IS_DISABLED", "inputMint and outputMint are the same")
+    steps = [] if source == sol else [(pools[source], False)]
+    return steps if target == sol else [*steps, (pools[target], True)]

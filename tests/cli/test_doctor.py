@@ -20,6 +20,7 @@ from tests.support import rpc as rpc_nodes
 from tests.support.grants import SaidPrices
 from tests.support.localnet import StillClock
 from tests.support.repository import ROOT
+from tests.swap_api import venue_app
 
 from solward.database.database import Database
 from solward.service.cluster import GENESIS
@@ -37,7 +38,7 @@ from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving
-from solward_localnet.venue import PREFIX, venue_app
+from solward_localnet.venue import PREFIX
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.promises import promise
 from tests.support import rpc as rpc_nodes
 from tests.support.http import served
 from tests.support.recordings import replaying
+from tests.swap_api import venue_app
 
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAM
@@ -33,7 +34,6 @@ from solward_cli.doctor.report import Status
 from solward_cli.doctor.subject import Subject
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.venue import venue_app
 
 # Each in another place; none of the patterns of the log would know them.
 IN_PATH = "canary/path+0123456789"

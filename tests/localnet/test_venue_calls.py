@@ -64,7 +64,8 @@ UNSERVED = {
     SWAP: {"payer", "feeAccount", "trackingAccount", "nativeDestinationAccount",
            "blockhashSlotsToExpiry"},
     BUILD: {"mode", "platformFeeBps", "feeAccount", "payer", "nativeDestinationAccount",
-            "blockhashSlotsToExpiry", "tipAmount", "computeUnitPricePercentile"},
+            "blockhashSlotsToExpiry", "tipAmount", "computeUnitPricePercentile", "dexes",
+            "excludeDexes", "forJitoBundle"},
     ORDER: {"receiver", "referralAccount", "referralFee", "payer", "jitoTipLamports"},
     EXECUTE: set(),
 }  # fmt: skip
@@ -172,7 +173,6 @@ async def test_what_is_missing_wrong_or_unknown_is_refused_by_name(
     ("call", "name", "value"),
     [
         (QUOTE, "swapMode", "ExactOut"),
-        (BUILD, "slippageBps", "rtse"),
         (SWAP, "dynamicSlippage", True),
     ],
 )

@@ -47,6 +47,7 @@ from tests.support.swaps import (
     pay,
     pay_sol,
 )
+from tests.swap_api import venue_app
 
 from solward.solana.programs import STAKE_PROGRAM
 from solward.solana.stakes import STAKE_ACCOUNT_BYTES
@@ -54,7 +55,6 @@ from solward.types.errors import TransactionFailed
 from solward.types.venue import Quote
 from solward.vault.guardrails import ScopeLimits
 from solward_localnet.market_program import MARKET_PROGRAM, program_account
-from solward_localnet.venue import venue_app
 
 LIMITS = ScopeLimits(max_lamports_per_tx=2 * SOL, daily_lamports=10 * SOL, daily_tokens={BONK: 1})
 STAKE_RENT = rent(200)

@@ -14,6 +14,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
+from tests.swap_api import venue_app
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import InvalidRequest, LedgerUnavailable
@@ -22,7 +23,6 @@ from solward_localnet.market import POOLS, genesis_accounts, trade
 from solward_localnet.market_program import MARKET_PROGRAM
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.venue import venue_app
 from solward_plugins.venues import jupiter
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

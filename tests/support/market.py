@@ -19,13 +19,13 @@ from solders.token.associated import get_associated_token_address
 from spl.token.constants import TOKEN_PROGRAM_ID
 from tests.support.localnet import SOL, Chain, StillClock, rent
 from tests.support.programs import mint_account, token_account
+from tests.swap_api import venue_app
 
 from solward.plugins.loaded import LoadedVenue
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_localnet.market import POOLS, genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.venue import venue_app
 from solward_plugins.venues import raydium_cpmm
 
 # The localnet's market by its HTTP calls, over a localnet whose clock stands still.
@@ -89,13 +89,14 @@ def whole(answer: dict[str, Any]) -> list[Instruction]:
 
 
 @asynccontextmanager
-async def open_market(**options: Any) -> AsyncIterator[Market]:
+async def open_market(*, venue: Any = venue_app, **options: Any) -> AsyncIterator[Market]:
+    """`venue` makes its application: the tests' whole API, or the localnet's own."""
     clock = StillClock()
     opened = {"clock": clock, "ticker": False, "genesis": genesis_accounts, **options}
     node = await Localnet.open(None, LocalnetOptions(**opened))
     try:
         chain = await Chain.with_payer(node, clock)
-        transport = httpx.ASGITransport(venue_app(node.call))
+        transport = httpx.ASGITransport(venue(node.call))
         async with httpx.AsyncClient(transport=transport, base_url="http://venue") as http:
             yield Market(chain, http)
     finally:

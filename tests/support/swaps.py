@@ -35,6 +35,7 @@ from tests.support.engine import Bench, open_bench
 from tests.support.localnet import rent
 from tests.support.plugins import built_ins
 from tests.support.programs import token_account
+from tests.swap_api import venue_app
 
 from solward.operations.perform import Operations
 from solward.operations.venues import Venue, VenuePlugin
@@ -52,7 +53,6 @@ from solward.types.venue import (
 )
 from solward.vault.money.request import ADMIN, Actor
 from solward_localnet.market import POOLS, genesis_accounts
-from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
 USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)

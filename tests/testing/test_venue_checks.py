@@ -11,6 +11,7 @@ import httpx
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from tests.swap_api import venue_app
 from tests.testing import bad_plugins as bad
 from tests.testing.test_bad_plugins_are_found import IN_HOST, IN_PROCESS, given
 
@@ -20,7 +21,6 @@ from solward.testing.conformance import Outcome, Report, check_venue
 from solward_localnet.market import POOLS, genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
-from solward_localnet.venue import venue_app
 from solward_plugins.venues import jupiter
 
 USDC, BONK = (str(pool.mint) for pool in POOLS)
