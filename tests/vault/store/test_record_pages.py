@@ -11,9 +11,8 @@ from tests.support.database import WALLET_ROW, query_plans
 from tests.support.engine import Bench
 
 from solward.database.database import Database
-from solward.service.record_pages import RecordPages
+from solward.service.record_pages import KeptTexts, RecordPages
 from solward.support import jsontext
-from solward.support.kept_texts import KeptTexts
 from solward.types.errors import TransactionError
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import attempts, transactions, wallets
@@ -117,12 +116,12 @@ async def test_a_page_that_is_kept_takes_one_statement(database: Database) -> No
 
 
 def test_texts_are_kept_within_their_bytes() -> None:
-    texts: KeptTexts[int] = KeptTexts(10_000)
+    texts = KeptTexts(10_000)
     for number in range(1_000):
-        texts.keep(number, b"x" * 700)
+        texts.keep((str(number), False), b"x" * 700)
         assert texts.bytes <= 10_000
         # Used each time, so never the one that is dropped.
-        assert texts.get(0) is not None
-    assert texts.get(998) is not None
-    assert texts.get(500) is None
-    assert sum(texts.get(number) is not None for number in range(1_000)) == 10
+        assert texts.get(("0", False)) is not None
+    assert texts.get(("998", False)) is not None
+    assert texts.get(("500", False)) is None
+    assert sum(texts.get((str(number), False)) is not None for number in range(1_000)) == 10

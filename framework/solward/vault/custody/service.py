@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -24,7 +23,6 @@ from solward.settings import Settings
 from solward.solana.token_list import skeleton
 from solward.support import jsontext
 from solward.support.clock import now_ms
-from solward.support.kept_texts import KeptTexts
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
 from solward.types.roles import is_key
 from solward.vault.custody.envelope import Envelope, open_envelope, seal
@@ -49,8 +47,6 @@ KEY_FILE = "keystore.key"
 MOST_OF_A_KEY = 100
 # Wallets in memory, 2 KiB each: the least recently used is read again from the database.
 MOST_CACHED = 10_000
-# Of their JSON, of about 30,000.
-MOST_TEXT_BYTES = 16 * 1024 * 1024
 # Rows of one read where all are listed.
 _PAGE = 500
 
@@ -144,8 +140,6 @@ class Wallets:
         self._database = database
         self._keystore = keystore
         self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
-        # By id and tags, as stored.
-        self._texts: KeptTexts[tuple[str, str, bool]] = KeptTexts(MOST_TEXT_BYTES)
         self._newest_ms = 0
         self._waiting: list[_Creation] = []
         self._planned: dict[str, set[int]] = {}
@@ -224,7 +218,7 @@ class Wallets:
             async with self._database.read() as connection:
                 rows = await store.oldest_wallets(connection, _PAGE, last)
             if rows:
-                yield [self._json(row, maker) for row in rows]
+                yield [_json(row, maker) for row in rows]
             if len(rows) < _PAGE:
                 return
             last = rows[-1].id
@@ -251,17 +245,7 @@ class Wallets:
             )
         if unknown:
             raise InvalidRequest("before must be the id of a wallet")
-        return [self._json(row, maker) for row in rows]
-
-    def _json(self, row: Row, maker: bool) -> bytes:
-        """The JSON of `Wallet.to_json`, made once for the same tags: nothing else of it changes."""
-        text = self._texts.get((row.id, row.tags, maker))
-        if text is None:
-            tags = tuple(json.loads(row.tags))
-            wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms, row.created_by)
-            text = jsontext.dumps(wallet.to_json(maker=maker)).encode()
-            self._texts.keep((row.id, row.tags, maker), text)
-        return text
+        return [_json(row, maker) for row in rows]
 
     async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace a wallet's tags.
@@ -457,6 +441,12 @@ def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str], made_ms: int) 
         created_ms=made_ms,
         created_by=principal(),
     )
+
+
+def _json(row: Row, maker: bool) -> bytes:
+    tags = tuple(row.tags)
+    wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms, row.created_by)
+    return jsontext.dumps_own(wallet.to_json(maker=maker)).encode()
 
 
 def _row_of(cached: _CachedWallet) -> dict[str, Any]:

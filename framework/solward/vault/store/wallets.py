@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Text, bindparam, cast, delete, func, insert, select, tuple_, update
+from sqlalchemy import Text, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal, record_act
@@ -73,15 +73,7 @@ _SHOWN = select(
     wallets.c.created_ms,
     wallets.c.created_by,
 )
-_LISTED = select(
-    wallets.c.id,
-    wallets.c.name,
-    wallets.c.public_key,
-    # As it is stored, because it is compared more often than it is read.
-    cast(wallets.c.tags, Text).label("tags"),
-    wallets.c.created_ms,
-    wallets.c.created_by,
-).limit(bindparam("b_limit"))
+_LISTED = _SHOWN.limit(bindparam("b_limit"))
 _PLACE = tuple_(wallets.c.created_ms, wallets.c.id)
 _OF_ONE = tuple_(
     select(wallets.c.created_ms).where(wallets.c.id == bindparam("b_id")).scalar_subquery(),
@@ -102,7 +94,7 @@ async def list_wallets(connection: AsyncConnection) -> list[Fields]:
 async def oldest_wallets(
     connection: AsyncConnection, limit: int, after: str | None = None
 ) -> list[Row]:
-    """Wallets without their sealed keys, oldest first, made after one; `tags` is JSON."""
+    """Wallets without their sealed keys, oldest first, made after one."""
     if after is None:
         return await _FIRST.all(connection, {"b_limit": limit})
     return await _AFTER.all(connection, {"b_limit": limit, "b_id": after})
